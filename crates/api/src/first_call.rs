@@ -26,7 +26,7 @@ use crate::address::Addresses;
 use crate::connection::Peer;
 use crate::error::Problem;
 use crate::metrics::Metrics;
-use crate::request::access::{Standing, own_device, standing};
+use crate::request::access::{DeviceStatus, device_status, own_device};
 
 pub use cache::FirstCalls;
 use cache::{Entry, Inputs, Prepared};
@@ -85,7 +85,7 @@ impl FirstCallService {
         let now = self.delivery.clock().now();
         let known = self.cache.find(identity.app, &identity.device);
         let fresh = known.clone().filter(|entry| {
-            let is_current = standing(Some(&entry.call.device), identity, now) == Standing::Current;
+            let is_current = device_status(Some(&entry.call.device), identity, now) == DeviceStatus::Current;
             is_current && entry.is_valid(now) && self.delivery.is_fresh(&entry.tags, entry.mark)
         });
         self.metrics.first_call(fresh.is_some());
@@ -125,13 +125,13 @@ impl FirstCallService {
             Ok(call) => call,
             Err(error) => return Err(error.into()),
         };
-        match standing(call.as_ref().map(|call| &call.device), identity, now) {
-            Standing::Revoked => Err(Problem::revoked()),
-            Standing::Current => {
+        match device_status(call.as_ref().map(|call| &call.device), identity, now) {
+            DeviceStatus::Revoked => Err(Problem::revoked()),
+            DeviceStatus::Current => {
                 let presence = elsewhere.map_or(Presence::Offline, |session| session.presence);
                 Ok(entry(call.ok_or_else(Problem::revoked)?, mark, presence, now))
             }
-            Standing::NeedsRegistration => {
+            DeviceStatus::NeedsRegistration => {
                 own_device(&self.delivery, identity).await?;
                 // The registration changed the device, so the entry needs a mark after it.
                 let mark = self.delivery.mark();

@@ -1,6 +1,6 @@
-//! What an HTTP/2 connection with one event stream costs on the heap, counted. Most of it is buffers and tables of `h2`.
+//! Heap use of an HTTP/2 connection with one event stream. Most of it is buffers and tables of `h2`.
 //!
-//! One test in a process of its own, since the allocator counts everything.
+//! One test in its own process, since the allocator counts everything.
 
 #![allow(unsafe_code)] // a global allocator is unsafe by nature; this one only counts
 
@@ -16,7 +16,7 @@ use axum::Router;
 use noroshi_api::{GatewayStream, Http2, Peer, Serving, serve_connection};
 
 const CONNECTIONS: i64 = 200;
-/// 43 KiB as counted. `h2` allocates 16 KiB to write, 8 KiB to read and 4 KiB for headers, and lets nobody choose.
+/// 43 KiB measured. `h2` allocates 16 KiB to write, 8 KiB to read and 4 KiB for headers, not configurable.
 const BYTES_MAX: i64 = 48 << 10;
 
 struct Counting;
@@ -26,7 +26,7 @@ fn count(bytes: i64) {
     LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator as it is; counting touches nothing else.
+// SAFETY: every call is forwarded unchanged to the system allocator; counting touches nothing else.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

@@ -277,7 +277,7 @@ fn credential(secret: &str) -> Result<HeaderValue, Failure> {
 
 /// The requested part of a list.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Part {
+pub(crate) struct PageArguments {
     /// Maximum number of entries
     #[arg(long, default_value_t = 100, value_parser = at_least_one)]
     limit: usize,
@@ -317,9 +317,9 @@ pub(crate) async fn pages(
     path: &str,
     name: &str,
     filter: Option<&str>,
-    part: Part,
+    page: PageArguments,
 ) -> Result<Listed, Failure> {
-    let Part { limit, after: mut next } = part;
+    let PageArguments { limit, after: mut next } = page;
     let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
     // An empty `after` is the first page.
     let query = |size: usize, after: &str| format!("{path}?limit={size}{filter}&after={}", escape(after));

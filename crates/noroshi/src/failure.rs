@@ -9,12 +9,12 @@ use noroshi_node::config::Problems;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0   done
-  1   the command failed, or the server answered with an error
-  2   wrong usage
-  64  wrong configuration (every problem is listed)
-  69  the server cannot be reached
-  70  serve: a thread of the node failed or stalled; start it again
-  77  the credential was refused";
+  1   the command failed, or the server returned an error
+  2   invalid usage
+  64  invalid configuration (all problems are listed)
+  69  the server is unreachable
+  70  serve: a thread of the node failed or stalled; restart it
+  77  the credential was rejected";
 
 #[derive(Debug)]
 pub(crate) enum Failure {

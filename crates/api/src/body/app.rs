@@ -133,15 +133,15 @@ pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
 fn claim(
     field: &str,
     before: Option<String>,
-    wish: Option<Option<String>>,
+    value: Option<Option<String>>,
     author: Author,
 ) -> Result<Option<String>, Problem> {
-    match wish {
-        Some(wish) if wish != before && author == Author::Tenant => {
+    match value {
+        Some(value) if value != before && author == Author::Tenant => {
             Err(Problem::new(Code::Forbidden, format!("only the operator can change the {field} of an app"))
                 .at(field))
         }
-        wish => Ok(wish.unwrap_or(before)),
+        value => Ok(value.unwrap_or(before)),
     }
 }
 

@@ -19,7 +19,7 @@ const SECONDS_DEFAULT: u64 = 30;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wish {
+pub(crate) struct Parameters {
     seconds: Option<u64>,
     hz: Option<u32>,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Nothing {}
 pub(crate) async fn cpu(
     Shared(profiler): Shared<Profiler>,
     _: Operator,
-    Query(wish): Query<Wish>,
+    Query(parameters): Query<Parameters>,
 ) -> Result<Response, Problem> {
-    let seconds = wish.seconds.unwrap_or(SECONDS_DEFAULT);
+    let seconds = parameters.seconds.unwrap_or(SECONDS_DEFAULT);
     if !(1..=SECONDS_MAX).contains(&seconds) {
         let rule = format!("must be 1 to {SECONDS_MAX} seconds");
         return Err(Problem::new(Code::InvalidParameter, rule).at("seconds"));
     }
-    let hz = wish.hz.unwrap_or(HZ_DEFAULT);
+    let hz = parameters.hz.unwrap_or(HZ_DEFAULT);
     if !(1..=HZ_MAX).contains(&hz) {
         let rule = format!("must be 1 to {HZ_MAX} samples per second of CPU time");
         return Err(Problem::new(Code::InvalidParameter, rule).at("hz"));

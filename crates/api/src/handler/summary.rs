@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn every_push_outcome_has_a_sentence() {
         for outcome in Outcome::ALL {
-            let told = summary(
+            let sentence = summary(
                 &Trace {
                     steps: vec![TraceStep { at: Timestamp(0), outcome, reason: None }],
                     in_inbox: false,
@@ -181,8 +181,12 @@ mod tests {
                 false,
             );
             // `Kept` and `Unknown` do not determine the current state.
-            let says_nothing = matches!(outcome, Outcome::Kept | Outcome::Unknown);
-            assert_eq!(told.starts_with("Nothing is recorded"), says_nothing, "{outcome:?}: {told}");
+            let is_undetermined = matches!(outcome, Outcome::Kept | Outcome::Unknown);
+            assert_eq!(
+                sentence.starts_with("Nothing is recorded"),
+                is_undetermined,
+                "{outcome:?}: {sentence}"
+            );
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::request::parameter::{Path, Query};
 use crate::respond;
 
 /// Maximum number of topics of one request that the webhook decides.
-const ASKED_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// `GET /v1/apps/{app}/topic-rules`
 pub(crate) async fn show(
@@ -118,7 +118,7 @@ pub(crate) async fn explain(
         false => (Decision::Unruled, None),
     };
     let (decision, reason, detail, number) = match decision {
-        Decision::Unruled => unruled(&auth, provider.app, action, &topic),
+        Decision::Unruled => without_rule(&auth, provider.app, action, &topic),
         Decision::Allowed { rule } => ("allowed", None, "the rule allows it".to_owned(), Some(rule)),
         Decision::Ask { rule } => {
             ("ask", None, "the app's webhook decides when the device requests it".to_owned(), Some(rule))
@@ -156,7 +156,7 @@ pub(crate) async fn explain(
 type Explained = (&'static str, Option<&'static str>, String, Option<usize>);
 
 /// The decision if the app has no rules for the action.
-fn unruled(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Explained {
+fn without_rule(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Explained {
     let allowed = |text: &str| ("allowed", None, text.to_owned(), None);
     if needs_rule(topic.as_str()) {
         let text = "a topic that begins with \"$\" needs a topic rule, and the app has none for this action";
@@ -195,23 +195,24 @@ pub(crate) async fn permit(
 ) -> Result<(), Problem> {
     let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
     let (delivery, action) = (&delivery, Action::Subscribe);
-    let mut asked = Vec::new();
-    for (index, topic) in ruled(topics) {
+    let mut pending = Vec::new();
+    for (index, topic) in restricted(topics) {
         match delivery.check_topic(&rules, holder, action, topic.as_str()) {
             Verdict::Allowed => {}
             Verdict::Denied(reason) => return Err(refused(reason).at(field(index))),
-            Verdict::Ask if asked.len() == ASKED_MAX => {
-                let rule = format!("the webhook decides at most {ASKED_MAX} topics per request");
+            Verdict::Ask if pending.len() == PENDING_MAX => {
+                let rule = format!("the webhook decides at most {PENDING_MAX} topics per request");
                 return Err(Problem::new(Code::Forbidden, rule).at(field(index)));
             }
-            Verdict::Ask => asked.push((index, topic)),
+            Verdict::Ask => pending.push((index, topic)),
         }
     }
-    for asked in asked.chunks(UNDER_WAY_MAX) {
-        let questions =
-            asked.iter().map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
+    for pending in pending.chunks(UNDER_WAY_MAX) {
+        let questions = pending
+            .iter()
+            .map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
         let verdicts = join_all(questions).await;
-        for ((index, _), verdict) in asked.iter().zip(verdicts) {
+        for ((index, _), verdict) in pending.iter().zip(verdicts) {
             if let Verdict::Denied(reason) = verdict {
                 return Err(refused(reason).at(field(*index)));
             }
@@ -229,7 +230,7 @@ pub(crate) async fn keep(
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
     let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
-    for (index, topic) in ruled(topics) {
+    for (index, topic) in restricted(topics) {
         let verdict = delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
         if let Verdict::Denied(reason) = verdict {
             delivery.unsubscribe(holder.app, &holder.device, topic).await?;
@@ -240,7 +241,7 @@ pub(crate) async fn keep(
 }
 
 /// The topics that rules apply to, with their index.
-fn ruled(topics: &[Topic]) -> impl Iterator<Item = (usize, &Topic)> {
+fn restricted(topics: &[Topic]) -> impl Iterator<Item = (usize, &Topic)> {
     topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str()))
 }
 

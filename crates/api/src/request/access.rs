@@ -321,10 +321,10 @@ pub fn client(parts: &Parts) -> Option<ClientNetwork> {
 /// The device of a credential. Creates it on first use if the credential allows that.
 pub(crate) async fn own_device(delivery: &Delivery, identity: &Identity) -> Result<Device, Problem> {
     let found = delivery.store().device(identity.app, &identity.device).await?;
-    match standing(found.as_ref(), identity, delivery.clock().now()) {
-        Standing::Current => found.ok_or_else(Problem::revoked),
-        Standing::Revoked => Err(Problem::revoked()),
-        Standing::NeedsRegistration => {
+    match device_status(found.as_ref(), identity, delivery.clock().now()) {
+        DeviceStatus::Current => found.ok_or_else(Problem::revoked),
+        DeviceStatus::Revoked => Err(Problem::revoked()),
+        DeviceStatus::NeedsRegistration => {
             let registration = Registration {
                 device: Some(identity.device.clone()),
                 user: identity.user.clone(),
@@ -339,22 +339,22 @@ pub(crate) async fn own_device(delivery: &Delivery, identity: &Identity) -> Resu
 
 /// How a credential relates to the stored device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum DeviceStatus {
     Current,
     Revoked,
     /// The device does not exist, or differs from the app JWT.
     NeedsRegistration,
 }
 
-pub(crate) fn standing(device: Option<&Device>, identity: &Identity, now: Timestamp) -> Standing {
+pub(crate) fn device_status(device: Option<&Device>, identity: &Identity, now: Timestamp) -> DeviceStatus {
     match device {
-        Some(device) if is_revoked(device, identity, now) => Standing::Revoked,
+        Some(device) if is_revoked(device, identity, now) => DeviceStatus::Revoked,
         Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
-            Standing::Revoked
+            DeviceStatus::Revoked
         }
-        Some(device) if matches_identity(device, identity) => Standing::Current,
-        None if !identity.create => Standing::Revoked,
-        Some(_) | None => Standing::NeedsRegistration,
+        Some(device) if matches_identity(device, identity) => DeviceStatus::Current,
+        None if !identity.create => DeviceStatus::Revoked,
+        Some(_) | None => DeviceStatus::NeedsRegistration,
     }
 }
 

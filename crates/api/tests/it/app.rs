@@ -1,4 +1,4 @@
-//! Apps and keys: the operator's door and the admin's.
+//! Apps and keys, managed by operators and by admin keys.
 
 use http::{Method, StatusCode};
 use noroshi_types::Scope;
@@ -97,7 +97,7 @@ async fn an_admin_key_changes_its_own_apps_settings() {
     let service = Service::start().await;
     let admin = service.key_with(&[Scope::Admin]).await;
     let patch = async |body: &str| service.call(Method::PATCH, "/v1/apps/dev", &admin, body).await;
-    // In one change: without any key it could not turn app JWTs on again by itself, as the other app has some.
+    // In one change: without a key it could not re-enable app JWTs itself, as the other app has one.
     let url = patch(r#"{"jwt_secret": null, "jwks_url": "https://id.example.com/keys"}"#).await.json();
     assert_eq!(
         (&url["jwks_url"], &url["jwt_secret_set"]),
@@ -131,7 +131,7 @@ async fn only_the_operator_sets_issuer_and_audience() {
         (&changed["issuer"], &changed["audience"]),
         (&json!("https://id.example"), &json!("shop-api"))
     );
-    // One token never belongs to two apps.
+    // A token never belongs to two apps.
     let same = r#"{"name": "shop", "issuer": "https://id.example", "audience": "shop-api"}"#;
     assert_eq!(
         operator(Method::POST, "/v1/apps", same).await.problem(409, "already_exists")["field"],
@@ -159,7 +159,7 @@ async fn a_tenant_cannot_invalidate_tokens_without_app_of_another_tenant() {
     let key = service.operate(Method::POST, "/v1/apps/other/keys", OPERATOR, key).await.json();
     let key = key["key"].as_str().expect("a key").to_owned();
     let body = format!("{{{secret}}}");
-    // The app `dev` is the only one that signs tokens, which name no app.
+    // Only the app `dev` signs tokens without an app.
     service.call(Method::PATCH, "/v1/apps/other", &key, &body).await.problem(403, "forbidden");
     let turned_on = service.operate(Method::PATCH, "/v1/apps/other", OPERATOR, &body).await;
     assert_eq!(turned_on.status, StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Batches: a result a line, in order, each line for itself.
+//! Batches: one result per line, in order, each independent.
 
 use http::{Method, StatusCode};
 use serde_json::Value;

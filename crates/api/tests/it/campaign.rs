@@ -1,4 +1,4 @@
-//! Campaigns: made, filled, started, paused, ended, shown.
+//! Campaigns: created, filled, started, paused, ended, shown.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn make(service: &Service, body: Value) -> (String, Value) {
     (format!("{PATH}/{}", body["id"].as_str().expect("an id")), body)
 }
 
-/// `count` devices of as many users that FCM or Web Push does not reach, and as many that it does.
+/// `count` devices of as many users unreachable by FCM or Web Push, and as many reachable.
 async fn devices(service: &Service, words: &[&str]) {
     let line = |(i, word): (usize, &&str)| {
         let token = json!({"service": "fcm", "token": word});
@@ -151,7 +151,7 @@ async fn campaigns_are_listed_in_pages_newest_first() {
     let service = Service::start().await;
     let mut made = Vec::new();
     for i in 0..3 {
-        // Within a millisecond their order is anybody's.
+        // Within one millisecond their order is undefined.
         service.clock.set(NOW.saturating_add(Duration::from_millis(i)));
         let body = json!({"name": format!("c{i}"), "audience": {"everyone": true}, "message": {"data": 1}, "start": false});
         made.push(make(&service, body).await.1["id"].clone());
@@ -274,7 +274,7 @@ async fn a_retry_finds_its_campaign_even_without_the_experiment() {
     post(&body.replace("\"data\": 1", "\"data\": 2")).await.problem(409, "idempotency_conflict");
 }
 
-/// Two variants and one that is held out, over 30 users who are drawn by their names.
+/// Two variants and a holdout over 30 users drawn by name.
 async fn trial(service: &Service) {
     let variants = json!([{"name": "plain", "weight": 1}, {"name": "emoji", "weight": 1}, {"name": "none", "weight": 1}]);
     let body = json!({"variants": variants, "overrides": {"users": {"u0": "emoji"}}}).to_string();
@@ -311,7 +311,7 @@ async fn the_variants_of_an_experiment_are_sent_and_compared() {
     assert_eq!((&plain["against_control"], &none["against_control"]), (&json!(null), &json!(null)));
     assert_eq!(emoji["against_control"]["delivered"]["distinguishable"], false);
 
-    // Who is named in an override was sent that variant, under its notification.
+    // A user with an override was sent that variant, under its notification.
     let id = emoji["notification"].as_str().expect("an id");
     let trace = service.get(&format!("/v1/notifications/{id}/devices/d0"), &service.key).await.json();
     assert_eq!(trace["steps"][0]["outcome"], "pushed");

@@ -1,4 +1,4 @@
-//! Bodies that clients compress.
+//! Compressed request bodies.
 
 use std::io::Write;
 
@@ -52,7 +52,7 @@ async fn a_compressed_batch_equals_the_uncompressed_one() {
         assert_eq!((answer.status, answer.lines().len()), (StatusCode::OK, 5_000), "{coding}");
         assert!(answer.lines().iter().all(|line| line["id"].is_string()), "{coding}");
     }
-    // Also a single one, and where a body is not needed.
+    // Also a single value, and where no body is needed.
     let answer = send(&service, "/v1/notifications", "gzip", gzip(LINE.as_bytes())).await;
     assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
     assert_eq!(send(&service, "/v1/devices", "gzip", Vec::new()).await.status, StatusCode::CREATED);
@@ -90,13 +90,13 @@ async fn unsupported_codings_are_rejected_with_the_supported_ones() {
         twice.headers_mut().append(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     service.send(twice).await.problem(415, "unsupported_encoding");
-    // RFC 7694 §3: not where the media type is what is wrong.
+    // RFC 7694 §3: not if the media type is at fault.
     let mut typed = request(Method::POST, "/v1/notifications", &service.key, LINE);
     typed.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let answer = service.send(typed).await;
     answer.problem(415, "unsupported_media_type");
     assert_eq!(answer.header("accept-encoding"), None);
-    // A stranger is refused for being one, whatever the body is.
+    // Without a credential the request is rejected for that, whatever its body.
     let mut stranger = request(Method::POST, "/v1/notifications", "nonsense", LINE);
     stranger.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("br"));
     service.send(stranger).await.problem(401, "unauthorized");
@@ -109,7 +109,7 @@ async fn decompression_stops_at_the_limit() {
         state.config.bodies_bytes_max = 8 << 20;
     })
     .await;
-    // A hundred MiB in as many KiB, and as many again in a bomb of members.
+    // 100 MiB in 100 KiB, and the same again as a bomb of many members.
     let zeros = vec![b' '; 100 << 20];
     let exact = |bytes: usize| [LINE.as_bytes(), &vec![b' '; bytes - LINE.len()]].concat();
     for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
@@ -123,7 +123,7 @@ async fn decompression_stops_at_the_limit() {
         let more = send(&service, "/v1/notifications", coding, pack(&exact((1 << 20) + 1))).await;
         more.problem(413, "body_too_large");
     }
-    // What was counted is given back: together these are far over what the node holds.
+    // Counted bytes are released: together these exceed the node's limit by far.
     for _ in 0..20 {
         send(&service, "/v1/notifications", "gzip", gzip(&zeros[..2 << 20]))
             .await
@@ -152,7 +152,7 @@ async fn errors_of_corrupt_bodies_name_the_offset() {
             let number = detail.split("at byte ").nth(1).and_then(|rest| rest.split(':').next());
             number.unwrap_or_else(|| panic!("{detail}")).parse().expect("a number")
         };
-        // Cut anywhere, with something behind it, and changed.
+        // Truncated anywhere, followed by garbage, and altered.
         for len in [1, 5, good.len() / 2, good.len() - 1] {
             let answer = send(&service, "/v1/notifications", coding, good[..len].to_vec()).await;
             let at = at(&answer.problem(400, "corrupt_encoding"));
@@ -168,7 +168,7 @@ async fn errors_of_corrupt_bodies_name_the_offset() {
         send(&service, "/v1/notifications", coding, changed).await.problem(400, "corrupt_encoding");
         send(&service, "/v1/notifications", coding, b"{}".to_vec()).await.problem(400, "corrupt_encoding");
     }
-    // A frame that wants a window of 128 MiB: RFC 9659 §3.
+    // A frame with a window of 128 MiB: RFC 9659 §3.
     let wide = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 17 << 3, 1, 0, 0];
     send(&service, "/v1/notifications", "zstd", wide.to_vec()).await.problem(400, "corrupt_encoding");
 }

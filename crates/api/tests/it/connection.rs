@@ -1,4 +1,4 @@
-//! Over a byte stream: HTTP as it arrives, origins, connections that turn to the gateway, drain.
+//! Over a byte stream: HTTP requests, origins, handoff to the gateway, drain.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn peer() -> Peer {
 
 pub(crate) type Ended = tokio::task::JoinHandle<Option<Handoff<DuplexStream>>>;
 
-/// A connection to the service; the sender drains it.
+/// A connection to the service; sending on the channel drains it.
 fn connect(service: &Service) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
     serve(Serving { hands_off: true, ..Serving::new(service.public.clone()) }, None)
 }
@@ -166,7 +166,7 @@ async fn a_partial_body_is_handed_off_to_the_gateway() {
 async fn responses_are_written_before_the_connection_is_handed_off() {
     let service = Service::start().await;
     let (mut client, _drain, task) = connect(&service);
-    // More than the connection buffers, and the upgrade behind it.
+    // More than the connection buffers, followed by the upgrade.
     let pipelined = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\nGET /mqtt HTTP/1.1\r\nhost: a\r\n\r\n";
     client.write_all(pipelined.as_bytes()).await.expect("written");
     tokio::task::yield_now().await;
@@ -192,7 +192,7 @@ fn hasty() -> Timing {
     Timing { body_first_byte: short, body: short * 3, send: short, ..Timing::default() }
 }
 
-/// Also where the handler has no deadline of its own.
+/// Also for handlers without a deadline of their own.
 #[tokio::test]
 async fn a_missing_body_times_out_and_closes_the_connection() {
     let service = Service::start().await;
@@ -215,7 +215,7 @@ async fn a_missing_body_times_out_and_closes_the_connection() {
     assert!(tokio::time::timeout(DEADLINE, task).await.expect("in time").expect("no panic").is_none());
 }
 
-/// A handler's own deadline, which is shorter than that of other bodies.
+/// A handler's own deadline, shorter than that of other bodies.
 #[tokio::test]
 async fn a_missing_web_push_body_times_out_and_closes_the_connection() {
     let service = Service::start().await;
@@ -268,8 +268,8 @@ async fn an_idle_connection_is_evicted_and_one_with_a_key_is_kept() {
     }
 }
 
-/// Everything that follows a change follows it also where nobody waits for the answer, and nothing counts as in work
-/// for ever.
+/// Everything that follows a change also happens if nobody waits for the response, and no request is counted as
+/// active forever.
 #[tokio::test]
 async fn an_unsafe_request_completes_when_its_client_disconnects() {
     let service = Service::start().await;
@@ -296,7 +296,7 @@ async fn an_unsafe_request_completes_when_its_client_disconnects() {
     assert!(metrics.contains(r#"{route="POST /v1/devices/{device}/revoke",status="2xx"} 20"#), "{metrics}");
 }
 
-/// Also where what came of it could be understood.
+/// Even if the partial body would parse.
 #[tokio::test]
 async fn a_body_that_ends_with_its_connection_is_rejected() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! `/v1/me` as a device uses it.
+//! `/v1/me` as used by devices.
 
 use http::{Method, Request, StatusCode};
 use serde_json::json;
@@ -100,7 +100,7 @@ async fn an_opened_message_is_counted_once() {
     assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 1}));
     assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 0}));
     assert_eq!(service.post("/v1/me/opened", &other, &body).await.json(), json!({"opened": 1}));
-    // It confirms nothing.
+    // Confirms nothing.
     assert_eq!(service.get("/v1/me/inbox", &token).await.json()["total"], 1);
     let path = format!("/v1/notifications/{id}");
     let counts = service.get(&path, &service.key).await.json()["counts"].clone();

@@ -1,4 +1,4 @@
-//! Devices as a provider registers and looks after them.
+//! Devices as providers register and manage them.
 
 use http::{Method, StatusCode};
 use noroshi_types::CloseReason;
@@ -170,7 +170,7 @@ async fn revoking_and_deleting_invalidate_tokens_and_close_connections() {
     service.post("/v1/devices/d1/revoke", &service.key, "").await.problem(404, "not_found");
     service.get("/v1/devices/d1", &service.key).await.problem(404, "not_found");
     assert_eq!(service.edge.closed().iter().filter(|(_, reason)| *reason == CloseReason::Revoked).count(), 2);
-    // A device of the same name is another one: old tokens stay dead.
+    // A device of the same name is a new one: old tokens stay invalid.
     service.device("d1", "u1").await;
     service.get("/v1/me", fresh).await.problem(401, "unauthorized");
     let bad = service.call(Method::GET, &format!("/v1/devices/{}", "d".repeat(129)), &service.key, "").await;

@@ -1,4 +1,4 @@
-//! The documents describe this service: its routes, its codes, its bodies.
+//! The documents match the service: routes, codes, bodies.
 
 mod nulls;
 
@@ -40,7 +40,7 @@ fn the_documents_list_exactly_the_routes() {
 #[test]
 fn the_documents_list_exactly_the_codes() {
     let own = Code::ALL.map(Code::as_str);
-    // What the connection itself refuses comes by the public listener.
+    // Rejections by the connection itself occur on the public listener.
     let of_connections = REFUSALS.map(|refusal| refusal.code);
     let public: Vec<_> =
         own.into_iter().chain(of_connections.into_iter().filter(|code| !own.contains(code))).collect();
@@ -149,7 +149,7 @@ fn the_parsers_know_exactly_the_fields_described() {
             .collect();
         let problem = parse(br#"{"no-such-field": 1}"#).expect_err("an unknown field");
         assert_eq!(problem.code(), Code::UnknownField);
-        // serde lists what it expects; the detail may be cut, so each field is also tried.
+        // serde lists the expected fields; the detail may be truncated, so each field is also tried.
         for field in &described {
             let tried = parse(format!("{{\"{field}\": []}}").as_bytes()).err();
             assert!(tried.is_none_or(|problem| problem.code() != Code::UnknownField), "{schema}.{field}");

@@ -1,4 +1,4 @@
-//! Draining through the admin listener: who may, what is refused, and what it says.
+//! Draining through the admin listener: access, rejections and reports.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::service::{OPERATOR, Service};
 
-/// A second before what the service's clock says: 2027-01-15T07:59:59Z.
+/// One second before the service's clock: 2027-01-15T07:59:59Z.
 const STARTED_AT: Timestamp = Timestamp(1_799_999_999_000);
 
-/// 2,500 devices, of which 500 were moved.
+/// 2,500 devices, 500 of them moved.
 #[derive(Default)]
 struct FakeDrain {
     request: Mutex<Option<DrainRequest>>,

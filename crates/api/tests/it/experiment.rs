@@ -1,4 +1,4 @@
-//! Experiments and maintenance notices of an app: defining them, ending them, and what devices get.
+//! Experiments and maintenance notices of an app: definition, end, and delivery to devices.
 
 use http::{Method, StatusCode};
 use noroshi_types::{Scope, Timestamp};
@@ -33,7 +33,7 @@ async fn an_experiment_is_created_changed_killed_and_archived() {
     assert!(variant == "control" || variant == "green", "{variant}");
     let told = service.get(&format!("{PATH}/devices/d1"), &service.key).await.json();
     assert_eq!((&told["variant"], &told["running"]), (&variant, &json!(true)));
-    // Named for the user.
+    // Assigned by override.
     let other = if variant == "green" { "control" } else { "green" };
     let mut named = half();
     named["overrides"] = json!({"users": {"u1": other}});
@@ -91,7 +91,7 @@ async fn ended_experiments_are_archived_automatically() {
     service.put(PATH, &service.key, &body.to_string()).await;
     service.clock.set(Timestamp(NOW.0 + 5_000));
     let state = |answer: &Value| answer["state"] == "archived";
-    // The next reload looks; a change anywhere is one.
+    // The next reload checks; any change triggers one.
     service.put("/v1/apps/dev/experiments/other", &service.key, &half().to_string()).await;
     service.until(PATH, state).await;
 }
@@ -130,7 +130,7 @@ async fn unauthorized_and_invalid_changes_are_rejected() {
     put("/v1/apps/dev/notices/n", &service.key, &notice).await.problem(413, "data_too_large");
     let past = json!({"starts_at": time(0), "ends_at": NOW.to_string(), "data": 1});
     put("/v1/apps/dev/notices/n", &service.key, &past).await.problem(400, "invalid_field");
-    // Nobody publishes to the service's own topic, but any device hears it.
+    // Nobody may publish to the service's own topic, but any device receives it.
     let publish = json!({"to": {"topic": "$maintenance"}, "data": 1});
     service.post("/v1/notifications", &service.key, &publish.to_string()).await.problem(400, "invalid_field");
     let token = service.device("d1", "u1").await;
@@ -149,7 +149,7 @@ async fn a_notice_is_shown_at_its_time_and_published_to_its_topic() {
     assert_eq!(made["state"], "scheduled");
     let state = async || service.get("/v1/me", &token).await.json()["maintenance"][0]["state"].clone();
     let app = service.app();
-    // What a device that subscribes finds at its log-in.
+    // Delivered to a subscribing device at its login.
     let told = async |expected: Value| {
         let topic = noroshi_types::Topic::maintenance();
         for _ in 0..3_000 {
@@ -176,7 +176,7 @@ async fn a_notice_is_shown_at_its_time_and_published_to_its_topic() {
     assert_eq!(state().await, Value::Null);
     told(json!([])).await;
     service.until("/v1/apps/dev/notices?archived=true", |body| body["notices"][0]["state"] == "over").await;
-    // Taken back before its time.
+    // Withdrawn before its time.
     let again = json!({"starts_at": time(40), "ends_at": time(99), "data": 1});
     service.put(path, &service.key, &again.to_string()).await;
     told(json!(["announced"])).await;

@@ -1,4 +1,4 @@
-//! The first call of an app: what it shows, from where it comes, and how soon it is different.
+//! The first call of an app: its content, its sources, and how soon changes are visible.
 
 use http::{Method, StatusCode, header};
 use noroshi_types::{Timestamp, limits};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::service::{Answer, NOW, Service, answer, in_an_hour, jwt, request};
 
 impl Service {
-    /// Reads of the store so far: each is one round trip to it.
+    /// Reads of the store so far: each is one round trip.
     fn reads(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.state.registry).expect("metrics");
@@ -15,7 +15,7 @@ impl Service {
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a count of reads")
     }
 
-    /// A first call, and the reads of the store that it cost.
+    /// A first call, and the number of store reads it caused.
     async fn first(&self, token: &str) -> (Value, u64) {
         let before = self.reads();
         let answer = self.get("/v1/me", token).await;
@@ -88,12 +88,12 @@ async fn a_cold_call_reads_once_and_a_warm_call_never() {
     let (cold, reads) = service.first(&token).await;
     assert_eq!((reads, cold["experiments"].as_object().map(serde_json::Map::len)), (1, Some(40)));
     assert_eq!(service.first(&token).await, (cold.clone(), 0));
-    // Until it is old.
+    // Until it expires.
     service.after(limits::FIRST_CALL_TTL.as_secs() - 1);
     assert_eq!(service.first(&token).await.1, 0);
     service.after(limits::FIRST_CALL_TTL.as_secs());
     assert_eq!(service.first(&token).await, (cold, 1));
-    // Experiments are from memory in any case.
+    // Experiments come from memory in any case.
     service.put_experiment("e0", &json!({"variants": [{"name": "c", "weight": 1}]})).await;
     let (changed, reads) = service.first(&token).await;
     assert_eq!((&changed["experiments"]["e0"]["variant"], reads), (&json!("c"), 0));
@@ -129,7 +129,7 @@ async fn changes_on_this_node_are_visible_at_once() {
     assert_eq!(changed("push token").await["push_token"]["service"], "fcm");
     service.post("/v1/devices", &service.key, r#"{"device": "d1", "tags": {"a": "b"}}"#).await;
     assert_eq!(changed("registered again").await["tags"], json!({"a": "b"}));
-    // What concerns others costs nothing.
+    // Changes for others cause no read.
     service.publish(r#"{"to": {"users": ["u2"]}, "data": 1}"#).await;
     service.publish(r#"{"to": {"topic": "news"}, "data": 1}"#).await;
     assert_eq!(service.first(&token).await.1, 0);
@@ -168,18 +168,18 @@ async fn a_matching_etag_gets_304() {
     service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
     let changed = service.first_if(&token, &tag).await;
     assert!(changed.status == StatusCode::OK && changed.header("etag") != Some(&tag));
-    // A day later nothing is different: the store is asked, the client gets nothing new.
+    // A day later nothing has changed: the store is read, the client gets nothing new.
     let tag = changed.header("etag").expect("a tag").to_owned();
     service.after(86_400);
     assert_eq!(service.first_if(&token, &tag).await.status, StatusCode::NOT_MODIFIED);
-    // Another address is another answer.
+    // A different address changes the response.
     let mut elsewhere = request(Method::GET, "/v1/me", &token, "");
     elsewhere.headers_mut().insert(header::HOST, "other.example".parse().expect("a host"));
     let elsewhere = answer(service.public.clone(), elsewhere).await.json();
     assert_eq!(elsewhere["connect"]["sse"], "http://other.example/v1/events");
 }
 
-/// What an operator changes is another answer, also to a client that has the one from before the restart.
+/// An operator's change changes the response, also for a client with a response from before the restart.
 #[tokio::test]
 async fn different_tcp_addresses_change_the_response() {
     let tag = async |url: Option<&str>| {
@@ -207,7 +207,7 @@ async fn an_app_jwt_creates_its_device_with_its_first_call() {
     let reads = service.reads();
     assert_eq!(service.get(path, &jwt(&claims("u1"))).await.json(), made);
     assert_eq!(service.reads(), reads, "warm");
-    // It goes over to another user: what was read of the first one's is not shown.
+    // It moves to another user: data of the first one is not shown.
     let moved = service.get(path, &jwt(&claims("u2"))).await.json();
     assert_eq!(moved["user"], "u2");
 }

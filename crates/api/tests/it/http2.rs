@@ -1,4 +1,4 @@
-//! HTTP/2 over a byte stream, by the client of `h2`: deadlines, places, resets, what is the gateway's, drain.
+//! HTTP/2 over a byte stream, with the `h2` client: deadlines, places, resets, bridging to the gateway, drain.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, what).await.expect("in time")
 }
 
-/// A router whose requests at `/held` wait until they are let go.
+/// A router whose requests at `/held` wait until released.
 #[derive(Clone)]
 pub(crate) struct Held {
     gate: Arc<Semaphore>,
@@ -35,7 +35,7 @@ pub(crate) struct Held {
     done: Arc<AtomicUsize>,
 }
 
-/// How many headers a request has, and its cookies.
+/// The number of headers of a request, and its cookies.
 async fn cookies(headers: HeaderMap) -> String {
     let cookies: Vec<_> = headers.get_all("cookie").iter().filter_map(|value| value.to_str().ok()).collect();
     format!("{} {}", headers.len(), cookies.join("|"))
@@ -75,12 +75,12 @@ impl Held {
             .route("/cookies", any(cookies))
     }
 
-    /// Lets so many requests go on.
+    /// Releases this many requests.
     pub(crate) fn release(&self, count: usize) {
         self.gate.add_permits(count);
     }
 
-    /// So many more requests have begun.
+    /// Waits until this many more requests have started.
     pub(crate) async fn begun(&self, count: u32) {
         in_time(self.begun.acquire_many(count)).await.expect("open").forget();
     }
@@ -88,7 +88,7 @@ impl Held {
 
 struct Client {
     send: SendRequest<Bytes>,
-    /// How the connection ended.
+    /// The result of the connection.
     ended: JoinHandle<Result<(), h2::Error>>,
     drain: oneshot::Sender<()>,
     served: Ended,
@@ -120,7 +120,7 @@ impl Client {
         self.send(Request::get(format!("http://h{path}"))).await
     }
 
-    /// A POST whose body is sent once it is asked for.
+    /// A POST whose body is sent on demand.
     async fn wait_to_send(&mut self, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
         let request = Request::post(format!("http://h{path}")).header("expect", "100-continue").body(());
         let mut send = in_time(self.send.clone().ready()).await.expect("a connection");
@@ -185,7 +185,7 @@ async fn an_unread_response_resets_only_its_stream() {
     let mut body = in_time(answer).await.expect("a head").into_body();
     let mut received = 0;
     let reset = loop {
-        // Nothing of it is released.
+        // Its window is not released.
         match in_time(body.data()).await.expect("a reset") {
             Ok(piece) => received += piece.len(),
             Err(error) => break error,
@@ -242,7 +242,7 @@ async fn requests_of_reset_streams_are_bounded() {
     let limits = PoolLimits { connections_max: 9, per_client_max: 0 };
     let pool = Pool::new("public", limits, PoolMetrics::new(&mut registry));
     let mut client = Client::connect(serving(held.router(), http2), pool.enter(None).ok()).await;
-    // The settings of the node are known once it answered.
+    // The node's settings are known after its first response.
     held.gate.add_permits(1);
     client.call("/held").await.expect("an answer");
     held.begun(1).await;
@@ -310,7 +310,7 @@ async fn streams_take_places_in_the_pool() {
     assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
 }
 
-/// A stream that waits for its body makes room, and neither the connection nor its other requests end for it.
+/// A stream waiting for its body gives up its place without ending the connection or its other requests.
 #[tokio::test]
 async fn a_request_survives_the_eviction_of_another_stream() {
     let held = Held::new();
@@ -359,7 +359,7 @@ async fn headers_count_as_those_of_http1() {
     let crumbs = (0..60)
         .fold(Request::get("http://h/cookies"), |request, n| request.header("cookie", format!("c{n}=1")));
     let joined: Vec<_> = (0..60).map(|n| format!("c{n}=1")).collect();
-    // The cookies are one header, and the host is one.
+    // Cookies are joined into one header, and there is one host.
     assert_eq!(
         client.send(crumbs).await.expect("an answer"),
         (StatusCode::OK, format!("2 {}", joined.join("; ")))
@@ -399,7 +399,7 @@ async fn continue_is_sent_when_the_body_is_read() {
     assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::NOT_FOUND);
 }
 
-/// What the gateway is given: heads, and its ends of the socket pairs.
+/// What the gateway receives: heads, and its ends of the socket pairs.
 type Given = Arc<Mutex<Vec<(String, UnixStream)>>>;
 
 fn bridged(held: &Held, room: bool) -> (Serving, Given) {
@@ -469,7 +469,7 @@ async fn an_event_stream_is_bridged_until_either_side_closes() {
     assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
 }
 
-/// Else a browser would ask again on the same connection, and give its stream up for good when that is refused.
+/// Otherwise a browser would retry on the same connection, and give its stream up if that is refused.
 #[tokio::test]
 async fn goaway_precedes_the_end_of_drained_streams() {
     let draining = watch::Sender::new(false);
@@ -527,7 +527,7 @@ async fn unread_bytes_stay_with_the_gateway() {
     shard.write_all(EVENTS).await.expect("written");
     let _body = in_time(answer).await.expect("a head").into_body();
     let mut written = 0;
-    // Until nothing more is taken for a while: sockets, windows and buffers are full.
+    // Until no more is accepted for a while: sockets, windows and buffers are full.
     while let Ok(count) = tokio::time::timeout(Duration::from_millis(500), shard.write(&[b'x'; 8_192])).await
     {
         written += count.expect("a write");

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame: clients that do not do what a library would, and floods.
+//! HTTP/2 at frame level: clients that behave unlike libraries, and floods.
 
 use std::io;
 use std::pin::Pin;
@@ -54,7 +54,7 @@ impl Frame {
     }
 }
 
-/// The whole ones.
+/// The complete frames.
 fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some((&[len0, len1, len2, kind, flags, ref stream @ ..], rest)) = bytes.split_first_chunk::<9>()
@@ -72,7 +72,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A GET, or a POST if it has a body to come (RFC 7541: indexed, and literals that are not).
+/// A GET, or a POST if a body follows (RFC 7541: indexed fields and literals without indexing).
 fn request(stream: u32, path: &str, ends: bool) -> Vec<u8> {
     let method = if ends { 0x82 } else { 0x83 };
     let len = u8::try_from(path.len()).expect("a short path");
@@ -106,7 +106,7 @@ impl Client {
         in_time(self.io.write_all(frames)).await.expect("written");
     }
 
-    /// None: the end.
+    /// None: end of the connection.
     async fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         in_time(self.io.read_exact(&mut head)).await.ok()?;
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The error code of the last GOAWAY, once the connection has ended.
+    /// The error code of the last GOAWAY once the connection has ended.
     async fn ended(mut self) -> Option<u32> {
         let mut error = None;
         while let Some(frame) = self.next().await {
@@ -176,7 +176,7 @@ async fn a_drain_serves_streams_opened_before_goaway_arrived() {
     in_time(client.served).await.expect("no panic");
 }
 
-/// Clients may open as many as they like before they know the limit.
+/// Clients may open any number of streams before they know the limit.
 #[tokio::test]
 async fn streams_refused_at_the_start_do_not_close_the_connection() {
     let held = Held::new();
@@ -205,7 +205,7 @@ async fn a_client_that_ignores_goaway_is_refused_and_closed() {
     held.begun(1).await;
     client.drain();
     client.until(GOAWAY).await;
-    // It acknowledges nothing and goes on.
+    // It acknowledges nothing and continues.
     let mut stream = 1;
     in_time(async {
         loop {
@@ -250,7 +250,7 @@ async fn a_client_that_sends_frames_is_alive_without_ping_acknowledgement() {
     }
     client.send(&request(1, "/nothing", true)).await;
     assert_eq!(client.until_of(1).await.kind, HEADERS);
-    // It says nothing more.
+    // It sends nothing more.
     assert_eq!(client.ended().await, None);
 }
 
@@ -263,7 +263,7 @@ async fn an_incomplete_head_does_not_keep_the_connection() {
     assert_eq!(client.ended().await, Some(0));
 }
 
-/// Floods end a connection, or hold it up: frames that are not read cost nothing.
+/// Floods end or stall their connection: unread frames cost nothing.
 #[tokio::test]
 async fn floods_are_bounded() {
     let begun = frame(HEADERS, 0, 1, &[0x82, 0x86, 0x84]);
@@ -281,7 +281,7 @@ async fn floods_are_bounded() {
         let Client { io, drain, served } = client;
         let (mut read, mut write) = tokio::io::split(io);
         let flood = tokio::spawn(async move {
-            // Before it is told that this is enough the client reads nothing.
+            // The client reads nothing until it is throttled.
             let all = [first, repeated.repeat(100_000)].concat();
             let _ = write.write_all(&all).await;
             std::future::pending::<()>().await;
@@ -298,7 +298,7 @@ async fn floods_are_bounded() {
     }
 }
 
-/// Always has one more frame for who reads.
+/// A reader that always has one more frame.
 struct Flood {
     first: Vec<u8>,
     written: Arc<Mutex<Vec<u8>>>,
@@ -371,7 +371,7 @@ async fn an_event_waits_for_the_clients_window() {
     shard.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("written");
     assert_eq!(client.until_of(1).await.kind, HEADERS);
     shard.write_all(b"data: 1\n\n").await.expect("written");
-    // Its acknowledgement says that the node has had its turn, and sent no DATA before.
+    // Its acknowledgement shows that the node was scheduled and had sent no DATA before.
     client.send(&frame(PING, 0, 0, b"waiting.")).await;
     loop {
         let frame = client.next().await.expect("a frame");

@@ -1,4 +1,4 @@
-//! The API as its clients meet it: routers, a real store, an edge that remembers.
+//! The API as seen by clients: routers, a real store, a recording edge.
 
 mod app;
 mod batch;

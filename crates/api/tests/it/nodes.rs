@@ -1,4 +1,4 @@
-//! Several nodes: the list of them, roles, and where a device is told to connect.
+//! Several nodes: their list, roles, and the addresses given to devices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,6 @@ async fn a_node_without_the_role_api_rejects_requests_but_answers_probes() {
     refused.problem(421, "misdirected");
     let ready = service.operate(Method::GET, "/readyz", "", "").await;
     assert_eq!(ready.status, StatusCode::OK);
-    // The gateway's own, which this node does not have either.
+    // A path of the gateway, which this node does not have either.
     service.call(Method::GET, "/v1/connect", "", "").await.problem(421, "misdirected");
 }

@@ -92,7 +92,7 @@ async fn every_kind_of_target_is_accepted_and_shown() {
     ] {
         for when in ["active", "connected", "stored"] {
             let id = service.publish(&format!("{{\"to\": {to}, \"when\": \"{when}\", \"data\": 1}}")).await;
-            // What is only for who is here is written behind: it may take a moment to be there.
+            // Messages for connected devices only are written asynchronously: they may take a moment to appear.
             let mut answer = service.get(&format!("/v1/notifications/{id}"), &service.key).await;
             for _ in 0..500 {
                 if answer.status == StatusCode::OK {

@@ -1,4 +1,4 @@
-//! Profiles: for the operator alone, within bounds, and what a build without them says.
+//! Profiles: for the operator only, within bounds, and the error of builds without them.
 
 use http::{Method, StatusCode};
 

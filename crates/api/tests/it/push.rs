@@ -1,4 +1,4 @@
-//! Credentials of push services, and what push services said of tokens.
+//! Credentials of push services, and tokens they reported invalid.
 
 use http::{Method, StatusCode};
 use noroshi_types::Scope;
@@ -12,7 +12,7 @@ pub(crate) const WEB_PUSH: &str = r#"{"service":"webpush","name":"ours","subject
 const PRIVATE_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
 const PATH: &str = "/v1/apps/dev/push";
 
-/// A push token of a browser that `word` tells from others.
+/// A browser's push token, distinguished by `word`.
 fn web_push_token(word: &str) -> Value {
     let p256dh = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
     json!({"service": "webpush", "endpoint": format!("https://push.example.net/{word}"),
@@ -146,7 +146,7 @@ async fn a_message_too_large_for_a_push_service_is_rejected_with_its_size() {
     assert_eq!(lines[0]["error"]["code"], "push_payload_too_large");
     assert!(lines[1]["id"].is_string());
 
-    // Between the limits of Web Push (3,993) and of the others: only who is asked may refuse it.
+    // Between the limits of Web Push (3,993) and of the others: only the service used may reject it.
     let between = json!({"to": {"topic": "t"}, "notification": {"title": "x".repeat(1_900)},
         "data": "y".repeat(2_040), "push": {"mode": "always"}})
     .to_string();
@@ -158,7 +158,7 @@ async fn a_message_too_large_for_a_push_service_is_rejected_with_its_size() {
     assert_eq!(service.post("/v1/notifications", &service.key, &between).await.status, StatusCode::ACCEPTED);
 }
 
-/// A service account with a key that was made for this test.
+/// A service account with a key generated for this test.
 fn fcm_credential() -> String {
     let key = include_str!("service-account.pem");
     json!({"service": "fcm", "service_account": {"type": "service_account", "project_id": "demo",

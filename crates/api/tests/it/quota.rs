@@ -1,4 +1,4 @@
-//! Quotas as providers and operators meet them.
+//! Quotas as seen by providers and operators.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn to_topic(topic: &str) -> String {
     json!({"to": {"topic": topic}, "data": 1}).to_string()
 }
 
-/// The answers to a batch: an id, or the code of an error.
+/// The results of a batch: IDs or error codes.
 async fn publish(service: &Service, path: &str, lines: &[String]) -> Vec<String> {
     let answers = service.post(path, &service.key, &lines.join("\n")).await.lines();
     let text = |line: &Value| {
@@ -39,7 +39,7 @@ async fn a_batch_keeps_its_order_while_quotas_are_read() {
     let service = Service::start().await;
     limit(&service, json!({"topics": 1_000, "retained_bytes": 1_000_000})).await;
     service.publish(&to_topic("known")).await;
-    // Every other line names a topic that has to be looked for in the store.
+    // Every other line names a topic that must be read from the store.
     let line =
         |n: usize| to_topic(&if n.is_multiple_of(2) { format!("new-{n}") } else { "known".to_owned() });
     let lines: Vec<String> = (0..200).map(line).collect();
@@ -88,7 +88,7 @@ async fn forwarded_notifications_do_not_use_the_publish_rate() {
         json!({"key": format!("k{n}"), "expires_at_ms": NOW.0 + 60_000, "notification": notification})
             .to_string()
     };
-    // Twice the rate, since what waited in the front comes on top of what is new; then nothing overtakes.
+    // Twice the rate, since the front's backlog adds to new lines; then nothing overtakes.
     let answers = publish(&service, RELAY, &(0..20).map(line).collect::<Vec<_>>()).await;
     let taken = answers.iter().take_while(|answer| *answer != "quota_exceeded").count();
     assert!((2..20).contains(&taken), "{answers:?}");

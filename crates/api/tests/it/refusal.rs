@@ -1,4 +1,4 @@
-//! Every code of the table is reachable, and says what it should.
+//! Every code of the table is reachable with its status and text.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -119,9 +119,9 @@ async fn every_code_is_reachable() {
     if noroshi_profiling::HEAP {
         met.insert("not_built".to_owned());
     }
-    // A disk that is full and a body that stops half-way have their own tests: one in `error`, one below.
+    // A full disk and an incomplete body have their own tests: one in `error`, one below.
     met.extend(["disk_full".to_owned(), "body_timeout".to_owned()]);
-    // A node without a role, and a front: `connection`, and the tests of `cells`.
+    // A node without a role, and a front: see `connection` and the tests of `cells`.
     met.extend(["misdirected", "not_at_a_front", "cell_unavailable"].map(str::to_owned));
     let all: BTreeSet<String> = Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
     assert_eq!(met, all);

@@ -1,4 +1,4 @@
-//! What a front over several cells asks of a cell: apps as it has them, and notifications with a key a line.
+//! Requests of a front to a cell: mirrored apps, and notifications with one key per line.
 
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -30,14 +30,14 @@ async fn a_line_is_accepted_once_in_any_batch() {
     let id = first.lines()[0]["id"].as_str().expect("an id").to_owned();
     let state = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
     assert_eq!(state["expires_at"], noroshi_types::Timestamp(end).to_string());
-    // The keys of lines are no requests': the same text in a header is something else.
+    // Keys of lines are separate from those of requests: the same text in a header is a different key.
     let request = r#"{"to": {"users": ["u1"]}, "data": 4}"#;
     let mut other = crate::service::request(Method::POST, "/v1/notifications", &service.key, request);
     other.headers_mut().insert("idempotency-key", "f1".parse().expect("a header"));
     assert_eq!(service.send(other).await.status, StatusCode::ACCEPTED);
 }
 
-/// A front of another version, or before an older node of this cell, sends it again without.
+/// A front of another version, or one before an older node of this cell, resends without a trace.
 #[tokio::test]
 async fn the_trace_does_not_affect_idempotency() {
     let service = Service::start().await;
@@ -89,13 +89,13 @@ async fn an_app_is_mirrored() {
     assert_eq!(put("fresh", wanted).await.status, StatusCode::OK);
     assert_eq!(keys().await, before, "saying it again changes nothing");
 
-    // One key goes, the other may do more, the secret goes.
+    // One key is removed, the other gets more scopes, the secret is removed.
     let wanted = json!({"keys": [key("one", HASH_A, &["read", "publish"])]});
     assert_eq!(put("fresh", wanted).await.json()["jwt_secret_set"], false);
     assert!(works("a").await && !works("b").await);
     assert_eq!(keys().await["keys"][0]["scopes"], json!(["publish", "read"]));
 
-    // Keys that were made here go too: the app belongs to who says so.
+    // Locally created keys are removed too: the app is owned by the front.
     assert!(works(&service.other_key).await);
     assert_eq!(put("other", json!({"keys": []})).await.status, StatusCode::OK);
     assert!(!works(&service.other_key).await);

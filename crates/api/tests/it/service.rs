@@ -1,4 +1,4 @@
-//! A node's API without sockets: a real store in a folder of its own, an edge that remembers, and the
+//! A node's API without sockets: a real store in its own folder, a recording edge, and the
 //! routers called directly.
 
 use std::collections::HashMap;
@@ -60,14 +60,14 @@ impl Service {
         service
     }
 
-    /// With the work behind requests: push work is sent, campaigns go on.
+    /// With background work: push work is sent, campaigns continue.
     pub(crate) async fn running() -> Self {
         let service = Self::start().await;
         tokio::spawn(service.state.delivery.clone().run(std::future::pending()));
         service
     }
 
-    /// Of a node whose configuration has no key for credentials.
+    /// Of a node without a key for credentials.
     pub(crate) async fn without_push(change: impl FnOnce(&mut State)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut registry = noroshi_telemetry::registry();
@@ -170,7 +170,7 @@ impl Service {
         answer(self.admin.clone(), request(method, path, bearer, body)).await
     }
 
-    /// Asks again until the answer is as expected.
+    /// Retries until the response is as expected.
     pub(crate) async fn until(&self, path: &str, expected: impl Fn(&Value) -> bool) -> Value {
         let mut body = Value::Null;
         for _ in 0..3_000 {
@@ -191,13 +191,13 @@ impl Service {
         answer.json()["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Where an endpoint is on this service.
+    /// The path of an endpoint on this service.
     pub(crate) fn path_of(&self, endpoint: &Value) -> String {
         let url = endpoint["url"].as_str().expect("a URL");
         url.strip_prefix("http://push.example.com").expect("of this host").to_owned()
     }
 
-    /// Publishes as `dev` and returns the id.
+    /// Publishes as `dev` and returns the ID.
     pub(crate) async fn publish(&self, body: &str) -> String {
         let answer = self.post("/v1/notifications", &self.key, body).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
@@ -218,7 +218,7 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
     }
 
-    /// Checks that it is a problem with this code, and that status and body agree.
+    /// Checks that the response is a problem with this code and that status and body agree.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         let body = self.json();
@@ -246,8 +246,8 @@ pub(crate) async fn answer(router: Router, request: Request<Body>) -> Answer {
     Answer { status: parts.status, headers: parts.headers, text }
 }
 
-/// A JWT of the test's apps (RFC 7519), by HS256.
-/// For the app `dev`, unless the claims say otherwise: two apps sign tokens.
+/// A JWT of the test's apps (RFC 7519), signed by HS256.
+/// For the app `dev` by default: two apps sign tokens.
 pub(crate) fn jwt(claims: &Value) -> String {
     let mut claims = claims.clone();
     if claims.get("aud").is_none() {
@@ -262,17 +262,17 @@ pub(crate) fn jwt(claims: &Value) -> String {
     format!("{signed}.{}", encode(signature.as_ref()))
 }
 
-/// Seconds, as `exp` is written.
+/// Seconds, as `exp` has.
 pub(crate) fn in_an_hour() -> u64 {
     NOW.0 / 1_000 + 3_600
 }
 
-/// Connections that are only said to exist.
+/// Connections that exist only as entries.
 #[derive(Default)]
 pub(crate) struct FakeEdge {
     record: Mutex<Record>,
     pub(crate) full: AtomicBool,
-    /// Asking for sessions panics.
+    /// Reading sessions panics.
     pub(crate) broken: AtomicBool,
 }
 
@@ -300,7 +300,7 @@ impl FakeEdge {
         record.closed.iter().map(|(device, reason)| (device.to_string(), *reason)).collect()
     }
 
-    /// What open connections were told to hear, as `device topic`.
+    /// Subscriptions sent to open connections, as `device topic`.
     pub(crate) fn subscribed(&self) -> Vec<String> {
         let record = self.record.lock().expect("no panic");
         record.subscribed.iter().map(|(device, topic)| format!("{device} {topic}")).collect()
@@ -381,7 +381,7 @@ impl Edge for FakeEdge {
     fn reread(&self, _: &[LocalSession], _: NotificationId) {}
 }
 
-/// Push services that answer at once: a token that holds `gone` is gone, one that holds `refused` refused.
+/// Push services that answer at once: tokens with `gone` are gone, those with `refused` are rejected.
 #[derive(Default)]
 pub(crate) struct FakeServices {
     pushed: Mutex<Vec<Push>>,
@@ -389,13 +389,13 @@ pub(crate) struct FakeServices {
 }
 
 impl FakeServices {
-    /// Tokens pushed to, as they were registered.
+    /// Tokens pushed to, as registered.
     pub(crate) fn tokens(&self) -> Vec<String> {
         let pushed = self.pushed.lock().expect("no panic");
         pushed.iter().map(|push| push.token.json.as_str().to_owned()).collect()
     }
 
-    /// Credentials of the app that are in use.
+    /// Credentials of the app in use.
     pub(crate) fn credentials(&self, app: AppId) -> usize {
         self.credentials.lock().expect("no panic").get(&app).copied().unwrap_or(0)
     }

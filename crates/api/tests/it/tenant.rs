@@ -1,4 +1,4 @@
-//! Tenants cannot see each other: every route with another app's credential.
+//! Tenants are isolated: every route with another app's credential.
 
 use http::Method;
 use noroshi_api::router::public_paths;
@@ -70,13 +70,13 @@ async fn another_apps_credential_grants_no_access() {
         }
         let anonymous = service.call(method.clone(), &path, "", body(&method, route)).await;
         let public = matches!(route, "/" | "/docs" | "/openapi.json" | "/v1/connect" | "/v1/events");
-        // There the address is what permits.
+        // There the URL grants access.
         let refused = if route.starts_with("/push/") { 404 } else { 401 };
         assert!(public || anonymous.status == refused, "{method} {path}: {}", anonymous.text);
         let operator = service.call(method.clone(), &path, OPERATOR, body(&method, route)).await;
         assert!(public || operator.status == refused, "{method} {path}: {}", operator.text);
     }
-    // What answers at all answers for the other app's own, empty, things.
+    // Successful responses are about the other app's own, empty data.
     let own = [
         "POST /v1/notifications",
         "POST /v1/notifications/batch",
@@ -90,7 +90,7 @@ async fn another_apps_credential_grants_no_access() {
         "POST /v1/devices/batch",
         "GET /v1/devices/{device}",
         "DELETE /v1/devices/{device}",
-        // Another app has users of its own.
+        // Another app has its own users.
         "POST /v1/users/{user}/revoke",
         "GET /v1/push/invalidations",
         "GET /openapi.json",

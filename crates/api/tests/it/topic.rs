@@ -1,4 +1,4 @@
-//! Topics and their retained messages, as a provider sees them.
+//! Topics and their retained messages as seen by providers.
 
 use http::StatusCode;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Topic rules where the API enforces them, with a webhook that waits for its questions.
+//! Topic rules enforced by the API, with a webhook that counts concurrent calls.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::service::{OPERATOR, Service};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A webhook that allows everything, as soon as `together` questions are open. Its address.
+/// Starts a webhook that allows everything once `together` calls are open; returns its address.
 async fn webhook(together: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -80,7 +80,7 @@ async fn the_webhook_is_called_concurrently_for_all_topics_of_a_request() {
     };
     let registered = register(16).await;
     assert_eq!(registered.status, StatusCode::CREATED, "{}", registered.text);
-    // 16 answers are kept.
+    // 16 answers are cached.
     let refused = register(16 + 65).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.text);
     assert_eq!(refused.json()["field"], "topics[81]");

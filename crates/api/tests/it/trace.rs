@@ -1,5 +1,5 @@
-//! The trace of a request (W3C Trace Context): kept with what it publishes, told where that is told, and never a reason to
-//! refuse anything.
+//! The trace of a request (W3C Trace Context): kept with what it publishes, returned with it, and never a reason for a
+//! rejection.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use noroshi_delivery::campaign::Spec;
@@ -22,7 +22,7 @@ async fn post(service: &Service, path: &str, body: &str, values: &[&str]) -> Ans
     service.send(request).await
 }
 
-/// Of the notification that such a request publishes.
+/// The trace of the notification that such a request publishes.
 async fn trace_of(service: &Service, values: &[&str]) -> serde_json::Value {
     let answer = post(service, "/v1/notifications", BODY, values).await;
     assert_eq!(answer.status, StatusCode::ACCEPTED, "{values:?}: {}", answer.text);
@@ -40,7 +40,7 @@ async fn a_notification_keeps_the_trace_of_its_request() {
     assert_eq!(trace_of(&service, &[PARENT]).await, TRACE);
     assert_eq!(trace_of(&service, &[&PARENT.replace("-01", "-00")]).await, TRACE, "sampled or not");
     assert_eq!(trace_of(&service, &[]).await, json!(null));
-    // Ignored, not refused.
+    // Ignored, not rejected.
     let upper = PARENT.to_uppercase();
     for wrong in ["", "x", upper.as_str(), "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
         assert_eq!(trace_of(&service, &[wrong]).await, json!(null), "{wrong}");

@@ -1,4 +1,4 @@
-//! Web Push endpoints: devices ask for them, others post to them, and what comes goes the way of every notification.
+//! Web Push endpoints: devices create them, senders post to them, and messages are delivered like notifications.
 
 use axum::body::Body;
 use base64::Engine;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::service::{Answer, NOW, Service};
 
-/// An endpoint of a device and where it is.
+/// An endpoint of a device with its URL.
 async fn endpoint(service: &Service, token: &str, body: &str) -> (Value, String) {
     let made = service.post("/v1/me/endpoints", token, body).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
@@ -208,7 +208,7 @@ async fn a_receipt_reports_the_outcome_of_a_message() {
     let pending = service.get(&receipt, "").await;
     assert_eq!((pending.status, pending.header("retry-after")), (StatusCode::ACCEPTED, Some("1")));
 
-    // Who waits hears of the confirmation when it comes.
+    // A waiting sender gets the confirmation when it arrives.
     let id = service.get("/v1/me/inbox", &token).await.json()["messages"][0]["id"].clone();
     let waits = Request::get(&receipt).header("prefer", "wait=30").body(Body::empty()).expect("a request");
     let (waited, acked) = tokio::join!(service.send(waits), async {
@@ -242,7 +242,7 @@ async fn a_sender_cancels_its_message() {
     assert_eq!(service.delete(&message, "").await.status, StatusCode::NO_CONTENT);
     assert_eq!(service.get("/v1/me/inbox", &token).await.json()["total"], 0);
     assert_eq!(service.get(&path_in(&answer, "link"), "").await.status, StatusCode::GONE);
-    // A notification of the provider has no such address, whatever its id.
+    // A provider's notification has no such URL, whatever its ID.
     service
         .delete("/push/message/AAAAAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "")
         .await

@@ -1,4 +1,4 @@
-//! `noroshi apps`: tenants, through the admin address.
+//! `noroshi apps`: manages apps (tenants), through the admin address.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,30 +29,30 @@ pub(crate) struct Arguments {
 enum Action {
     /// List apps
     List,
-    /// Make an app
+    /// Create an app
     Create {
         name: String,
         #[command(flatten)]
         signing: Signing,
     },
-    /// Change how an app signs its JWTs and what its devices may publish to; what is not named stays
+    /// Change an app's JWT settings and what its devices may publish to; other settings stay
     Update {
         name: String,
         #[command(flatten)]
         signing: Signing,
     },
-    /// Show or change what an app may use
+    /// Show or change an app's quotas
     Quotas {
         #[command(subcommand)]
         action: QuotaAction,
     },
-    /// Topic rules: who may subscribe and publish to which topics
+    /// Manage topic rules: which devices may subscribe and publish to which topics
     #[command(subcommand)]
     Rules(Rules),
     /// Delete an app with everything it owns
     Delete {
         name: String,
-        /// Nothing asks again: this says it is meant
+        /// Confirm the deletion
         #[arg(long)]
         yes: bool,
     },
@@ -60,16 +60,16 @@ enum Action {
 
 #[derive(Debug, Subcommand)]
 enum QuotaAction {
-    /// Show limits, what is used, and what was refused
+    /// Show limits, usage and rejections
     Show { app: String },
-    /// Set limits; what is not named stays
+    /// Set limits; other limits stay
     Set {
         app: String,
-        /// Such as devices=1000, topics=unlimited, or keys=default for the node's own
+        /// Such as devices=1000, topics=unlimited, or keys=default for the node's default
         #[arg(required = true, value_name = "QUOTA=LIMIT")]
         limits: Vec<String>,
     },
-    /// Go back to the node's defaults
+    /// Restore the node's defaults
     Clear { app: String },
 }
 
@@ -96,11 +96,11 @@ impl QuotaAction {
     }
 }
 
-/// The server knows the quotas' names and ranges.
+/// The server validates names and ranges.
 fn changes(limits: &[String]) -> Result<Value, Failure> {
     let mut changes = Map::new();
     for text in limits {
-        let wrong = || Failure::Usage(format!("{text}: it is QUOTA=LIMIT, such as devices=1000"));
+        let wrong = || Failure::Usage(format!("{text}: must be QUOTA=LIMIT, such as devices=1000"));
         let (quota, limit) = text.split_once('=').ok_or_else(wrong)?;
         let limit = match limit {
             "default" => Value::Null,
@@ -116,34 +116,34 @@ fn changes(limits: &[String]) -> Result<Value, Failure> {
 enum Rules {
     /// Print the rules as JSON, without the webhook's secret
     Get { name: String },
-    /// Set all rules from a JSON file; a webhook's secret that is not given stays
+    /// Replace all rules from a JSON file; without a secret, the webhook keeps its secret
     Set {
         name: String,
-        /// File with the rules; - is standard input
+        /// File with the rules; - for standard input
         file: PathBuf,
     },
-    /// Remove the rules: every device may subscribe to every topic again
+    /// Remove the rules: every device may subscribe to every topic
     Delete { name: String },
 }
 
 #[derive(Debug, clap::Args)]
 struct Signing {
-    /// File with the HS256 secret of the app's JWTs; - is standard input
+    /// File with the HS256 secret of the app's JWTs; - for standard input
     #[arg(long, value_name = "FILE")]
     jwt_secret_file: Option<PathBuf>,
-    /// Where the app's RS256 or ES256 keys are published
+    /// URL of the app's RS256 or ES256 keys
     #[arg(long, value_name = "URL")]
     jwks_url: Option<String>,
     /// File with the app's RS256 or ES256 keys (a JWK set)
     #[arg(long, value_name = "FILE")]
     jwks_file: Option<PathBuf>,
-    /// What the app's devices may publish to, as an MQTT topic filter; again for each one, "" for nothing
+    /// MQTT topic filter that the app's devices may publish to (repeatable); "" for none
     #[arg(long, value_name = "FILTER")]
     client_publish: Vec<String>,
-    /// What the claim iss of the app's JWTs must be; "" for anything
+    /// Required claim iss of the app's JWTs; "" for any
     #[arg(long, value_name = "ISSUER")]
     issuer: Option<String>,
-    /// What the claim aud of the app's JWTs must contain; "" for the app's name, if there is an aud
+    /// Required element of the claim aud of the app's JWTs; "" for the app's name, if there is an aud
     #[arg(long, value_name = "AUDIENCE")]
     audience: Option<String>,
 }
@@ -210,7 +210,7 @@ impl Arguments {
             Action::Rules(rules) => {
                 let path = |name: &str| format!("{}/topic-rules", path(name));
                 match rules {
-                    // A document, whatever the format: it can be changed and set again.
+                    // Always JSON, so that it can be edited and set again.
                     Rules::Get { name } => {
                         output::line(client.get(&path(&name)).await?)?;
                         return Ok(ExitCode::SUCCESS);
@@ -233,7 +233,8 @@ impl Arguments {
                 json!({"name": name, "deleted": true})
             }
             Action::Delete { name, yes: false } => {
-                let text = format!("{name} would be deleted with all devices and notifications: add --yes");
+                let text =
+                    format!("{name} would be deleted with all devices and notifications; confirm with --yes");
                 return Err(Failure::Usage(text));
             }
         };

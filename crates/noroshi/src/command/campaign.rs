@@ -1,5 +1,5 @@
-//! `noroshi campaign`: one message for many, made, started, watched, paused and ended. The node does the
-//! work and goes on without this command, which only orders and watches.
+//! `noroshi campaign`: creates, starts, watches, pauses and ends campaigns. The node does the work; this command only controls and
+//! watches it.
 
 mod create;
 mod report;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::client::{Connect, Part, escape, pages};
+use crate::client::{Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
@@ -25,30 +25,30 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a campaign, and start it unless it is a draft
+    /// Create a campaign, and start it unless it is a draft
     Create(Box<create::Arguments>),
-    /// List campaigns, the newest first
+    /// List campaigns, newest first
     List(List),
-    /// One campaign: how far it is, what became of it for what reasons, and how the variants it sends compare
+    /// Show a campaign: progress, outcomes with reasons, and a comparison of its variants
     Show(Named),
-    /// Start a draft: now, or at the time it was made for
+    /// Start a draft now, or at its scheduled time
     Start(Ordered),
-    /// Stop sending; what is on its way still arrives
+    /// Stop sending; batches in progress complete
     Pause(Named),
-    /// Go on where it was paused
+    /// Continue a paused campaign
     Resume(Ordered),
-    /// End it; who was not sent to yet is left out
+    /// End a campaign; remaining recipients get nothing
     Abort(Abort),
-    /// Forget a campaign that has ended
+    /// Delete an ended campaign
     Delete(Named),
-    /// Watch a campaign until it has ended
+    /// Watch a campaign until it ends
     Watch(Watched),
 }
 
 #[derive(Debug, clap::Args)]
 struct List {
     #[command(flatten)]
-    part: Part,
+    page: PageArguments,
     #[command(flatten)]
     server: Server,
 }
@@ -74,11 +74,11 @@ struct Named {
 struct Ordered {
     #[command(flatten)]
     named: Named,
-    /// Watch it until it has ended
+    /// Watch it until it ends
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
-    judgement: watch::Judgement,
+    strictness: watch::Strictness,
 }
 
 #[derive(Debug, clap::Args)]
@@ -87,14 +87,14 @@ struct Watched {
     #[command(flatten)]
     named: Named,
     #[command(flatten)]
-    judgement: watch::Judgement,
+    strictness: watch::Strictness,
 }
 
 #[derive(Debug, clap::Args)]
 struct Abort {
     #[command(flatten)]
     named: Named,
-    /// Nothing asks again: this says it is meant
+    /// Confirm the abort
     #[arg(long)]
     yes: bool,
 }
@@ -110,13 +110,13 @@ impl Arguments {
             Action::Resume(ordered) => ordered.run("resume").await,
             Action::Abort(Abort { named, yes: true }) => named.order("abort").await,
             Action::Abort(Abort { named, yes: false }) => {
-                Err(Failure::Usage(format!("{} would be ended for good: add --yes", named.id)))
+                Err(Failure::Usage(format!("{} would be ended permanently; confirm with --yes", named.id)))
             }
             Action::Delete(named) => named.delete().await,
             Action::Watch(watched) => {
                 let client = watched.named.server.connect.client()?;
                 let json = watched.named.server.format.json;
-                watch::watch(&client, &watched.named.id, json, &watched.judgement).await
+                watch::watch(&client, &watched.named.id, json, &watched.strictness).await
             }
         }
     }
@@ -125,7 +125,7 @@ impl Arguments {
 impl List {
     async fn run(self) -> Result<ExitCode, Failure> {
         let client = self.server.connect.client()?;
-        let listed = pages(&client, PATH, "campaigns", None, self.part).await?;
+        let listed = pages(&client, PATH, "campaigns", None, self.page).await?;
         match self.server.format.json {
             true => output::line(listed.json("campaigns"))?,
             false => {
@@ -173,7 +173,7 @@ impl Ordered {
         }
         let client = self.named.server.connect.client()?;
         client.post(&format!("{}/{verb}", self.named.path()), &json!({})).await?;
-        watch::watch(&client, &self.named.id, self.named.server.format.json, &self.judgement).await
+        watch::watch(&client, &self.named.id, self.named.server.format.json, &self.strictness).await
     }
 }
 
@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-/// The campaign as a whole, then a line for each outcome with its reasons, and one for each variant of an experiment.
+/// Prints the campaign, a line for each outcome with its reasons, and one for each variant of an experiment.
 fn details(campaign: &Value) -> Result<(), Failure> {
     output::details_but(campaign, &["counts", "reasons", "experiment"])?;
     let reasons = campaign.get("reasons").and_then(Value::as_array).cloned().unwrap_or_default();

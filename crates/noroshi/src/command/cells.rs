@@ -1,5 +1,5 @@
-//! `noroshi cells`: the cells behind a front, through the front's admin address: who lives where, how many newcomers
-//! each gets, and moving users and devices from one to another.
+//! `noroshi cells`: manages the cells of a front, through the front's admin address: state, weights, and moves of users and devices
+//! between cells.
 
 use std::process::ExitCode;
 
@@ -22,26 +22,26 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Cells with their state, who lives there and what waits for them
+    /// List cells with their state, users, devices and pending notifications
     List,
     /// Change a cell's share of new users and devices
     Weight {
         cell: String,
-        /// Relative to the others' weights; 0: no new ones; `config`: as configured
+        /// Relative to the weights of other cells; 0: none; `config`: as configured
         weight: Weight,
     },
-    /// Give a cell no new users and devices; those that live there stay until they are moved
+    /// Assign no new users and devices to a cell; existing ones stay until they are moved
     Drain {
         cell: String,
-        /// Give it new ones again
+        /// Assign new ones again
         #[arg(long)]
         cancel: bool,
     },
-    /// Move a user, a device or a share of all from a cell to another
+    /// Move a user, a device or a share of all from one cell to another
     #[command(after_help = "\
-A user moves with all devices. Their sessions are ended and their tokens revoked; they register again (POST \
-/v1/devices) and are in the new cell. What waits in an inbox follows; messages of topics do not. A cell that is \
-away is left when it is back: devices need not wait for it.")]
+A user moves with all devices. Their sessions end and their tokens are revoked; when they register again (POST \
+/v1/devices), they are in the new cell. Pending messages of inboxes move too; messages of topics do not. Devices can \
+leave an unreachable cell at once; it is cleaned up when it is back.")]
     Move(MoveArguments),
 }
 
@@ -55,7 +55,11 @@ impl std::str::FromStr for Weight {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "config" => Ok(Self(None)),
-            text => text.parse().map(Some).map(Self).map_err(|_| "a whole number from 0, or `config`"),
+            text => text
+                .parse()
+                .map(Some)
+                .map(Self)
+                .map_err(|_| "must be a whole number of at least 0, or `config`"),
         }
     }
 }
@@ -63,9 +67,9 @@ impl std::str::FromStr for Weight {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).args(["user", "device", "share"]))]
 struct MoveArguments {
-    /// Cell that they leave
+    /// Source cell
     from: String,
-    /// Cell that they go to
+    /// Target cell
     to: String,
     /// The app of the user or device
     #[arg(long, value_name = "NAME")]
@@ -74,7 +78,7 @@ struct MoveArguments {
     user: Option<String>,
     #[arg(long, requires = "app")]
     device: Option<String>,
-    /// Percent of those who live in the cell
+    /// Percentage of the cell's users and devices
     #[arg(long, value_name = "PERCENT", conflicts_with = "app")]
     share: Option<f64>,
 }

@@ -1,7 +1,7 @@
-//! What `noroshi experiment` and `noroshi notice` have in common: lists, and the file that both are kept in.
+//! What `noroshi experiment` and `noroshi notice` share: lists, and the file with both.
 //!
-//! A file holds `[[experiments]]` and `[[notices]]`, each with its `name` and the fields of the API's request. What it
-//! does not name stays as it is.
+//! A file contains `[[experiments]]` and `[[notices]]`, each with its `name` and the fields of the API's request. Definitions that
+//! are not in the file stay.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::client::{self, Client, Part, escape};
+use crate::client::{self, Client, PageArguments, escape};
 use crate::failure::Failure;
 use crate::output;
 
@@ -18,17 +18,17 @@ pub(crate) struct Kind {
     /// The field that holds a page.
     pub(crate) list: &'static str,
     pub(crate) columns: &'static [&'static str],
-    /// As a row of the table.
+    /// Formats a row of the table.
     pub(crate) shown: fn(Value) -> Value,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
-    /// Those that are archived, the newest first
+    /// Archived ones, newest first
     #[arg(long)]
     archived: bool,
     #[command(flatten)]
-    part: Part,
+    page: PageArguments,
 }
 
 impl Kind {
@@ -40,8 +40,8 @@ impl Kind {
         format: output::Format,
     ) -> Result<ExitCode, Failure> {
         let listed = match list.archived {
-            true => client::pages(client, path, self.list, Some("archived=true"), list.part).await?,
-            // They come all at once.
+            true => client::pages(client, path, self.list, Some("archived=true"), list.page).await?,
+            // The server returns them all at once.
             false => {
                 let answer = client.get(path).await?;
                 let entries = answer.get(self.list).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Everything of a file, in its order; what was done before a refusal stays done.
+/// Applies a file in order. On an error, earlier changes stay.
 pub(crate) async fn apply(
     client: &Client,
     app: &str,
@@ -72,8 +72,8 @@ pub(crate) async fn apply(
         false => std::fs::read_to_string(file),
     };
     let text = text.map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
-    let wanted = wanted(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
-    for (kind, name, fields) in wanted {
+    let definitions = parse(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    for (kind, name, fields) in definitions {
         let path = format!("/v1/apps/{}/{kind}/{}", escape(app), escape(&name));
         let kept = client.json(Method::PUT, &path, Some(&fields.into())).await?;
         match format.json {
@@ -84,37 +84,38 @@ pub(crate) async fn apply(
     Ok(ExitCode::SUCCESS)
 }
 
-type Wanted = (&'static str, String, Map<String, Value>);
+/// Kind, name and fields.
+type Definition = (&'static str, String, Map<String, Value>);
 
-/// All of the file is read before anything is done.
-fn wanted(text: &str) -> Result<Vec<Wanted>, String> {
+/// Parses the whole file before anything is changed.
+fn parse(text: &str) -> Result<Vec<Definition>, String> {
     let document: Value = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| error.to_string())?,
         false => plain(text.parse::<toml::Table>().map_err(|error| error.to_string())?.into()),
     };
     let mut document = document.as_object().cloned().unwrap_or_default();
-    let mut wanted = Vec::new();
+    let mut definitions = Vec::new();
     for kind in ["experiments", "notices"] {
         let list = match document.remove(kind) {
             None => continue,
             Some(Value::Array(list)) => list,
-            Some(_) => return Err(format!("{kind} is a list: [[{kind}]]")),
+            Some(_) => return Err(format!("{kind} must be a list: [[{kind}]]")),
         };
         for (at, one) in list.into_iter().enumerate() {
-            let Value::Object(mut fields) = one else { return Err(format!("{kind}[{at}] is no table")) };
+            let Value::Object(mut fields) = one else { return Err(format!("{kind}[{at}] must be a table")) };
             match fields.remove("name") {
-                Some(Value::String(name)) => wanted.push((kind, name, fields)),
+                Some(Value::String(name)) => definitions.push((kind, name, fields)),
                 _ => return Err(format!("{kind}[{at}] has no name")),
             }
         }
     }
     match document.keys().next() {
-        Some(unknown) => Err(format!("{unknown} is not known: a file has [[experiments]] and [[notices]]")),
-        None => Ok(wanted),
+        Some(unknown) => Err(format!("unknown key {unknown}; a file has [[experiments]] and [[notices]]")),
+        None => Ok(definitions),
     }
 }
 
-/// TOML as JSON: its own times become texts.
+/// Converts TOML to JSON. Times become strings.
 fn plain(value: toml::Value) -> Value {
     match value {
         toml::Value::Datetime(time) => time.to_string().into(),
@@ -134,13 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_as_toml_and_as_json() {
+    fn a_file_is_parsed_as_toml_or_json() {
         let toml = "[[experiments]]\nname = \"a\"\nstarts_at = 2026-01-15T09:30:00Z\nvariants = [{name = \"x\", weight = 1}]\n\
                     [[notices]]\nname = \"n\"\ndata = [true]\n";
         let json = r#"{"experiments": [{"name": "a", "starts_at": "2026-01-15T09:30:00Z",
             "variants": [{"name": "x", "weight": 1}]}], "notices": [{"name": "n", "data": [true]}]}"#;
-        let read = wanted(toml).expect("TOML");
-        assert_eq!(Ok(&read), wanted(json).as_ref());
+        let read = parse(toml).expect("TOML");
+        assert_eq!(Ok(&read), parse(json).as_ref());
         assert_eq!(
             (read[0].0, &*read[0].1, &read[0].2["starts_at"]),
             ("experiments", "a", &json!("2026-01-15T09:30:00Z"))
@@ -149,15 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_means_something_else_is_refused() {
+    fn a_file_of_another_form_is_rejected() {
         for (text, part) in [
-            ("experiment = 1", "experiment is not known"),
+            ("experiment = 1", "unknown key experiment"),
             ("[[experiments]]\nvariants = []", "experiments[0] has no name"),
             ("[experiments]\nname = \"a\"", "[[experiments]]"),
             ("a", "TOML"),
             ("{", "EOF"),
         ] {
-            let error = wanted(text).expect_err(text);
+            let error = parse(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
     }

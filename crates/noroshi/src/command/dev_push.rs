@@ -1,8 +1,8 @@
-//! `noroshi dev-push`: APNs, FCM and a Web Push service on this machine, so that push can be tried without an
-//! account anywhere. They are the strict fakes that our own tests use; what they take is printed.
+//! `noroshi dev-push`: local APNs, FCM and Web Push services, to try push without accounts. They are the strict fakes of the tests.
+//! Prints accepted pushes.
 //!
-//! Keys and certificates are kept in a folder, so that a node that has the credentials keeps working with the
-//! next run. Devices are not kept: web push subscriptions end with the program.
+//! Keys and certificates are stored in a folder, so that a node with the credentials works with the next run. Devices are not
+//! stored: Web Push subscriptions end with the program.
 
 mod guide;
 
@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::failure::Failure;
 use crate::output;
 
-/// Pushes that wait for the terminal: a slower one misses some, and is told how many.
+/// Pushes buffered for the terminal. A slower terminal misses some, and their number is printed.
 const LINES_MAX: usize = 10_000;
 const TITLE_CHARS_MAX: usize = 60;
 
@@ -46,10 +46,10 @@ The control port makes tokens and trouble, as JSON over HTTP:
   curl 127.0.0.1:29190/behave -d '{\"service\":\"fcm\",\"go_away\":true}'
   curl 127.0.0.1:29190/behave -d '{\"reset\":true}'")]
 pub(crate) struct Arguments {
-    /// Where keys and certificates are kept; made if it is not there
+    /// Folder for keys and certificates; created if missing
     #[arg(long, value_name = "DIR", default_value = "./noroshi-dev-push")]
     folder: PathBuf,
-    /// Port of APNs, production; 0: any free one, here and below
+    /// Port of APNs, production; 0: any free port, also below
     #[arg(long, value_name = "PORT", default_value_t = 29_197)]
     apns: u16,
     /// Port of APNs, sandbox
@@ -64,22 +64,22 @@ pub(crate) struct Arguments {
     /// Port of the Web Push service
     #[arg(long, value_name = "PORT", default_value_t = 29_445)]
     webpush: u16,
-    /// Port that tells what was received and takes commands
+    /// Port of the control API, which lists pushes and accepts commands
     #[arg(long, value_name = "PORT", default_value_t = 29_190)]
     control: u16,
-    /// Refuse tokens that were not made by the control port; without it any token of the right form is taken
+    /// Reject tokens that were not created by the control port [default: accept any well-formed token]
     #[arg(long)]
     known_tokens_only: bool,
-    /// Refuse provider tokens that are renewed within 20 minutes; without it a node may be restarted at any time
+    /// Reject provider tokens renewed within 20 minutes [default: accept, so that a node may restart at any time]
     #[arg(long)]
     strict_renewal: bool,
-    /// Print what the services are as one line of JSON, and each push as another
+    /// Print the services and each push as lines of JSON
     #[arg(long)]
     json: bool,
-    /// Keep pushes, print none
+    /// Record pushes, but do not print them
     #[arg(long)]
     quiet: bool,
-    /// Count pushes, keep and print none: for measurements
+    /// Only count pushes, for benchmarks
     #[arg(long)]
     light: bool,
 }
@@ -115,19 +115,19 @@ impl Arguments {
             _ = terminate.recv() => {}
         }
         let counts = Service::ALL.map(|service| (service, fakes.counts(service)));
-        drop(fakes); // the listener's end of the lines goes with it
-        printer.join().map_err(|_| Failure::failed("the thread that prints ended"))??;
+        drop(fakes); // closes the channel of lines
+        printer.join().map_err(|_| Failure::failed("the printing thread failed"))??;
         for (service, counts) in counts.iter().filter(|(_, counts)| counts.requests > 0) {
             let (accepted, requests) = (counts.accepted, counts.requests);
             eprintln!("{}: {accepted} of {requests} requests accepted", service.as_str());
         }
-        // Nobody else would say why a node reaches nothing: it does not trust the certificate, for one.
+        // The only hint if a node cannot connect, for example because it does not trust the certificate.
         for (service, counts) in counts.iter().filter(|(_, counts)| counts.connections.failed > 0) {
             eprintln!("{}: {} connections failed", service.as_str(), counts.connections.failed);
         }
         match missed.load(Ordering::Relaxed) {
             0 => {}
-            missed => eprintln!("{missed} were not printed: the terminal is too slow"),
+            missed => eprintln!("{missed} pushes were not printed because the terminal is too slow"),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_push_is_a_line_without_control_characters() {
+    fn a_push_is_printed_as_one_line_without_control_characters() {
         let received = Received {
             at_ms: 0,
             service: Service::Apns,

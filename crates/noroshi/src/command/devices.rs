@@ -1,11 +1,11 @@
-//! `noroshi devices`: the devices of an app.
+//! `noroshi devices`: manages the devices of an app.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Client, Connect, Part, escape, pages};
+use crate::client::{Client, Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
@@ -23,12 +23,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List devices, all or a user's
+    /// List all devices, or those of a user
     List {
         #[arg(long)]
         user: Option<String>,
         #[command(flatten)]
-        part: Part,
+        page: PageArguments,
     },
     /// Show one device
     Show { device: String },
@@ -48,7 +48,7 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 struct Register {
-    /// Id of the device [default: drawn by the server]
+    /// Id of the device [default: random]
     #[arg(long)]
     device: Option<String>,
     #[arg(long)]
@@ -62,16 +62,16 @@ struct Register {
     timezone: Option<String>,
     #[arg(long)]
     app_version: Option<String>,
-    /// A durable subscription; may be given more than once
+    /// A durable subscription (repeatable)
     #[arg(long = "topic", value_name = "TOPIC")]
     topics: Vec<String>,
-    /// A tag as KEY=VALUE; may be given more than once
+    /// A tag as KEY=VALUE (repeatable)
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     tags: Vec<(String, String)>,
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("a tag is written KEY=VALUE")?;
+    let (key, value) = text.split_once('=').ok_or("a tag must be KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
@@ -79,7 +79,7 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let client = self.connect.client()?;
         match self.action {
-            Action::List { user, part } => list(&client, user.as_deref(), part, self.format).await?,
+            Action::List { user, page } => list(&client, user.as_deref(), page, self.format).await?,
             Action::Show { device } => {
                 let answer = client.get(&path(&device)).await?;
                 show(&answer, self.format)?;
@@ -141,11 +141,11 @@ fn path(device: &str) -> String {
 async fn list(
     client: &Client,
     user: Option<&str>,
-    part: Part,
+    page: PageArguments,
     format: output::Format,
 ) -> Result<(), Failure> {
     let filter = user.map(|user| format!("user={}", escape(user)));
-    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), part).await?;
+    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), page).await?;
     match format.json {
         true => output::line(devices.json("devices")),
         false => {

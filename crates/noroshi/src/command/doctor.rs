@@ -98,11 +98,11 @@ async fn offset(server: String, ca_file: Option<&Path>) -> Result<Duration, Fail
     let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
     let there = date.and_then(|date| httpdate::parse_http_date(date).ok());
     let there = there.ok_or_else(|| Failure::failed(format!("{server} sent no valid Date header")))?;
-    Ok(apart(here, there))
+    Ok(difference(here, there))
 }
 
 /// `Date` is truncated to whole seconds, so half a second is added.
-fn apart(here: SystemTime, there: SystemTime) -> Duration {
+fn difference(here: SystemTime, there: SystemTime) -> Duration {
     let there = there + Duration::from_millis(500);
     here.duration_since(there).unwrap_or_else(|ahead| ahead.duration())
 }
@@ -173,7 +173,7 @@ mod tests {
         let there = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let check = |here_ms: u64, apart_ms: u64| {
             let here = SystemTime::UNIX_EPOCH + Duration::from_millis(here_ms);
-            assert_eq!(apart(here, there), Duration::from_millis(apart_ms));
+            assert_eq!(difference(here, there), Duration::from_millis(apart_ms));
         };
         check(1_000_500, 0);
         check(1_000_000, 500);

@@ -1,4 +1,4 @@
-//! `noroshi experiment`: which users see which variant, through the admin address.
+//! `noroshi experiment`: manages experiments, which decide which users get which variant, through the admin address.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,58 +30,58 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List those that are not archived, or those that are
+    /// List live experiments, or archived ones
     List(List),
-    /// Show one
+    /// Show an experiment
     Show { name: String },
-    /// Make one, or change it to this
+    /// Create or replace an experiment
     Put {
         name: String,
-        /// A variant and its weight; again for each one
+        /// A variant and its weight (repeatable)
         #[arg(long = "variant", value_name = "NAME=WEIGHT", required = true, value_parser = variant)]
         variants: Vec<(String, u32)>,
-        /// For people
+        /// A description
         #[arg(long)]
         description: Option<String>,
-        /// Nobody is in it before (RFC 3339)
+        /// Start (RFC 3339)
         #[arg(long, value_name = "TIME")]
         starts_at: Option<String>,
-        /// Nobody is in it from then on, and it is archived (RFC 3339)
+        /// End, after which it is archived (RFC 3339)
         #[arg(long, value_name = "TIME")]
         ends_at: Option<String>,
-        /// Only devices of these topics: "'a' in topics && !('b' in topics)"
+        /// Only devices that match a condition on topics: "'a' in topics && !('b' in topics)"
         #[arg(long)]
         condition: Option<String>,
-        /// Only devices that say so of themselves: the `audience.devices` of the API as JSON
+        /// Only devices with these attributes: `audience.devices` of the API as JSON
         #[arg(long, value_name = "JSON", value_parser = json_of)]
         devices: Option<Value>,
-        /// Gives a user a variant, whatever the weights; again for each one
+        /// Assign a variant to a user, regardless of weights (repeatable)
         #[arg(long = "override", value_name = "USER=VARIANT", value_parser = pair)]
         overrides: Vec<(String, String)>,
     },
-    /// Make or change all experiments and notices of a file of `experiments` and `notices` (TOML, or JSON)
+    /// Create or change all experiments and notices of a file (TOML or JSON)
     Apply {
-        /// - is standard input
+        /// File; - for standard input
         file: PathBuf,
     },
-    /// Take everybody out of it, at once
+    /// Stop an experiment at once
     Kill { name: String },
-    /// Undo a kill
+    /// Restart a killed experiment
     Revive { name: String },
-    /// End it: its name is free for another one
+    /// Archive an experiment; its name is free again
     Archive { name: String },
-    /// Which variant a device gets
+    /// Show the variant of a device
     Variant { name: String, device: String },
 }
 
 fn variant(text: &str) -> Result<(String, u32), String> {
-    let (name, weight) = text.rsplit_once('=').ok_or("a variant is NAME=WEIGHT, such as green=50")?;
+    let (name, weight) = text.rsplit_once('=').ok_or("a variant must be NAME=WEIGHT, such as green=50")?;
     let weight = weight.parse().map_err(|_| format!("{weight:?} is not a whole number"))?;
     Ok((name.to_owned(), weight))
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    let (user, variant) = text.rsplit_once('=').ok_or("an override is USER=VARIANT")?;
+    let (user, variant) = text.rsplit_once('=').ok_or("an override must be USER=VARIANT")?;
     Ok((user.to_owned(), variant.to_owned()))
 }
 
@@ -89,7 +89,7 @@ fn json_of(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// Variants as a person would write them.
+/// Formats variants for people.
 fn line_of(mut experiment: Value) -> Value {
     let variants = experiment["variants"].as_array().cloned().unwrap_or_default();
     let one = |variant: &Value| format!("{}={}", output::cell(variant.get("name")), variant["weight"]);

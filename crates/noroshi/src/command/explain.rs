@@ -1,5 +1,5 @@
-//! `noroshi explain <notification> [device]`: why did this device not get it? Each outcome is shown with
-//! the sentence that says what it means.
+//! `noroshi explain <notification> [device]`: explains why a device received a notification or not. Prints each outcome with its
+//! explanation.
 
 mod log;
 
@@ -17,9 +17,9 @@ use crate::output;
 pub(crate) struct Arguments {
     /// Id of the notification
     notification: String,
-    /// Only on this device, step by step
+    /// Explain step by step for this device
     device: Option<String>,
-    /// Tell it from the event files in this folder, with the connections around it; asks no server
+    /// Read the event files in this folder instead of asking a server; includes the device's connections
     #[arg(long, value_name = "DIR", requires = "device")]
     events: Option<PathBuf>,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         if let (Some(folder), Some(device)) = (&self.events, &self.device) {
-            log::tell(folder, &self.notification, device)?;
+            log::print(folder, &self.notification, device)?;
             return Ok(ExitCode::SUCCESS);
         }
         let client = self.connect.client()?;
@@ -49,7 +49,7 @@ impl Arguments {
     }
 }
 
-/// The state as a whole, then one line for each outcome.
+/// Prints the state, and one line for each outcome.
 fn notification(answer: &Value) -> Result<(), Failure> {
     output::details_but(answer, &["counts", "outcomes"])?;
     let counts = answer.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -63,7 +63,7 @@ fn notification(answer: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The answer in a sentence, then how it came to that.
+/// Prints the summary, and the steps.
 fn trace(answer: &Value) -> Result<(), Failure> {
     if let Some(summary) = answer.get("summary").and_then(Value::as_str) {
         output::line(format_args!("{}\n", output::clean(summary)))?;
@@ -75,7 +75,7 @@ fn trace(answer: &Value) -> Result<(), Failure> {
         vec![output::cell(step.get("at")), outcome, output::cell(step.get("reason")), meaning]
     };
     match steps.is_empty() {
-        true => output::line("nothing is recorded of this notification on this device")?,
+        true => output::line("nothing is recorded for this notification and device")?,
         false => output::table(&["at", "outcome", "reason", "meaning"], steps.iter().map(row).collect())?,
     }
     for (name, value) in answer

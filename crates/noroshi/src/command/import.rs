@@ -1,5 +1,5 @@
-//! `noroshi import devices <file>`: many devices at once, with a progress bar on a terminal, a summary,
-//! and a file of what was refused, ready to be mended and imported again.
+//! `noroshi import devices <file>`: imports many devices, with a progress bar on a terminal, a summary, and a file of rejected lines
+//! to correct and import again.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -15,26 +15,26 @@ use crate::failure::Failure;
 use crate::ndjson::{Answer, Lines, exchange};
 use crate::output;
 
-/// Lines in one request: one commit of some ten milliseconds on the server.
+/// Lines in one request: one commit of about ten milliseconds on the server.
 const BATCH_LINES: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    kind: Kind,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Devices, one JSON object of the API a line; - is standard input
+enum Kind {
+    /// File with one JSON object of the API per line; - for standard input
     Devices(Devices),
 }
 
 #[derive(Debug, clap::Args)]
 struct Devices {
     file: PathBuf,
-    /// Where refused lines go [default: FILE.rejects.ndjson; of standard input, standard error says why]
+    /// File for rejected lines [default: FILE.rejects.ndjson; for standard input, the reasons go to standard error]
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     /// Write each device with its token here (mode 0600)
@@ -54,7 +54,7 @@ struct Summary {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let What::Devices(devices) = self.what;
+        let Kind::Devices(devices) = self.kind;
         devices.run().await
     }
 }
@@ -81,8 +81,7 @@ impl Devices {
         }
         bar.finish_and_clear();
         for file in [tokens, rejects].into_iter().flatten() {
-            file.into_inner()
-                .map_err(|error| Failure::failed(format!("a file cannot be written: {error}")))?;
+            file.into_inner().map_err(|error| Failure::failed(format!("cannot write a file: {error}")))?;
         }
         self.report(&summary)?;
         Ok(if summary.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -133,12 +132,12 @@ impl Devices {
         }
         output::line(format_args!("{} devices imported, {} refused", summary.imported, summary.refused))?;
         match rejects {
-            Some(path) => output::line(format_args!("refused lines with their reasons are in {path}")),
+            Some(path) => output::line(format_args!("rejected lines with reasons: {path}")),
             None => Ok(()),
         }
     }
 
-    /// None for standard input unless asked for: there is no file it could stand next to.
+    /// None for standard input without the option, since there is no file to derive the name from.
     fn rejects(&self) -> Option<PathBuf> {
         if self.rejects.is_some() || self.file.as_os_str() == "-" {
             return self.rejects.clone();
@@ -148,13 +147,13 @@ impl Devices {
         Some(name.into())
     }
 
-    /// Counts bytes of the file; silent where nobody looks.
+    /// Counts bytes of the file. Hidden without a terminal.
     fn bar(&self) -> ProgressBar {
         let size = std::fs::metadata(&self.file).map(|file| file.len()).unwrap_or(0);
         let shown = std::io::stderr().is_terminal() && !self.format.json;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(size), target);
-        // The template is a constant without a mistake; the plain bar would do as well.
+        // The template is a valid constant; the plain bar would do as well.
         match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
@@ -162,7 +161,7 @@ impl Devices {
     }
 }
 
-/// Device tokens, and lines that may hold push tokens, are for their owner only.
+/// Accessible only to its owner, since it contains device tokens or push tokens.
 fn private_file(path: &Path) -> Result<BufWriter<File>, Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -170,5 +169,5 @@ fn private_file(path: &Path) -> Result<BufWriter<File>, Failure> {
 }
 
 fn write(file: &mut impl Write, value: &Value) -> Result<(), Failure> {
-    writeln!(file, "{value}").map_err(|error| Failure::failed(format!("a file cannot be written: {error}")))
+    writeln!(file, "{value}").map_err(|error| Failure::failed(format!("cannot write a file: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `noroshi keys`: API keys of an app, through the admin address. A key is shown once, when it is made.
+//! `noroshi keys`: manages API keys of an app, through the admin address. A key is shown only when it is created.
 
 use std::process::ExitCode;
 
@@ -29,15 +29,15 @@ pub(crate) struct Arguments {
 enum Action {
     /// List keys, without the secrets
     List,
-    /// Make a key and print it, this once
+    /// Create a key and print it; it is never shown again
     Create {
         /// What the key is for
         name: String,
-        /// publish, devices, read, admin; separated by commas
+        /// publish, devices, read, admin; comma-separated
         #[arg(long, value_delimiter = ',', default_value = "publish,devices,read", value_parser = scope)]
         scopes: Vec<String>,
     },
-    /// Make a key void at once
+    /// Revoke a key at once
     Revoke {
         /// Its number in the list
         id: u64,

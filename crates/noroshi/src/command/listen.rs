@@ -1,5 +1,5 @@
-//! `noroshi listen`: a device at the terminal. It registers one where no token is given, prints what
-//! arrives, confirms it, and comes back when the connection ends, after the delay the server told.
+//! `noroshi listen`: a device on the terminal. Registers a device if no token is given, prints and confirms notifications, and
+//! reconnects after the delay that the server requests.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,41 +19,41 @@ use crate::realtime::Connection;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// No longer than this because of what a server says.
+/// Maximum delay that a server can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
-/// After this long a connection counts as having worked, and back-off starts over.
+/// A connection that lasts this long resets the backoff.
 const SETTLED: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Device token or app JWT; without it a device is registered with the API key
+    /// Device token or app JWT [default: register a device with the API key]
     #[arg(long, env = "NOROSHI_TOKEN", hide_env_values = true, conflicts_with_all = ["user", "device"])]
     token: Option<Secret>,
     /// Register as a device of this user
     #[arg(long)]
     user: Option<String>,
-    /// Id of the registered device [default: cli-USER, so that its inbox is found again]
+    /// Id of the registered device [default: cli-USER, which keeps its inbox]
     #[arg(long)]
     device: Option<String>,
-    /// Topics to hear on this connection, separated by commas
+    /// Topics to subscribe to on this connection, comma-separated
     #[arg(long, value_delimiter = ',')]
     topics: Vec<String>,
     /// Use server-sent events instead of WebSocket
     #[arg(long)]
     sse: bool,
-    /// Leave notifications unconfirmed: they come again at the next connection
+    /// Do not confirm notifications: they are delivered again on the next connection
     #[arg(long)]
     no_ack: bool,
-    /// Be connected, but not in use
+    /// Report the device as idle
     #[arg(long, conflicts_with = "sse")]
     idle: bool,
-    /// End after this many notifications
+    /// Stop after this many notifications
     #[arg(long)]
     count: Option<u64>,
-    /// End after this time, such as 10s; exit 1 if --count was not reached
+    /// Stop after this time, such as 10s; exit code 1 if --count was not reached
     #[arg(long, value_parser = super::duration)]
     timeout: Option<Duration>,
-    /// End instead of connecting again
+    /// Stop instead of reconnecting
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -66,15 +66,15 @@ pub(crate) struct Arguments {
 enum Ended {
     /// `--count` is reached.
     Enough,
-    /// Worth another try, after this long if the server said so.
+    /// Retry, after this delay if the server requested one.
     Again(Option<Duration>),
 }
 
-/// What is known across connections.
+/// State that outlives connections.
 #[derive(Default)]
 struct Progress {
     heard: u64,
-    /// Where each session topic stands: epoch and offset.
+    /// Position of each session topic: epoch and offset.
     positions: BTreeMap<String, (String, u64)>,
     last_event_id: Option<String>,
 }
@@ -103,15 +103,15 @@ impl Arguments {
             let delay = match self.connection(&client, progress).await {
                 Ok(Ended::Enough) => return Ok(()),
                 Ok(Ended::Again(delay)) => delay,
-                // A busy server and one that is away may be back.
+                // An overloaded or unreachable server may recover.
                 Err(failure @ (Failure::Unreachable { .. } | Failure::Answered { status: 500.., .. })) => {
                     if self.once {
                         return Err(failure);
                     }
                     eprintln!("{failure}");
                     match failure {
-                        Failure::Answered { retry_after: Some(told), .. } => {
-                            Some(asked_to_wait(told, backoff))
+                        Failure::Answered { retry_after: Some(delay), .. } => {
+                            Some(reconnect_delay(delay, backoff))
                         }
                         _ => None,
                     }
@@ -126,23 +126,23 @@ impl Arguments {
             }
             let delay = delay.unwrap_or(backoff);
             backoff = (backoff * 2).min(BACKOFF_MAX);
-            eprintln!("connecting again in {:.1} s", delay.as_secs_f64());
+            eprintln!("reconnecting in {:.1} s", delay.as_secs_f64());
             tokio::time::sleep(delay).await;
             if self.token.is_none() {
-                // Its gateway may be gone: another one may be named now.
+                // The gateway may be gone, and the API may return another one.
                 client = self.device_client().await.unwrap_or(client);
             }
         }
     }
 
-    /// A client with a device's token, registering the device if none was given.
+    /// A client with a device token. Registers the device if none was given.
     async fn device_client(&self) -> Result<Client, Failure> {
         if let Some(token) = &self.token {
             return self.connect.client_with(token);
         }
         let Some(device) = self.device.clone().or_else(|| Some(format!("cli-{}", self.user.as_ref()?)))
         else {
-            return Err(Failure::Usage("who listens? give --user, --device or --token".to_owned()));
+            return Err(Failure::Usage("--user, --device or --token is required".to_owned()));
         };
         let mut body =
             Map::from_iter([("device".to_owned(), json!(device)), ("platform".to_owned(), json!("other"))]);
@@ -152,9 +152,9 @@ impl Arguments {
         let client = self.connect.client()?;
         let answer = client.post("/v1/devices", &body.into()).await?;
         let token = answer.get("token").and_then(Value::as_str);
-        let token = token.ok_or_else(|| Failure::failed("the server answered without a token"))?;
+        let token = token.ok_or_else(|| Failure::failed("the server's response contains no token"))?;
         let client = client.with_bearer(token)?;
-        // In a cluster the API names the gateway that is to hold the device.
+        // In a cluster, the API returns the gateway for the device.
         let events = answer["connect"]["sse"].as_str();
         Ok(events
             .and_then(|url| url.strip_suffix("/v1/events"))
@@ -169,7 +169,7 @@ impl Arguments {
             }
             false => Connection::websocket(client).await?,
         };
-        let mut told = None;
+        let mut delay = None;
         while let Some(text) = connection.next().await? {
             let frame = parse_server_frame(&text).map_err(|error| Failure::failed(error.to_string()))?;
             match frame {
@@ -179,7 +179,7 @@ impl Arguments {
                     self.introduce(&mut connection, progress).await?;
                 }
                 ServerFrame::Msg(message) => {
-                    self.hear(&text, &message, progress)?;
+                    self.receive(&text, &message, progress)?;
                     if message.ack && !self.no_ack {
                         connection.ack(&message.id).await?;
                     }
@@ -189,26 +189,26 @@ impl Arguments {
                     }
                 }
                 ServerFrame::Recovered { topic, complete } => {
-                    let what = if complete { "recovered" } else { "recovered, but something was missed" };
+                    let what = if complete { "recovered" } else { "recovered, but messages were missed" };
                     eprintln!("{}: {what}", output::clean(&topic));
                 }
-                // Of what this client said, and would say again.
+                // Caused by a frame that this client would send again.
                 ServerFrame::Error { code, message } => {
                     let (message, code) = (output::clean(&message), output::clean(&code));
                     return Err(Failure::failed(format!("the server refused: {message} ({code})")));
                 }
                 ServerFrame::Close { reason, reconnect: true, after_ms } => {
                     eprintln!("the server closed: {}", explain(&reason));
-                    told = Some(Duration::from_millis(after_ms));
+                    delay = Some(Duration::from_millis(after_ms));
                 }
                 ServerFrame::Close { reason, reconnect: false, .. } => return Err(closed(&reason)),
                 ServerFrame::Pong | ServerFrame::Unknown(_) => {}
             }
         }
-        Ok(Ended::Again(told))
+        Ok(Ended::Again(delay))
     }
 
-    /// Says what only this connection knows: its topics, since where, and whether it is in use.
+    /// Sends the state of this connection: topics with positions, and presence.
     async fn introduce(&self, connection: &mut Connection, progress: &Progress) -> Result<(), Failure> {
         if !self.topics.is_empty() {
             let position = |(topic, (epoch, offset)): (&String, &(String, u64))| {
@@ -227,10 +227,10 @@ impl Arguments {
         Ok(())
     }
 
-    fn hear(&self, text: &str, message: &Msg<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    fn receive(&self, text: &str, message: &Msg<'_>, progress: &mut Progress) -> Result<(), Failure> {
         progress.heard += 1;
         if let (Some(topic), Some(epoch), Some(offset)) = (&message.topic, &message.epoch, message.offset) {
-            // Only topics of this connection are asked for again; durable ones the server remembers.
+            // Only session topics; the server stores durable ones.
             if self.topics.iter().any(|wanted| wanted == topic) {
                 progress.positions.insert(topic.to_string(), (epoch.to_string(), offset));
             }
@@ -245,17 +245,16 @@ impl Arguments {
     }
 }
 
-/// Not before the server said. It says the same to everybody it turned away: each adds up to a half of its
-/// own, so that they do not come back together.
-fn asked_to_wait(told: Duration, backoff: Duration) -> Duration {
+/// At least the delay that the server requested. Adds up to half of it at random, so that clients do not reconnect together.
+fn reconnect_delay(delay: Duration, backoff: Duration) -> Duration {
     let mut random = [0; 4];
-    // Without random bytes everybody is as late as can be, which is late enough.
+    // Without random bytes, uses the maximum.
     let part = match SystemRandom::new().fill(&mut random) {
         Ok(()) => f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX),
         Err(_) => 1.0,
     };
-    let told = told.min(RETRY_AFTER_MAX).max(backoff);
-    told + told.mul_f64(part / 2.0)
+    let delay = delay.min(RETRY_AFTER_MAX).max(backoff);
+    delay + delay.mul_f64(part / 2.0)
 }
 
 /// `2026-01-02T03:04:05.678Z  [news] Title: body  {"data":1}  (id)`
@@ -293,10 +292,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_comes_back_before_the_server_said_nor_all_together() {
+    fn reconnects_wait_for_the_server_delay_and_are_spread() {
         let check = |told_s: u64, backoff_s: u64, least_s: u64| {
-            let [told, backoff, least] = [told_s, backoff_s, least_s].map(Duration::from_secs);
-            let waits: Vec<Duration> = (0..50).map(|_| asked_to_wait(told, backoff)).collect();
+            let [delay, backoff, least] = [told_s, backoff_s, least_s].map(Duration::from_secs);
+            let waits: Vec<Duration> = (0..50).map(|_| reconnect_delay(delay, backoff)).collect();
             assert!(waits.iter().all(|wait| (least..=least * 3 / 2).contains(wait)), "{waits:?}");
             assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
         };

@@ -1,6 +1,5 @@
-//! `noroshi migrate`: from one machine to several. Copies the data folder of a stopped node into an empty
-//! PostgreSQL database, with a progress bar on a terminal and a line for each table elsewhere, and says what the
-//! configuration needs from then on.
+//! `noroshi migrate`: copies the data folder of a stopped node into an empty PostgreSQL database, for use by several nodes. Shows a
+//! progress bar on a terminal, otherwise a line for each table, and prints the required configuration.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -15,10 +14,10 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Data folder of the node, which has to be stopped; it is left as it is
+    /// Data folder of the stopped node; not modified
     #[arg(long, value_name = "DATA_FOLDER")]
     from: PathBuf,
-    /// Database that no node was started on: postgres://USER:PASSWORD@HOST/DATABASE
+    /// Empty database: postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(long, env = "NOROSHI__STORE__URL", hide_env_values = true, value_name = "URL")]
     to: String,
     #[command(flatten)]
@@ -27,7 +26,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let mut shown = Shown::new(std::io::stderr().is_terminal(), self.format.json);
+        let mut shown = ProgressDisplay::new(std::io::stderr().is_terminal(), self.format.json);
         let migrated = migrate(&self.from, &self.to, |progress| shown.update(progress)).await;
         shown.end();
         let migrated = migrated.map_err(|error| Failure::failed(error.to_string()))?;
@@ -45,11 +44,8 @@ impl Arguments {
                 "server": server, "rows": rows, "tables": tables, "push_credentials": credentials,
             }));
         }
-        output::line(format_args!(
-            "{} rows copied and compared: everything is in {server}",
-            HumanCount(rows)
-        ))?;
-        output::line("\nFrom now on noroshi.toml of every node says:\n")?;
+        output::line(format_args!("{} rows copied to {server} and verified", HumanCount(rows)))?;
+        output::line("\nSet in noroshi.toml of every node:\n")?;
         output::line("  [store]\n  url = \"postgres://…\"   # as given to --to")?;
         output::line(format_args!(
             "\nNodes that know of each other also need cluster.redis. Start the first one with server.data = {:?} or an \
@@ -66,19 +62,19 @@ impl Arguments {
     }
 }
 
-/// A bar for people, lines for logs, nothing where JSON is asked for.
-struct Shown {
+/// A bar on a terminal, lines otherwise, nothing with JSON.
+struct ProgressDisplay {
     bar: ProgressBar,
     lines: bool,
     table: String,
 }
 
-impl Shown {
+impl ProgressDisplay {
     fn new(terminal: bool, json: bool) -> Self {
         let target =
             if terminal && !json { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        // The template is a constant without a mistake; the plain bar would do as well.
+        // The template is a valid constant; the plain bar would do as well.
         let bar = match ProgressStyle::with_template(
             "{bar:40} {percent:>3}%  {msg}  {human_pos} rows  {elapsed}",
         ) {

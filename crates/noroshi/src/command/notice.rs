@@ -1,4 +1,4 @@
-//! `noroshi notice`: maintenance notices, through the admin address.
+//! `noroshi notice`: manages maintenance notices, through the admin address.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,44 +30,44 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List those that are not over, or those that are
+    /// List current and future notices, or past ones
     List(List),
-    /// Show one
+    /// Show a notice
     Show { name: String },
-    /// Make one, or change it to this
+    /// Create or replace a notice
     Put {
         name: String,
-        /// Shown from then on (RFC 3339) [default: at once]
+        /// When it is first shown (RFC 3339) [default: now]
         #[arg(long, value_name = "TIME")]
         announced_at: Option<String>,
-        /// The beginning of its window (RFC 3339)
+        /// Start of the window (RFC 3339)
         #[arg(long, value_name = "TIME")]
         starts_at: String,
-        /// The end of its window (RFC 3339)
+        /// End of the window (RFC 3339)
         #[arg(long, value_name = "TIME")]
         ends_at: String,
         #[arg(long)]
         title: Option<String>,
         #[arg(long)]
         body: Option<String>,
-        /// A title in another language; again for each one
+        /// A title in another language (repeatable)
         #[arg(long, value_name = "LANGUAGE=TITLE", value_parser = title_of)]
         title_in: Vec<(String, String)>,
-        /// For the app's code
+        /// Data for the app, any JSON
         #[arg(long, value_name = "JSON", value_parser = json_of)]
         data: Option<Value>,
     },
-    /// Make or change all experiments and notices of a file of `experiments` and `notices` (TOML, or JSON)
+    /// Create or change all experiments and notices of a file (TOML or JSON)
     Apply {
-        /// - is standard input
+        /// File; - for standard input
         file: PathBuf,
     },
-    /// End it now
+    /// End a notice now
     End { name: String },
 }
 
 fn title_of(text: &str) -> Result<(String, String), String> {
-    let (language, title) = text.split_once('=').ok_or("a title is LANGUAGE=TITLE, such as ja=…")?;
+    let (language, title) = text.split_once('=').ok_or("a title must be LANGUAGE=TITLE, such as ja=…")?;
     Ok((language.to_owned(), title.to_owned()))
 }
 
@@ -98,7 +98,7 @@ impl Arguments {
                     "notification": shown,
                     "locales": locales,
                 });
-                // Null would be data as well.
+                // Omitted, since null is a value of `data`.
                 if let (Some(data), Some(fields)) = (data, fields.as_object_mut()) {
                     fields.insert("data".to_owned(), data);
                 }

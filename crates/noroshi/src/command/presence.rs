@@ -1,4 +1,4 @@
-//! `noroshi presence <user>…`: who is connected now, and on which devices.
+//! `noroshi presence <user>…`: shows which users are online, and on which devices.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `noroshi profile`: takes a profile of a running node and renders a flame graph, or writes the file for other tools.
 
-mod picture;
+mod flame_graph;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,32 +36,32 @@ pub(crate) struct Arguments {
 
 /// The format, by the suffix of the file name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Picture,
+enum Format {
+    FlameGraph,
     Profile,
 }
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         // Fails before the profile is taken.
-        let form = form(&self.out)?;
-        if form == Form::Picture {
-            picture::available()?;
+        let format = format_of(&self.out)?;
+        if format == Format::FlameGraph {
+            flame_graph::available()?;
         }
         let pprof = match &self.from {
             Some(file) => std::fs::read(file).map_err(|error| unusable(file, &error))?,
-            None => self.ask().await?.into(),
+            None => self.fetch().await?.into(),
         };
-        let content = match form {
-            Form::Picture => picture::draw(&pprof)?,
-            Form::Profile => pprof,
+        let content = match format {
+            Format::FlameGraph => flame_graph::render(&pprof)?,
+            Format::Profile => pprof,
         };
         std::fs::write(&self.out, content).map_err(|error| unusable(&self.out, &error))?;
         output::line(self.out.display())?;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self) -> Result<bytes::Bytes, Failure> {
+    async fn fetch(&self) -> Result<bytes::Bytes, Failure> {
         let client = self.connect.client()?;
         if self.heap {
             return client.download("/debug/pprof/heap", Duration::ZERO).await;
@@ -71,13 +71,13 @@ impl Arguments {
     }
 }
 
-fn form(out: &Path) -> Result<Form, Failure> {
+fn format_of(out: &Path) -> Result<Format, Failure> {
     let name = out.to_string_lossy();
     match () {
-        () if name.ends_with(".svg") => Ok(Form::Picture),
-        () if name.ends_with(".pb.gz") => Ok(Form::Profile),
+        () if name.ends_with(".svg") => Ok(Format::FlameGraph),
+        () if name.ends_with(".pb.gz") => Ok(Format::Profile),
         () => Err(Failure::Usage(format!(
-            "--out {name}: its end is .svg (a flame graph) or .pb.gz (the profile)"
+            "--out {name}: must end in .svg (a flame graph) or .pb.gz (the profile)"
         ))),
     }
 }

@@ -1,8 +1,7 @@
-//! `noroshi push`: an app's credentials at the push services, through the admin address, and the tokens
-//! that push services declared void, through the API.
+//! `noroshi push`: manages an app's push service credentials, through the admin address, and lists invalidated push tokens, through
+//! the API.
 //!
-//! What a credential is made of is read from files, so that no secret stands in a shell's history; what is
-//! in them is the server's to check.
+//! Reads credentials from files, so that no secret is in a shell's history. The server validates them.
 
 mod credential;
 mod invalidation;
@@ -26,27 +25,27 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Give an app a credential of a push service
+    /// Add a push service credential to an app
     Add(Add),
     /// List an app's credentials, without the secrets
     List(Managed),
-    /// Remove a credential: devices of that service are reached no more
+    /// Remove a credential; devices of that push service get no more pushes
     Remove {
         /// Its number in the list
         id: u64,
         #[command(flatten)]
         managed: Managed,
     },
-    /// Push to one device now, and say what the push service answered
+    /// Push to one device now, and show the push service's answer
     Test(Test),
-    /// Tokens that push services declared void, oldest first
+    /// List invalidated push tokens, oldest first
     Invalidations(invalidation::Arguments),
 }
 
-/// For what is done with the operator's token.
+/// Arguments of commands with the operator token.
 #[derive(Debug, clap::Args)]
 struct Managed {
-    /// The app that the credential belongs to
+    /// App of the credential
     #[arg(long, default_value = "dev")]
     app: String,
     #[command(flatten)]
@@ -65,12 +64,12 @@ struct Add {
 #[command(after_help = "\
 Exit code 0 where the push service took it, 1 where it did not. The push shows a short text.")]
 struct Test {
-    /// Number of the credential [default: the one that fits]
+    /// Number of the credential [default: the matching one]
     id: Option<u64>,
-    /// A registered device, by the token it has now
+    /// A registered device, by its current token
     #[arg(long, required_unless_present = "token", conflicts_with = "token")]
     device: Option<String>,
-    /// A push token as a device would register it, such as {"service":"fcm","token":"…"}
+    /// A push token as devices register it, such as {"service":"fcm","token":"…"}
     #[arg(long, value_name = "JSON", value_parser = super::send::parse_json)]
     token: Option<Value>,
     #[command(flatten)]
@@ -90,7 +89,7 @@ impl Arguments {
 }
 
 impl Managed {
-    /// Where the app's credentials are.
+    /// The path of the app's credentials.
     fn path(&self) -> String {
         format!("/v1/apps/{}/push", escape(&self.app))
     }
@@ -122,9 +121,9 @@ impl Test {
         let client = self.managed.connect.client()?;
         let ids = match self.id {
             Some(id) => vec![id.to_string()],
-            None => self.fitting(&client).await?,
+            None => self.matching(&client).await?,
         };
-        let answer = self.first_that_fits(&client, &ids).await?;
+        let answer = self.first_matching(&client, &ids).await?;
         match self.managed.format.json {
             true => output::line(&answer)?,
             false => output::line(sentence(&answer))?,
@@ -133,14 +132,14 @@ impl Test {
         Ok(if taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Only the server knows a device's token: it refuses, and sends nothing, where a credential is of
-    /// another push service or environment.
-    async fn first_that_fits(&self, client: &Client, ids: &[String]) -> Result<Value, Failure> {
+    /// Only the server knows a device's token. It rejects a credential of another push service or environment, and sends nothing.
+    async fn first_matching(&self, client: &Client, ids: &[String]) -> Result<Value, Failure> {
         let body = match (&self.device, &self.token) {
             (Some(device), _) => json!({"device": device}),
             (None, token) => json!({"push_token": token}),
         };
-        let mut refused = Failure::failed("the app has no credential for it: noroshi push add");
+        let mut refused =
+            Failure::failed("the app has no matching credential; add one with noroshi push add");
         for id in ids {
             let path = format!("{}/{}/test", self.managed.path(), escape(id));
             match client.post(&path, &body).await {
@@ -151,18 +150,18 @@ impl Test {
         Err(refused)
     }
 
-    /// The credentials that may be meant: of a token, those of its service and environment.
-    async fn fitting(&self, client: &Client) -> Result<Vec<String>, Failure> {
+    /// The matching credentials: for a token, those of its service and environment.
+    async fn matching(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let answer = client.get(&self.managed.path()).await?;
-        let fits = |credential: &&Value| {
+        let matches_device = |credential: &&Value| {
             self.token.as_ref().is_none_or(|token| {
                 let environment = token.get("environment").and_then(Value::as_str).unwrap_or("production");
                 credential.get("service") == token.get("service")
                     && credential.get("environment").and_then(Value::as_str) == Some(environment)
             })
         };
-        let fitting = credentials(&answer).iter().filter(fits);
-        Ok(fitting.map(|credential| output::cell(credential.get("id"))).collect())
+        let matching = credentials(&answer).iter().filter(matches_device);
+        Ok(matching.map(|credential| output::cell(credential.get("id"))).collect())
     }
 }
 
@@ -177,11 +176,11 @@ fn credentials(answer: &Value) -> &[Value] {
 
 /// `refused (BadDeviceToken): the push service refused it for good`
 fn sentence(answer: &Value) -> String {
-    let said = output::cell(answer.get("answer"));
+    let result = output::cell(answer.get("answer"));
     let explain = output::cell(answer.get("explain"));
     match answer.get("reason").and_then(Value::as_str) {
-        Some(reason) => format!("{said} ({}): {explain}", output::clean(reason)),
-        None => format!("{said}: {explain}"),
+        Some(reason) => format!("{result} ({}): {explain}", output::clean(reason)),
+        None => format!("{result}: {explain}"),
     }
 }
 
@@ -190,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_said_in_a_sentence() {
+    fn an_answer_is_formatted_as_a_sentence() {
         let check = |answer: Value, expected: &str| assert_eq!(sentence(&answer), expected);
         check(
-            json!({"answer": "accepted", "reason": null, "explain": "the push service took it"}),
-            "accepted: the push service took it",
+            json!({"answer": "accepted", "reason": null, "explain": "the push service accepted it"}),
+            "accepted: the push service accepted it",
         );
         check(
             json!({"answer": "refused", "reason": "BadTopic\u{7}", "explain": "not taken"}),

@@ -1,4 +1,4 @@
-//! `noroshi send`: one notification from flags, or a file of them, a JSON object a line.
+//! `noroshi send`: sends one notification from flags, or a file with one JSON object per line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::client::{Client, Connect};
 use crate::failure::Failure;
 use crate::{ndjson, output};
 
-/// A request of the batch endpoint carries at most this; the server's default limit is 16 MiB.
+/// Maximum size of a batch request; the server's default limit is 16 MiB.
 const BATCH_BYTES: usize = 8 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -24,36 +24,36 @@ pub(crate) struct Arguments {
     /// Text of the notification
     #[arg(long)]
     body: Option<String>,
-    /// Address of a picture
+    /// URL of an image
     #[arg(long, value_name = "URL")]
     image: Option<String>,
-    /// What opens when it is touched
+    /// URL that a tap opens
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Data for the app, any JSON
     #[arg(long, value_name = "JSON", value_parser = parse_json)]
     data: Option<Value>,
-    /// Who may hear it: in use now, connected, or everyone now or later
+    /// Which devices receive it: in use now, connected, or all, now or later
     #[arg(long, value_parser = ["active", "connected", "stored"])]
     when: Option<String>,
-    /// How long it is worth delivering, such as 90s or 24h
+    /// Time to live, such as 90s or 24h
     #[arg(long)]
     ttl: Option<String>,
     #[arg(long, value_parser = ["very-low", "low", "normal", "high"])]
     urgency: Option<String>,
-    /// Replaces what is undelivered with the same key
+    /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
-    /// Keep it as the topic's retained message
+    /// Store it as the topic's retained message
     #[arg(long)]
     retain: bool,
-    /// Whether push services are asked: never, where the device does not confirm in time, or always
+    /// Whether to use push services: never, if the device does not confirm in time, or always
     #[arg(long, value_parser = ["never", "fallback", "always"], conflicts_with = "file")]
     push: Option<String>,
-    /// With --push fallback: how long a device has to confirm [default: 10s]
+    /// With --push fallback: time for a device to confirm [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     push_after: Option<String>,
-    /// The same key within 24 h gets the first answer and sends nothing
+    /// A request with the same key within 24 h returns the first response and sends nothing
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     #[command(flatten)]
@@ -65,22 +65,22 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
 struct Target {
-    /// To a user; may be given more than once
+    /// To a user (repeatable)
     #[arg(long = "user", value_name = "USER", conflicts_with_all = ["devices", "topic", "condition", "everyone", "file"])]
     users: Vec<String>,
-    /// To a device; may be given more than once
+    /// To a device (repeatable)
     #[arg(long = "device", value_name = "DEVICE", conflicts_with_all = ["topic", "condition", "everyone", "file"])]
     devices: Vec<String>,
     /// To the subscribers of a topic
     #[arg(long, conflicts_with_all = ["condition", "everyone", "file"])]
     topic: Option<String>,
-    /// To who is meant by a condition, such as "'a' in topics && !('b' in topics)"
+    /// To devices that match a condition, such as "'a' in topics && !('b' in topics)"
     #[arg(long, conflicts_with_all = ["everyone", "file"])]
     condition: Option<String>,
     /// To every device
     #[arg(long, conflicts_with = "file")]
     everyone: bool,
-    /// Notifications from a file, one JSON object of the API a line; - is standard input
+    /// Notifications from a file, one JSON object of the API per line; - for standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -89,7 +89,7 @@ pub(super) fn parse_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// Checked here, sent as it was written.
+/// Validated here, sent unchanged.
 fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
     super::duration(text).map(|_| text.to_owned())
 }

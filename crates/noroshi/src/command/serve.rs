@@ -162,7 +162,7 @@ impl Arguments {
         let given = Given::from_environment();
         let show = |node: &Node| {
             // A closed terminal does not stop the node.
-            let _ = output::line(screen(node, &given));
+            let _ = output::line(banner(node, &given));
         };
         match noroshi_node::run(config, &given, show) {
             Ok(ended) => Ok(ExitCode::from(ended.exit_code())),
@@ -177,7 +177,7 @@ impl Arguments {
 }
 
 /// The text printed at start: addresses, development secrets and first commands.
-fn screen(node: &Node, given: &Given) -> String {
+fn banner(node: &Node, given: &Given) -> String {
     let mut text = format!("noroshi {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
     let folder = &node.config.server.data;
     let shown = node.config.server.public_url.as_ref().unwrap_or(&node.addresses.http);

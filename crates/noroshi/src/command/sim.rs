@@ -1,5 +1,5 @@
-//! `noroshi sim`: the capacity model of the crate `sim`, with the files it reads and the page it writes. Nothing is
-//! measured and nobody is asked.
+//! `noroshi sim`: the capacity model of the crate `sim`. Reads parameter files and writes a page. Measures nothing and uses no
+//! server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output;
 
-/// How many devices a model is asked for at once.
+/// Maximum number of device counts.
 const SIZES_MAX: usize = 20;
-/// What things cost, and how that grows.
+/// The costs of operations, and their growth.
 const REPORTS_MAX: usize = 2;
 
 #[derive(Debug, clap::Args)]
@@ -27,29 +27,29 @@ than those of --measured:
   noroshi bench homing --gateways 10 --devices 18000 --json > large.json
   noroshi sim --measured small.json --measured more.json --validate large.json --out sim.html")]
 pub(crate) struct Arguments {
-    /// Connected devices, each number by itself: 180k, 10M
+    /// Numbers of connected devices to model: 180k, 10M
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = count, default_value = "1M,10M,100M")]
     devices: Vec<u64>,
-    /// The page to write (HTML with plots; needs nothing else)
+    /// Page to write (self-contained HTML with plots)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// A report of `noroshi bench homing --json`: what single things cost there. A second one, with other devices on the same
-    /// machine, tells how costs grow with their number
+    /// Report of `noroshi bench homing --json` with the costs of single operations. A second report with a different number of
+    /// devices on the same machine shows how costs grow
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
-    /// Another one: the model's prediction is put beside what was measured
+    /// Another report, to compare the model's prediction with measurements
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
-    /// Figures of your own (TOML)
+    /// Your own parameters (TOML)
     #[arg(long, value_name = "FILE")]
     parameters: Option<PathBuf>,
-    /// One figure; may be given more than once
-    #[arg(long, value_name = "KEY=NUMBER", value_parser = figure)]
+    /// One parameter (repeatable)
+    #[arg(long, value_name = "KEY=NUMBER", value_parser = parameter)]
     set: Vec<(String, f64)>,
-    /// Equal seeds give equal results
+    /// Seed; equal seeds give equal results
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print the figures in force as a file for --parameters, and nothing else
+    /// Only print the effective parameters, as a file for --parameters
     #[arg(long)]
     print_parameters: bool,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 
 /// `1500`, `180k`, `10M`, `1G`
 fn count(text: &str) -> Result<u64, String> {
-    let rule = || format!("{text:?} is no number of devices: write 1500, 180k or 10M, at most 10G");
+    let rule = || format!("{text:?} is not a number of devices such as 1500, 180k or 10M, at most 10G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let times: u64 = match &text[digits.len()..] {
         "" => 1,
@@ -71,9 +71,9 @@ fn count(text: &str) -> Result<u64, String> {
     number.checked_mul(times).filter(|count| (1..=DEVICES_MAX).contains(count)).ok_or_else(rule)
 }
 
-fn figure(text: &str) -> Result<(String, f64), String> {
-    let (key, value) = text.split_once('=').ok_or("a figure is set as KEY=NUMBER")?;
-    let value = value.trim().parse().map_err(|_| format!("{value:?} is no number"))?;
+fn parameter(text: &str) -> Result<(String, f64), String> {
+    let (key, value) = text.split_once('=').ok_or("a parameter must be KEY=NUMBER")?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is not a number"))?;
     Ok((key.trim().to_owned(), value))
 }
 
@@ -87,7 +87,7 @@ impl Arguments {
         }
         let learned: Vec<Measured> =
             self.measured.iter().map(|path| measured(path)).collect::<Result<_, _>>()?;
-        let parameters = self.figures(&learned)?;
+        let parameters = self.parameters(&learned)?;
         if self.print_parameters {
             output::line(parameters.to_toml().trim_end())?;
             return Ok(ExitCode::SUCCESS);
@@ -97,7 +97,7 @@ impl Arguments {
             model.validate(&parameters, &learned, &measured(path)?).map_err(|error| in_file(path, &error))?;
             if model.is_compared_with_own {
                 eprintln!(
-                    "noroshi sim: --validate is a report of --measured: how near the model comes is no prediction"
+                    "noroshi sim: --validate names a report of --measured, so the comparison is no validation"
                 );
             }
         }
@@ -115,7 +115,7 @@ impl Arguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn figures(&self, learned: &[Measured]) -> Result<Parameters, Failure> {
+    fn parameters(&self, learned: &[Measured]) -> Result<Parameters, Failure> {
         let mut parameters = Parameters::default();
         for (at, (report, path)) in learned.iter().zip(&self.measured).enumerate() {
             let taught = match at {
@@ -199,14 +199,14 @@ fn show(model: &Model) -> Result<(), Failure> {
             match one.is_good() {
                 Some(true) => "yes",
                 Some(false) => "NO",
-                None => "does not count",
+                None => "not counted",
             }
             .to_owned(),
         ]
     };
     let aim = format!("within {TOLERANCE_PERCENT:.0} %");
     output::table(
-        &["figure", "unit", "measured", "predicted", "off", &aim],
+        &["quantity", "unit", "measured", "predicted", "difference", &aim],
         model.compared.iter().map(row).collect(),
     )
 }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_have_a_letter_for_thousands_and_more() {
+    fn counts_are_abbreviated() {
         for (text, number) in [("1500", 1_500), ("180k", 180_000), ("10M", 10_000_000), ("1G", 1_000_000_000)]
         {
             assert_eq!(count(text), Ok(number), "{text}");
@@ -227,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_a_key_and_a_number() {
-        assert_eq!(figure("gateway.cores = 4"), Ok(("gateway.cores".to_owned(), 4.0)));
-        assert!(figure("gateway.cores").is_err() && figure("a=b").is_err());
+    fn a_parameter_is_a_key_and_a_number() {
+        assert_eq!(parameter("gateway.cores = 4"), Ok(("gateway.cores".to_owned(), 4.0)));
+        assert!(parameter("gateway.cores").is_err() && parameter("a=b").is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! `noroshi topics`: subscribers, positions and retained messages.
+//! `noroshi topics`: shows subscribers, positions and retained messages.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::client::{Connect, Part, escape, pages};
+use crate::client::{Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
@@ -26,7 +26,7 @@ enum Action {
     /// List topics by name
     List {
         #[command(flatten)]
-        part: Part,
+        page: PageArguments,
     },
     /// Show one topic
     Show { topic: String },
@@ -34,13 +34,13 @@ enum Action {
     Retained { topic: String },
     /// Remove a topic's retained message
     Clear { topic: String },
-    /// Say whether a device may use a topic, by which topic rule and why
+    /// Show whether a device may use a topic, by which rule and why
     May {
         #[arg(long)]
         device: String,
         #[arg(long)]
         topic: String,
-        /// Whether it may publish, not subscribe
+        /// Check publishing instead of subscribing
         #[arg(long)]
         publish: bool,
     },
@@ -51,8 +51,8 @@ impl Arguments {
         let client = self.connect.client()?;
         let path = |topic: &str| format!("/v1/topics/{}", escape(topic));
         match self.action {
-            Action::List { part } => {
-                let topics = pages(&client, "/v1/topics", "topics", None, part).await?;
+            Action::List { page } => {
+                let topics = pages(&client, "/v1/topics", "topics", None, page).await?;
                 match self.format.json {
                     true => output::line(topics.json("topics"))?,
                     false => {
@@ -69,7 +69,7 @@ impl Arguments {
                 let action = if publish { "publish" } else { "subscribe" };
                 let (device, topic) = (escape(&device), escape(&topic));
                 let path = format!("/v1/devices/{device}/topics/{topic}/permission?action={action}");
-                return tell(&client.get(&path).await?, self.format);
+                return print_decision(&client.get(&path).await?, self.format);
             }
             Action::Clear { topic } => {
                 client.delete(&format!("{}/retained", path(&topic))).await?;
@@ -83,8 +83,8 @@ impl Arguments {
     }
 }
 
-/// `noroshi topics may`: exits with 1 where the device may not.
-fn tell(answer: &Value, format: output::Format) -> Result<ExitCode, Failure> {
+/// `noroshi topics may`: exit code 1 if the device may not.
+fn print_decision(answer: &Value, format: output::Format) -> Result<ExitCode, Failure> {
     show(answer, format)?;
     Ok(match answer.get("decision").and_then(Value::as_str) {
         Some("denied") => ExitCode::FAILURE,

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_however_they_are_cut() {
+    fn events_are_parsed_from_any_chunks() {
         let stream = "retry: 1\n\n: hello\nevent: msg\nid: 7\ndata: {\"a\":1}\n\ndata: x\r\ndata: y\r\n\r\n";
         for size in 1..stream.len() {
             let mut parser = Parser::default();

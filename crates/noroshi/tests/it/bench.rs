@@ -1,4 +1,4 @@
-//! `noroshi bench` that is given up leaves nothing behind; one that is killed leaves its folder.
+//! An interrupted `noroshi bench` leaves nothing behind; a killed one leaves its folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ fn folders(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_signal_stops_the_server_of_a_measurement_and_clears_its_folder_away_unless_it_kills() {
+fn a_signal_stops_the_benchmark_server_and_removes_its_folder() {
     for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
         let place = tempfile::tempdir().expect("folder");
         let mut bench = noroshi()
@@ -44,7 +44,7 @@ fn a_signal_stops_the_server_of_a_measurement_and_clears_its_folder_away_unless_
     }
 }
 
-/// The result of a measurement, by key.
+/// Results of a benchmark by key.
 fn measured(arguments: &[&str], figure: &str) -> f64 {
     let output = noroshi()
         .args(["bench"])
@@ -60,14 +60,14 @@ fn measured(arguments: &[&str], figure: &str) -> f64 {
 }
 
 #[test]
-fn pushes_reach_the_fake_in_another_process_once_each() {
+fn each_push_reaches_the_fake_service_once() {
     let arguments = ["push", "--experiment", "--messages", "10", "--latency", "20ms:80ms"];
     assert_eq!(measured(&arguments, "100_pushes_errors"), 0.0);
     assert_eq!(measured(&["push", "--pushes", "300"], "pushes_that_were_doubled"), 0.0);
 }
 
 #[test]
-fn a_campaign_reaches_everybody_once_and_is_overtaken() {
+fn a_campaign_reaches_each_device_once_and_yields_to_notifications() {
     let arguments = ["campaign", "--devices", "2000", "--breaking", "--latency", "20ms"];
     assert_eq!(measured(&arguments, "devices_that_got_none"), 0.0);
 }

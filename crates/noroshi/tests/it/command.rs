@@ -1,4 +1,4 @@
-//! The commands of operators and providers against a running node, for people and with `--json`.
+//! Commands of operators and providers against a running node, as text and with `--json`.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn a_notification_is_sent_and_explained() {
 }
 
 #[test]
-fn an_idempotency_key_answers_the_same() {
+fn an_idempotency_key_returns_the_first_response() {
     let (_folder, node) = node();
     let send = |title: &'static str| ["send", "--everyone", "--title", title, "--idempotency-key", "k1"];
     let first = node.json(&send("once"));
@@ -47,12 +47,12 @@ fn a_file_of_notifications_is_sent_line_by_line() {
     let output =
         node.command(&["send", "--file", file.to_str().expect("UTF-8")]).output().expect("the binary");
     assert_eq!(output.status.code(), Some(1), "one line is refused");
-    let said = text(&output);
-    assert!(said.contains("2 accepted, 1 refused") && said.contains("line 3:"), "{said}");
+    let printed = text(&output);
+    assert!(printed.contains("2 accepted, 1 refused") && printed.contains("line 3:"), "{printed}");
 }
 
 #[test]
-fn a_device_is_told_what_the_operator_says_of_tcp() {
+fn devices_get_the_configured_tcp_address() {
     let folder = tempfile::tempdir().expect("folder");
     let node = Node::start_with(&folder.path().join("data"), |command| {
         command.args(["--set", "mqtt.public_url=mqtts://push.example.com:443"]);
@@ -84,7 +84,7 @@ fn devices_are_listed_shown_revoked_and_deleted() {
     let devices = node.json(&["devices", "list"]);
     assert_eq!(devices["devices"].as_array().map(Vec::len), Some(3));
     assert!(devices["next"].is_null(), "{devices}");
-    goes_on(&node, "devices", "device", &["d0", "d1", "d2"]);
+    check_pages(&node, "devices", "device", &["d0", "d1", "d2"]);
     let table = node.run(&["devices", "list", "--user", "u0"]);
     assert!(table.starts_with(" DEVICE") || table.starts_with("DEVICE"), "{table}");
     assert!(table.contains("d0") && table.contains("d2") && !table.contains("d1"), "{table}");
@@ -99,8 +99,8 @@ fn devices_are_listed_shown_revoked_and_deleted() {
     assert!(node.fails(1, &["devices", "show", "d1"]).contains("device"));
 }
 
-/// A list in parts of one entry says at each part but the last how to go on, and as a table too.
-fn goes_on(node: &Node, list: &str, id: &str, ids: &[&str]) {
+/// Pages of one entry: each but the last names the next, also as a table.
+fn check_pages(node: &Node, list: &str, id: &str, ids: &[&str]) {
     let mut after = Vec::new();
     for (i, expected) in ids.iter().enumerate() {
         let arguments = [
@@ -136,14 +136,14 @@ fn topics_are_listed_shown_and_cleared() {
         (&json!(1), &json!(1), &json!(true))
     );
     node.run(&["send", "--topic", "news/b", "--title", "Second"]);
-    goes_on(&node, "topics", "topic", &["news/a b", "news/b"]);
+    check_pages(&node, "topics", "topic", &["news/a b", "news/b"]);
     assert_eq!(node.json(&["topics", "retained", "news/a b"])["notification"]["title"], "Extra");
     node.run(&["topics", "clear", "news/a b"]);
     node.fails(1, &["topics", "retained", "news/a b"]);
 }
 
 #[test]
-fn devices_are_imported_and_what_was_refused_is_kept() {
+fn devices_are_imported_and_rejected_lines_are_kept() {
     let (folder, node) = node();
     let file = folder.path().join("devices.ndjson");
     let mut lines: Vec<String> =
@@ -172,7 +172,7 @@ fn devices_are_imported_and_what_was_refused_is_kept() {
 }
 
 #[test]
-fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
+fn an_import_from_standard_input_creates_no_unrequested_file() {
     let (folder, node) = node();
     let here = folder.path().join("here");
     std::fs::create_dir(&here).expect("folder");
@@ -190,9 +190,9 @@ fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
         assert_eq!((&summary["imported"], &summary["refused"]), (&json!(1), &json!(1)));
         (summary["rejects"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (rejects, said) = import(&[]);
+    let (rejects, printed) = import(&[]);
     assert_eq!(rejects, Value::Null);
-    assert!(said.contains("line 2: ") && said.contains("devise"), "{said}");
+    assert!(printed.contains("line 2: ") && printed.contains("devise"), "{printed}");
     assert_eq!(std::fs::read_dir(&here).expect("folder").count(), 0, "a file was left");
     let (rejects, _) = import(&["--rejects", "asked.ndjson"]);
     assert_eq!(rejects, "asked.ndjson");
@@ -200,7 +200,7 @@ fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
 }
 
 #[test]
-fn keys_do_what_their_scopes_say_until_they_are_revoked() {
+fn keys_grant_their_scopes_until_revoked() {
     let (_folder, node) = node();
     let made = node.json(&["keys", "create", "dashboard", "--scopes", "read"]);
     let (key, id) = (made["key"].as_str().expect("key"), made["id"].as_str().expect("id"));
@@ -215,7 +215,7 @@ fn keys_do_what_their_scopes_say_until_they_are_revoked() {
 }
 
 #[test]
-fn apps_do_not_see_each_other() {
+fn apps_are_isolated() {
     let (folder, node) = node();
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "a-secret-of-at-least-thirty-two-bytes\n").expect("file");
@@ -235,7 +235,7 @@ fn apps_do_not_see_each_other() {
 }
 
 #[test]
-fn exit_codes_say_what_went_wrong() {
+fn exit_codes_distinguish_failures() {
     let (folder, node) = node();
     let code = |arguments: &[&str]| {
         let mut command = noroshi();

@@ -1,4 +1,4 @@
-//! `noroshi dev-push`: the commands it prints make a node push to it, and it prints what it took.
+//! `noroshi dev-push`: the commands it prints make a node push to it, and it prints accepted pushes.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -41,19 +41,19 @@ impl DevPush {
 
 impl Drop for DevPush {
     fn drop(&mut self) {
-        // Of a test that failed; it may be gone already.
+        // After a failed test; it may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a shell would make of a line whose words are quoted with `'` at most.
+/// Splits a line as a shell would; only `'` quotes.
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
 #[test]
-fn what_it_prints_is_all_that_is_needed() {
+fn the_printed_guide_is_sufficient() {
     let folder = tempfile::tempdir().expect("folder");
     let mut push = DevPush::start(&folder.path().join("push"), &[]);
     let (mut serve, mut credentials) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ fn what_it_prints_is_all_that_is_needed() {
     for (service, verdict) in [("apns", "200"), ("apns-sandbox", "200"), ("fcm", "200"), ("webpush", "201")] {
         node.run(&["push", "test", "--token", &devices[service].to_string()]);
         let line = loop {
-            // The first one to FCM is behind one to its token endpoint.
+            // The first push to FCM follows a request to its token endpoint.
             let line = push.line();
             if line.starts_with(&format!("{service} ")) {
                 break line;
@@ -93,7 +93,7 @@ fn what_it_prints_is_all_that_is_needed() {
 }
 
 #[test]
-fn programs_read_json_and_what_is_wrong_is_told() {
+fn output_is_json_for_programs_and_errors_are_reported() {
     let folder = tempfile::tempdir().expect("folder");
     let mut push = DevPush::start(folder.path(), &["--json", "--light"]);
     let info: Value = serde_json::from_str(&push.line()).expect("JSON");

@@ -1,4 +1,4 @@
-//! `noroshi doctor`: says what this machine can do, with an exit code that scripts can use.
+//! `noroshi doctor`: reports the capacity of this machine, with an exit code for scripts.
 
 use serde_json::Value;
 
@@ -18,19 +18,19 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn few_devices_fit_and_far_too_many_do_not() {
-    let (code, said) = doctor(&["--connections", "10"]);
-    assert_eq!(code, Some(0), "{said}");
+fn required_devices_are_compared_with_the_capacity() {
+    let (code, printed) = doctor(&["--connections", "10"]);
+    assert_eq!(code, Some(0), "{printed}");
     for part in ["Required: 10 devices", "open files", "Current capacity:"] {
-        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(printed.contains(part), "{part} is not in {printed}");
     }
-    let (code, said) = doctor(&["--connections", "100000000", "--tls", "--proxy"]);
-    assert_eq!(code, Some(1), "{said}");
-    for part in ["over TLS", "LimitNOFILE=100005000", "/etc/sysctl.d/90-noroshi.conf", "sysctl -w"] {
-        assert!(said.contains(part), "{part} is not in {said}");
+    let (code, printed) = doctor(&["--connections", "100000000", "--tls", "--proxy"]);
+    assert_eq!(code, Some(1), "{printed}");
+    for part in ["devices with TLS", "LimitNOFILE=100005000", "/etc/sysctl.d/90-noroshi.conf", "sysctl -w"] {
+        assert!(printed.contains(part), "{part} is not in {printed}");
     }
-    let (code, said) = doctor(&["--connections", "100000000", "--json"]);
-    let report: Value = serde_json::from_str(&said).expect("JSON");
+    let (code, printed) = doctor(&["--connections", "100000000", "--json"]);
+    let report: Value = serde_json::from_str(&printed).expect("JSON");
     assert_eq!((code, &report["verdict"]), (Some(1), &"fail".into()));
     assert_eq!(report["limit_nofile"], 100_005_000);
     assert_eq!(check(&report, "open files")["verdict"], "fail");
@@ -38,18 +38,18 @@ fn few_devices_fit_and_far_too_many_do_not() {
 }
 
 #[test]
-fn a_wrong_question_is_a_usage_error_and_a_wrong_configuration_is_listed() {
+fn invalid_flags_are_usage_errors_and_configuration_problems_are_listed() {
     for connections in ["0", "-1", "many", "100000001"] {
         assert_eq!(doctor(&[&format!("--connections={connections}")]).0, Some(2));
     }
-    let (code, said) = doctor(&["--set", "gateway.drain.rate=0"]);
-    assert_eq!(code, Some(64), "{said}");
+    let (code, printed) = doctor(&["--set", "gateway.drain.rate=0"]);
+    assert_eq!(code, Some(64), "{printed}");
     assert_eq!(doctor(&["--server", "ftp://example.com"]).0, Some(2));
     assert_eq!(doctor(&["--server", "http://127.0.0.1:1"]).0, Some(69));
 }
 
 #[test]
-fn a_file_is_no_data_folder() {
+fn a_file_is_rejected_as_data_folder() {
     let folder = tempfile::tempdir().expect("folder");
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("written");
@@ -60,7 +60,7 @@ fn a_file_is_no_data_folder() {
 }
 
 #[test]
-fn a_running_node_is_examined_with_its_own_limits_and_its_clock() {
+fn a_running_node_is_checked_with_its_own_limits_and_clock() {
     let folder = tempfile::tempdir().expect("folder");
     let data = folder.path().join("data");
     let node = Node::start(&data);
@@ -87,8 +87,8 @@ fn a_node_logs_its_capacity_at_start() {
     let node = Node::start_with(&folder.path().join("data"), |command| {
         command.args(["--set", "gateway.connections_max=123"]);
     });
-    let said = "apacity: 123 connections (limited by gateway.connections_max); next limit: ";
-    assert!(node.screen().contains(&format!("C{said}")), "{}", node.screen());
-    assert!(node.log().contains(&format!("c{said}")), "{}", node.log());
+    let printed = "apacity: 123 connections (limited by gateway.connections_max); next limit: ";
+    assert!(node.screen().contains(&format!("C{printed}")), "{}", node.screen());
+    assert!(node.log().contains(&format!("c{printed}")), "{}", node.log());
     assert_eq!(node.stop(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` is written from a running node, and from what only other nodes have or show. To write it anew:
+//! `docs/metrics.md` is generated from a running node and from metrics of other kinds of nodes. To regenerate:
 //! `UPDATE_DOCUMENTS=1 cargo test -p noroshi --test it documentation`.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::node::{Node, get};
 fn every_metric_is_documented() {
     let folder = tempfile::tempdir().expect("folder");
     let node = Node::start(&folder.path().join("data"));
-    // A metric with labels shows once one of its labels was used.
+    // A metric with labels appears once a label was used.
     node.run(&["send", "--user", "nobody", "--title", "counted"]);
     refuse_a_body(&node);
     let (status, mut scraped) = get(&node.admin, "/metrics");
@@ -31,7 +31,7 @@ fn every_metric_is_documented() {
     }
 }
 
-/// Announces a body over every limit.
+/// Announces a body above every limit.
 fn refuse_a_body(node: &Node) {
     let key = std::fs::read_to_string(node.folder.join("dev.key")).expect("key");
     let address = node.http.strip_prefix("http://").expect("plain HTTP");
@@ -47,7 +47,7 @@ fn refuse_a_body(node: &Node) {
     assert_eq!(&status, b"HTTP/1.1 413");
 }
 
-/// Name, kind, labels and meaning of each metric, by name.
+/// Name, type, labels and help of each metric, sorted by name.
 fn reference(scraped: &str) -> String {
     let mut rows = BTreeSet::new();
     for line in scraped.lines() {
@@ -65,7 +65,7 @@ fn reference(scraped: &str) -> String {
     text
 }
 
-/// Label names of the first sample that has some, without a histogram's own.
+/// Label names of the first labelled sample, without a histogram's own.
 fn labels(scraped: &str, name: &str) -> String {
     let is_own = |line: &str| {
         let rest = line.strip_prefix(name).unwrap_or_default();

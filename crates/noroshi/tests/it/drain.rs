@@ -1,4 +1,4 @@
-//! `noroshi drain`: devices are moved away from a node that goes on, and come back when they may.
+//! `noroshi drain`: moves devices away from a running node; they return once allowed.
 
 use std::process::{Child, Stdio};
 
@@ -12,7 +12,7 @@ fn node() -> (tempfile::TempDir, Node) {
     (folder, node)
 }
 
-/// A device that comes back whenever its connection ends, until it has heard `count` notifications.
+/// A device that reconnects whenever its connection ends, until it has received `count` notifications.
 fn device(node: &Node, user: &str, count: &str) -> Child {
     let arguments = ["listen", "--json", "--user", user, "--count", count, "--timeout", "60s"];
     let child = node.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -30,7 +30,7 @@ fn titles(device: Child) -> Vec<String> {
 }
 
 #[test]
-fn devices_are_moved_away_and_hear_everything_once_they_may_come_back() {
+fn drained_devices_receive_everything_after_reconnecting() {
     let (_folder, node) = node();
     let devices = ["a", "b", "c"].map(|user| device(&node, user, "1"));
     assert_eq!(node.json(&["drain", "--status"])["connections"], 3);
@@ -47,7 +47,7 @@ fn devices_are_moved_away_and_hear_everything_once_they_may_come_back() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
-    assert!(node.log().contains("all devices are moved"), "{}", node.log());
+    assert!(node.log().contains("every device has "), "{}", node.log());
     for user in ["a", "b", "c"] {
         node.run(&["send", "--user", user, "--title", "kept"]);
     }
@@ -63,7 +63,7 @@ fn devices_are_moved_away_and_hear_everything_once_they_may_come_back() {
 }
 
 #[test]
-fn a_signal_in_a_drain_ends_the_node_and_a_restart_serves_again() {
+fn a_signal_during_a_drain_stops_the_node_and_a_restart_serves_again() {
     let (_folder, node) = node();
     let (data, port) = (node.folder.clone(), node.http.rsplit(':').next().expect("a port").to_owned());
     let devices = ["a", "b"].map(|user| {
@@ -73,7 +73,7 @@ fn a_signal_in_a_drain_ends_the_node_and_a_restart_serves_again() {
         until("the device to be there", || node.run(&["presence", user]).contains("active").then_some(()));
         child.expect("the binary")
     });
-    // At one a second the second device is still there when the signal comes, or has just gone.
+    // At one per second the second device is still connected at the signal, or has just left.
     let begun = node.json(&["drain", "--rate", "1"]);
     assert_eq!(
         (&begun["state"], &begun["rate"], &begun["deadline_at"]),
@@ -93,11 +93,11 @@ fn a_signal_in_a_drain_ends_the_node_and_a_restart_serves_again() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_and_changes_nothing() {
+fn invalid_drain_requests_are_reported_and_change_nothing() {
     let (_folder, node) = node();
     for (rate, part) in [("0", "rate"), ("10000001", "10000000")] {
-        let said = node.fails(1, &["drain", "--rate", rate]);
-        assert!(said.contains(part) && said.contains("invalid_field"), "{said}");
+        let printed = node.fails(1, &["drain", "--rate", rate]);
+        assert!(printed.contains(part) && printed.contains("invalid_field"), "{printed}");
     }
     assert!(node.fails(1, &["drain", "--spread", "2h"]).contains("at most \"1h\""));
     for arguments in [
@@ -117,7 +117,7 @@ fn what_makes_no_sense_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn who_waits_is_told_when_it_was_cancelled() {
+fn a_waiting_command_reports_a_cancelled_drain() {
     let (_folder, node) = node();
     let mut devices = ["a", "b", "c", "d", "e", "f"].map(|user| device(&node, user, "1"));
     node.run(&["drain", "--rate", "1"]);
@@ -146,7 +146,7 @@ fn who_waits_is_told_when_it_was_cancelled() {
     }
     node.run(&["drain", "--status", "--wait"]);
     for device in &mut devices {
-        // They would listen on.
+        // They would keep listening.
         let _ = device.kill();
         let _ = device.wait();
     }

@@ -1,5 +1,5 @@
-//! The event log of a running node: the whole story of a notification is in the files, a drained node leaves nothing out,
-//! and a killed one loses no more than what it was about to write.
+//! The event log of a running node: its files hold the whole history of a notification; a drained node loses
+//! nothing and a killed one only what it had not written yet.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn start(data: &Path, events: &Path) -> Node {
     })
 }
 
-/// Every line has to be one: a killed node leaves none cut off that is not mended at the next start.
+/// Every line must be complete: a truncated line of a killed node is repaired at the next start.
 fn lines(folder: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(folder.join("events.ndjson")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
@@ -31,7 +31,7 @@ fn send(node: &Node, title: &str) -> String {
 }
 
 #[test]
-fn a_drained_node_has_told_everything() {
+fn a_drained_node_has_exported_every_event() {
     let folder = tempfile::tempdir().expect("folder");
     let events = folder.path().join("events");
     let node = start(&folder.path().join("data"), &events);
@@ -56,7 +56,7 @@ fn a_drained_node_has_told_everything() {
 }
 
 #[test]
-fn the_files_alone_tell_the_story_of_a_device() {
+fn explain_works_from_event_files_alone() {
     let folder = tempfile::tempdir().expect("folder");
     let events = folder.path().join("events");
     let node = start(&folder.path().join("data"), &events);
@@ -74,7 +74,7 @@ fn the_files_alone_tell_the_story_of_a_device() {
     });
     listener.kill().expect("killed");
     listener.wait().expect("ended");
-    until("its end to be told", || (!named(&lines(&events), "closed").is_empty()).then_some(()));
+    until("the close event", || (!named(&lines(&events), "closed").is_empty()).then_some(()));
     assert_eq!(node.stop(), Some(0));
     let output = crate::node::noroshi()
         .args(["explain", &id, "phone", "--events"])
@@ -82,24 +82,24 @@ fn the_files_alone_tell_the_story_of_a_device() {
         .output()
         .expect("the binary");
     assert!(output.status.success());
-    let told = String::from_utf8(output.stdout).expect("text");
-    let at = |word: &str| told.find(word).unwrap_or_else(|| panic!("{word}: {told}"));
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let at = |word: &str| printed.find(word).unwrap_or_else(|| panic!("{word}: {printed}"));
     let order = ["accepted", "kept", "connected", "written", "acked", "closed"].map(at);
-    assert!(order.is_sorted(), "{told}");
+    assert!(order.is_sorted(), "{printed}");
 }
 
 #[test]
-fn a_killed_node_loses_at_most_its_last_interval() {
+fn a_killed_node_loses_at_most_one_flush_interval() {
     let folder = tempfile::tempdir().expect("folder");
     let (data, events) = (folder.path().join("data"), folder.path().join("events"));
     let mut node = start(&data, &events);
     let before: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("before {n}"))).collect();
-    let told = |ids: &BTreeSet<String>| {
+    let are_written = |ids: &BTreeSet<String>| {
         let text = std::fs::read_to_string(events.join("events.ndjson")).unwrap_or_default();
         ids.iter().all(|id| text.contains(id.as_str()))
     };
-    // An interval later it is in the file, whatever becomes of the node.
-    until("the interval to end", || told(&before).then_some(()));
+    // One interval later it is in the file, even if the node is killed.
+    until("the interval to end", || are_written(&before).then_some(()));
     let last: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("last {n}"))).collect();
     node.signal("KILL");
     node.wait();
@@ -107,11 +107,11 @@ fn a_killed_node_loses_at_most_its_last_interval() {
     let after: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("after {n}"))).collect();
     assert_eq!(node.stop(), Some(0));
     let lines = lines(&events);
-    assert!(told(&before) && told(&after));
+    assert!(are_written(&before) && are_written(&after));
     let found: BTreeSet<String> =
         named(&lines, "accepted").iter().filter_map(|line| line["id"].as_str().map(str::to_owned)).collect();
     assert!(found.iter().all(|id| before.contains(id) || last.contains(id) || after.contains(id)));
-    // Two starts, and within each no line is missing: what was lost is the end of the first.
+    // Two starts without gaps: only the end of the first was lost.
     let runs: BTreeSet<u64> = lines.iter().filter_map(|line| line["run"].as_u64()).collect();
     assert_eq!(runs.len(), 2);
     for run in runs {
@@ -122,7 +122,7 @@ fn a_killed_node_loses_at_most_its_last_interval() {
 }
 
 #[test]
-fn a_webhook_without_a_secret_is_refused_before_anything_opens() {
+fn a_webhook_without_a_secret_is_rejected_before_listening() {
     let folder = tempfile::tempdir().expect("folder");
     let output = crate::node::noroshi()
         .args(["config", "check", "--set", "events.webhook.url=https://example.com/events"])
@@ -130,6 +130,6 @@ fn a_webhook_without_a_secret_is_refused_before_anything_opens() {
         .output()
         .expect("the binary");
     assert_eq!(output.status.code(), Some(64));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("events.webhook.key_file") && said.contains("whsec_"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("events.webhook.key_file") && printed.contains("whsec_"), "{printed}");
 }

@@ -1,5 +1,5 @@
-//! The built binary as people and scripts use it: the server's start and end, and every command against
-//! a running node. Each test has a node of its own on ports the system chose.
+//! The built binary as people and scripts use it: start and stop of the server, and every command against
+//! a running node. Each test has its own node on ports chosen by the system.
 
 mod bench;
 mod command;

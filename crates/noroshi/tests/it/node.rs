@@ -1,4 +1,4 @@
-//! A running node and the command line against it.
+//! A running node and commands against it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Generous: only a node that hangs comes near it.
+/// Generous: only a hanging node takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The binary, with an environment that holds nothing of ours.
+/// The binary, with an environment without our variables.
 pub(crate) fn noroshi() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_noroshi"));
     for (name, _) in std::env::vars_os() {
@@ -22,7 +22,7 @@ pub(crate) fn noroshi() -> Command {
     command
 }
 
-/// Asks again until there is an answer.
+/// Retries until there is a result.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
@@ -42,7 +42,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// On a data folder, with ports the system chooses.
+    /// On a data folder, with ports chosen by the system.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, |_| {})
     }
@@ -54,7 +54,7 @@ impl Node {
         command.args(["serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"]).arg(folder);
         command.current_dir(folder.parent().expect("a parent")).stdout(screen).stderr(log);
         change(&mut command);
-        // Of a node that was killed.
+        // Left by a killed node.
         let _ = std::fs::remove_file(folder.join("addresses.json"));
         let mut child = command.spawn().expect("the binary");
         let addresses = until("addresses.json", || {
@@ -74,7 +74,7 @@ impl Node {
         node
     }
 
-    /// What it showed on standard output.
+    /// Its standard output.
     pub(crate) fn screen(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("screen")).expect("screen")
     }
@@ -92,7 +92,7 @@ impl Node {
         assert!(status.expect("kill").success());
     }
 
-    /// SIGTERM; answers the exit code.
+    /// Sends SIGTERM; returns the exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         self.signal("TERM");
         self.wait()
@@ -102,27 +102,27 @@ impl Node {
         until("the node to end", || self.child.try_wait().expect("the child")).code()
     }
 
-    /// A command against this node.
+    /// Runs a command against this node.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = noroshi();
         command.args(arguments).env("NOROSHI_DATA", &self.folder).stdin(Stdio::null());
         command
     }
 
-    /// A command that has to succeed; its standard output.
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().expect("the binary");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
-    /// A command with `--json`.
+    /// Runs a command with `--json`.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let text = self.run(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
-    /// A command that has to fail with this exit code; what it said.
+    /// Runs a command that must fail with this exit code; returns its output.
     pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().expect("the binary");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
@@ -132,13 +132,13 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // A test that failed leaves no node behind.
+        // A failed test leaves no node behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Standard output and error, for messages.
+/// Standard output and error, for assertion messages.
 pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

@@ -1,17 +1,17 @@
-//! Profiles of a running node: pulled by the command, pushed to a strict fake of Pyroscope, and what a build without
-//! them says.
+//! Profiles of a running node: pulled by the command, pushed to a strict fake of Pyroscope, and the errors of
+//! builds without support.
 
 use crate::node::Node;
 
 fn wrong(node: &Node, arguments: &[&str], words: &str) {
     let output = node.command(arguments).output().expect("the binary");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains(words), "{arguments:?}: {printed}");
 }
 
 #[cfg(not(feature = "profiling"))]
 #[test]
-fn a_build_without_profiles_says_so_in_each_place() {
+fn a_build_without_profiles_is_reported_everywhere() {
     let folder = tempfile::tempdir().expect("folder");
     let node = Node::start(&folder.path().join("data"));
     let file = folder.path().join("p.pb.gz");
@@ -27,7 +27,7 @@ fn a_build_without_profiles_says_so_in_each_place() {
 
 #[cfg(feature = "profiling")]
 #[test]
-fn the_command_keeps_a_profile_or_draws_it() {
+fn the_command_saves_or_renders_a_profile() {
     use noroshi_testkit::pyroscope::pprof;
 
     let folder = tempfile::tempdir().expect("folder");
@@ -39,7 +39,7 @@ fn the_command_keeps_a_profile_or_draws_it() {
     let (file_name, picture_name) = (file.to_str().expect("text"), picture.to_str().expect("text"));
     let stop = std::sync::atomic::AtomicBool::new(false);
     let profile = std::thread::scope(|scope| {
-        // Something to see.
+        // Work to sample.
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 node.run(&["devices", "list"]);

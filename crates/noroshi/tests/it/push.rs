@@ -1,5 +1,5 @@
-//! Push services and campaigns from the command line, against a running node whose devices no push service
-//! reaches: what reaches them is tested where the fakes are.
+//! Push services and campaigns from the command line, against a node without reachable push services: delivery
+//! is tested with the fakes.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::node::{Node, text};
 
 fn node() -> (tempfile::TempDir, Node) {
     let folder = tempfile::tempdir().expect("folder");
-    // Makes the key that credentials are kept with.
+    // Creates the key that encrypts credentials.
     let node = Node::start_with(&folder.path().join("data"), |command| {
         command.arg("--dev");
     });
@@ -19,14 +19,14 @@ fn path(folder: &tempfile::TempDir, name: &str) -> String {
 }
 
 #[test]
-fn a_key_for_web_push_is_made_and_the_credential_listed_and_removed() {
+fn a_web_push_key_is_generated_listed_and_removed() {
     let (folder, node) = node();
     let saved = path(&folder, "vapid.pem");
     let add = ["push", "add", "webpush", "--subject", "mailto:ops@example.com", "--save-key", &saved];
     let output = node.command(&[&add[..], &["--json"]].concat()).output().expect("the binary");
     assert!(output.status.success(), "{}", text(&output));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let public = said.trim().strip_prefix("applicationServerKey: ").expect("what pages need");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let public = printed.trim().strip_prefix("applicationServerKey: ").expect("the public key");
     assert_eq!(public.len(), 87, "65 bytes as base64url: {public}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let id = made["id"].as_str().expect("id");
@@ -44,14 +44,14 @@ fn a_key_for_web_push_is_made_and_the_credential_listed_and_removed() {
     let replaced = node.json(&[&again[..], &["--replace", "--name", "second"]].concat());
     assert_eq!(replaced["name"], "second");
     assert_eq!(replaced["settings"]["fingerprint"], made["settings"]["fingerprint"], "the same key");
-    // The only copy of somebody's key is not written over.
+    // An existing key file is not overwritten.
     assert!(node.fails(1, &add).contains("vapid.pem"));
     node.run(&["push", "remove", id]);
     assert_eq!(node.json(&["push", "list"])["credentials"], json!([]));
 }
 
 #[test]
-fn a_credential_that_is_none_is_refused_with_its_field() {
+fn an_invalid_credential_is_rejected_with_its_field() {
     let (folder, node) = node();
     let file = path(&folder, "key");
     std::fs::write(&file, "not a key SECRET").expect("written");
@@ -68,7 +68,7 @@ fn a_credential_that_is_none_is_refused_with_its_field() {
 }
 
 #[test]
-fn a_test_says_what_was_answered() {
+fn a_test_reports_the_push_services_answer() {
     let (_folder, node) = node();
     let p256dh = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
     let token = json!({"service": "webpush", "endpoint": "https://127.0.0.1:9/x",
@@ -87,7 +87,7 @@ fn a_test_says_what_was_answered() {
 }
 
 #[test]
-fn a_notification_says_whether_push_services_are_asked() {
+fn a_notification_shows_whether_push_services_are_used() {
     let (_folder, node) = node();
     node.run(&["devices", "register", "--device", "d1", "--user", "u1"]);
     let send = ["send", "--user", "u1", "--title", "T", "--push", "always"];
@@ -101,7 +101,7 @@ fn a_notification_says_whether_push_services_are_asked() {
 }
 
 #[test]
-fn a_campaign_is_made_watched_and_shown() {
+fn a_campaign_is_created_watched_and_shown() {
     let (_folder, node) = node();
     node.run(&["devices", "register", "--device", "d1", "--user", "u1", "--platform", "web"]);
     let audience = ["campaign", "create", "--platform", "web", "--title", "Hello"];
@@ -134,7 +134,7 @@ fn a_campaign_is_made_watched_and_shown() {
 }
 
 #[test]
-fn a_campaign_to_uploaded_users_starts_only_if_every_line_is_taken() {
+fn a_campaign_to_uploaded_users_requires_every_line_to_be_accepted() {
     let (folder, node) = node();
     node.run(&["devices", "register", "--device", "d1", "--user", "u1"]);
     let (file, users) = (path(&folder, "campaign.json"), path(&folder, "users.ndjson"));
@@ -143,7 +143,7 @@ fn a_campaign_to_uploaded_users_starts_only_if_every_line_is_taken() {
         .expect("written");
     let create = ["campaign", "create", "--file", &file, "--upload", &users];
     let refused = node.fails(1, &create);
-    assert!(refused.contains("line 3: ") && refused.contains("is left a draft"), "{refused}");
+    assert!(refused.contains("line 3: ") && refused.contains("remains a draft"), "{refused}");
     let listed = node.json(&["campaign", "list"]);
     assert_eq!(
         (&listed["campaigns"][0]["state"], &listed["campaigns"][0]["uploaded"]),

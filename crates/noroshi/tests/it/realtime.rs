@@ -1,4 +1,4 @@
-//! `noroshi listen` as a device: what it hears, confirms, and how it comes back.
+//! `noroshi listen` as a device: receiving, confirming and reconnecting.
 
 use std::process::{Child, Stdio};
 
@@ -18,8 +18,8 @@ fn listen(node: &Node, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary")
 }
 
-/// What it heard until it ended, which has to be a success.
-fn heard(listening: Child) -> Vec<Value> {
+/// The messages received until it exits, which must succeed.
+fn received(listening: Child) -> Vec<Value> {
     let output = listening.wait_with_output().expect("the child");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -33,7 +33,7 @@ fn present(node: &Node, user: &str, presence: &str) {
 }
 
 #[test]
-fn what_is_confirmed_does_not_come_again() {
+fn confirmed_messages_are_not_redelivered() {
     let (_folder, node) = node();
     for transport in [&[][..], &["--sse"]] {
         let user = format!("u{}", transport.len());
@@ -41,7 +41,7 @@ fn what_is_confirmed_does_not_come_again() {
         node.run(&["devices", "register", "--device", &device, "--user", &user]);
         let id = node.json(&["send", "--user", &user, "--title", "kept"])["id"].clone();
         let once = |more: &[&str]| {
-            heard(listen(&node, &[&["--user", &user, "--count", "1"], transport, more].concat()))
+            received(listen(&node, &[&["--user", &user, "--count", "1"], transport, more].concat()))
         };
         assert_eq!(once(&["--no-ack"])[0]["id"], id);
         assert_eq!(once(&[])[0]["id"], id, "it was not confirmed");
@@ -54,7 +54,7 @@ fn what_is_confirmed_does_not_come_again() {
 }
 
 #[test]
-fn presence_decides_who_hears_what() {
+fn presence_changes_reach_the_right_watchers() {
     let (_folder, node) = node();
     let active = listen(&node, &["--user", "a", "--count", "2"]);
     let idle = listen(&node, &["--user", "b", "--idle", "--count", "1"]);
@@ -63,28 +63,32 @@ fn presence_decides_who_hears_what() {
     for when in ["active", "connected"] {
         node.run(&["send", "--user", "a", "--user", "b", "--title", when, "--when", when]);
     }
-    let titles = |heard: Vec<Value>| {
-        heard.iter().map(|msg| msg["notification"]["title"].to_string()).collect::<Vec<_>>()
+    let titles = |received: Vec<Value>| {
+        received.iter().map(|msg| msg["notification"]["title"].to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(titles(heard(active)), ["\"active\"", "\"connected\""]);
-    assert_eq!(titles(heard(idle)), ["\"connected\""]);
+    assert_eq!(titles(received(active)), ["\"active\"", "\"connected\""]);
+    assert_eq!(titles(received(idle)), ["\"connected\""]);
 }
 
 #[test]
-fn topics_of_a_connection_are_heard_with_their_positions() {
+fn topics_of_a_connection_are_received_with_positions() {
     let (_folder, node) = node();
     let listening = listen(&node, &["--user", "u", "--topics", "news,sport", "--count", "2"]);
     for topic in ["news", "sport"] {
         until("the subscription", || (node.json(&["topics", "show", topic])["connected"] == 1).then_some(()));
         node.run(&["send", "--topic", topic, "--title", topic]);
     }
-    let heard = heard(listening);
-    assert_eq!((&heard[0]["topic"], &heard[1]["topic"]), (&"news".into(), &"sport".into()), "{heard:?}");
-    assert_eq!(heard[0]["offset"], 1);
+    let received = received(listening);
+    assert_eq!(
+        (&received[0]["topic"], &received[1]["topic"]),
+        (&"news".into(), &"sport".into()),
+        "{received:?}"
+    );
+    assert_eq!(received[0]["offset"], 1);
 }
 
 #[test]
-fn a_drained_node_is_found_again() {
+fn listeners_reconnect_after_a_drain() {
     let (_folder, node) = node();
     let data = node.folder.clone();
     let port = node.http.rsplit(':').next().expect("a port").to_owned();
@@ -95,16 +99,16 @@ fn a_drained_node_is_found_again() {
         command.args(["--set", &format!("server.http=127.0.0.1:{port}")]);
     });
     node.run(&["send", "--user", "u", "--title", "after the restart"]);
-    assert_eq!(heard(listening)[0]["notification"]["title"], "after the restart");
+    assert_eq!(received(listening)[0]["notification"]["title"], "after the restart");
 }
 
 #[test]
-fn too_few_in_time_is_a_failure() {
+fn too_few_messages_before_the_timeout_is_a_failure() {
     let (_folder, node) = node();
-    let said = node.fails(1, &["listen", "--user", "u", "--count", "1", "--timeout", "200ms"]);
-    assert!(said.contains("0 of 1"), "{said}");
+    let printed = node.fails(1, &["listen", "--user", "u", "--count", "1", "--timeout", "200ms"]);
+    assert!(printed.contains("0 of 1"), "{printed}");
     assert!(node.fails(2, &["listen"]).contains("--user"));
-    let said = node.fails(1, &["listen", "--user", "u", "--topics", "$nobody", "--timeout", "60s"]);
-    assert!(said.contains("the server refused: ") && said.contains("(bad_frame)"), "{said}");
+    let printed = node.fails(1, &["listen", "--user", "u", "--topics", "$nobody", "--timeout", "60s"]);
+    assert!(printed.contains("the server refused: ") && printed.contains("(bad_frame)"), "{printed}");
     node.fails(77, &["listen", "--token", "nd1.wrong", "--timeout", "60s"]);
 }

@@ -1,4 +1,4 @@
-//! The start and the end of a node: what it shows, what it keeps, and one clear line when it cannot.
+//! Start and stop of a node: its output, its stored data, and one clear line on failure.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, data)
 }
 
-/// Exit code and standard error of a start that has to fail.
+/// Exit code and standard error of a start that must fail.
 fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = noroshi();
     command.arg("serve").args(arguments).envs(environment.iter().copied());
@@ -21,16 +21,16 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, St
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// One line that says what is wrong.
-fn check_line(said: &str, part: &str) {
-    let complaints: Vec<&str> = said.lines().filter(|line| line.starts_with("noroshi: ")).collect();
-    assert_eq!(complaints.len(), 1, "{said}");
-    assert!(complaints[0].contains(part), "{part:?} is not in {said}");
-    assert!(!said.contains("panicked"), "{said}");
+/// One line naming the problem.
+fn check_line(printed: &str, part: &str) {
+    let complaints: Vec<&str> = printed.lines().filter(|line| line.starts_with("noroshi: ")).collect();
+    assert_eq!(complaints.len(), 1, "{printed}");
+    assert!(complaints[0].contains(part), "{part:?} is not in {printed}");
+    assert!(!printed.contains("panicked"), "{printed}");
 }
 
 #[test]
-fn a_fresh_node_is_ready_and_ends_cleanly() {
+fn a_new_node_becomes_ready_and_exits_cleanly() {
     let (_folder, data) = folder();
     let node = Node::start(&data);
     assert_eq!(get(&node.admin, "/healthz").0, 200);
@@ -52,7 +52,7 @@ fn a_fresh_node_is_ready_and_ends_cleanly() {
 }
 
 #[test]
-fn the_commands_on_the_screen_work_as_they_stand() {
+fn the_printed_commands_work_unchanged() {
     let (folder, data) = folder();
     let node = Node::start(&data);
     let screen = node.screen();
@@ -64,14 +64,14 @@ fn the_commands_on_the_screen_work_as_they_stand() {
         command.args(["-c", line]).current_dir(folder.path());
         command
     };
-    let heard = folder.path().join("heard");
-    let listen = format!("{} --count 1 --timeout 60s > {}", line(" listen "), heard.display());
+    let received = folder.path().join("received");
+    let listen = format!("{} --count 1 --timeout 60s > {}", line(" listen "), received.display());
     let mut listening = shell(&listen).spawn().expect("sh");
     until("the device to be there", || node.run(&["presence", "u1"]).contains("active").then_some(()));
     assert!(shell(&line(" send ")).status().expect("sh").success());
     assert!(listening.wait().expect("sh").success());
-    let heard = std::fs::read_to_string(heard).expect("heard");
-    assert!(heard.contains("Hello: from the backend"), "{heard}");
+    let received = std::fs::read_to_string(received).expect("received messages");
+    assert!(received.contains("Hello: from the backend"), "{received}");
     assert!(line("The whole API").ends_with(&format!("{}/docs", node.http)));
 }
 
@@ -90,7 +90,7 @@ fn secrets_survive_a_restart() {
 }
 
 #[test]
-fn secrets_can_be_given_and_replaced_by_the_environment() {
+fn secrets_are_set_and_replaced_by_the_environment() {
     let (_folder, data) = folder();
     let with = |key: &'static str, secret: &'static str| {
         Node::start_with(&data, move |command| {
@@ -107,12 +107,12 @@ fn secrets_can_be_given_and_replaced_by_the_environment() {
     assert!(node.fails(77, &["presence", "u1", "--key", "first-key-of-sixteen"]).contains("refused"));
     let log = node.log();
     for secret in ["first-key-of-sixteen", "second-key-of-sixteen", "first-secret", "second-secret"] {
-        assert!(!log.contains(secret) && !node.screen().contains(secret), "{secret} was told");
+        assert!(!log.contains(secret) && !node.screen().contains(secret), "{secret} was printed");
     }
 }
 
 #[test]
-fn another_app_does_not_bring_the_development_app_back() {
+fn creating_an_app_does_not_recreate_the_development_app() {
     let (_folder, data) = folder();
     let node = Node::start(&data);
     node.run(&["apps", "create", "real"]);
@@ -146,13 +146,13 @@ fn a_port_in_use_is_named() {
     let other = folder.path().join("other");
     let other = other.to_str().expect("UTF-8");
     let http = node.http.strip_prefix("http://").expect("plain");
-    let (code, said) = refused(&["--data", other, "--http", http, "--admin", "127.0.0.1:0"], &[]);
+    let (code, printed) = refused(&["--data", other, "--http", http, "--admin", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(1));
-    check_line(&said, &format!("server.http: cannot listen on {http}: another process listens there"));
+    check_line(&printed, &format!("server.http: cannot listen on {http}: another process listens there"));
     let admin = node.admin.strip_prefix("http://").expect("plain");
-    let (code, said) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);
+    let (code, printed) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);
     assert_eq!(code, Some(1));
-    check_line(&said, "(server.admin)");
+    check_line(&printed, &format!("server.admin: cannot listen on {admin}"));
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn a_data_folder_in_use_is_named() {
     let (_folder, data) = folder();
     let node = Node::start(&data);
     let shown = data.to_str().expect("UTF-8");
-    let (code, said) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
+    let (code, printed) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(1));
-    check_line(&said, "in use by another process");
-    check_line(&said, shown);
+    check_line(&printed, "in use by another process");
+    check_line(&printed, shown);
     assert_eq!(
         node.json(&["presence", "u"])["users"]["u"]["presence"],
         "offline",
@@ -178,24 +178,24 @@ fn a_data_folder_that_cannot_be_written_is_named() {
     std::fs::write(&file, "in the way").expect("file");
     for path in [file.clone(), file.join("below")] {
         let shown = path.to_str().expect("UTF-8");
-        let (code, said) =
+        let (code, printed) =
             refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
         assert_eq!(code, Some(1));
-        check_line(&said, "a-file");
+        check_line(&printed, "a-file");
     }
 }
 
 #[test]
-fn a_database_of_a_newer_version_is_left_alone() {
+fn a_database_of_a_newer_version_is_unchanged() {
     let (_folder, data) = folder();
     assert_eq!(Node::start(&data).stop(), Some(0));
     let database = data.join("noroshi.db");
     set_user_version(&database, 9_999);
     let before = std::fs::read(&database).expect("database");
     let shown = data.to_str().expect("UTF-8");
-    let (code, said) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
+    let (code, printed) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
     assert_eq!(code, Some(1));
-    check_line(&said, "newer version");
+    check_line(&printed, "newer version");
     assert!(std::fs::read(&database).expect("database") == before, "the database was changed");
 }
 
@@ -207,15 +207,15 @@ fn set_user_version(database: &Path, version: u32) {
 }
 
 #[test]
-fn a_wrong_configuration_lists_everything_and_opens_nothing() {
+fn an_invalid_configuration_lists_every_problem_and_opens_nothing() {
     let (folder, data) = folder();
     let file = folder.path().join("noroshi.toml");
     std::fs::write(&file, "[gateway]\nping_interval = \"soon\"\nfoo = 1\n").expect("file");
     let arguments =
         ["--config", file.to_str().expect("UTF-8"), "--data", data.to_str().expect("UTF-8"), "--http", "x"];
     let environment = [("NOROSHI__LIMITS__BODY", "12"), ("NOROSHI_DEV_KEY", "with space")];
-    let (code, said) = refused(&arguments, &environment);
-    assert_eq!(code, Some(64), "{said}");
+    let (code, printed) = refused(&arguments, &environment);
+    assert_eq!(code, Some(64), "{printed}");
     for part in [
         "gateway.ping_interval",
         "noroshi.toml:2",
@@ -224,25 +224,25 @@ fn a_wrong_configuration_lists_everything_and_opens_nothing() {
         "NOROSHI__LIMITS__BODY",
         "NOROSHI_DEV_KEY",
     ] {
-        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(printed.contains(part), "{part} is not in {printed}");
     }
-    assert!(!said.contains("with space"), "a secret is not repeated: {said}");
+    assert!(!printed.contains("with space"), "a secret is not repeated: {printed}");
     assert!(!data.exists(), "the data folder was made");
-    let (code, said) = refused(
+    let (code, printed) = refused(
         &["--tls-cert", "absent.pem", "--tls-key", "absent.key", "--data", data.to_str().expect("UTF-8")],
         &[],
     );
-    assert_eq!(code, Some(64), "{said}");
-    assert!(said.contains("absent.pem"), "{said}");
+    assert_eq!(code, Some(64), "{printed}");
+    assert!(printed.contains("absent.pem"), "{printed}");
 }
 
 #[test]
-fn wrong_flags_are_a_usage_error() {
+fn invalid_flags_are_a_usage_error() {
     assert_eq!(refused(&["--no-such-flag"], &[]).0, Some(2));
 }
 
 #[test]
-fn a_hangup_does_not_end_the_node() {
+fn a_hangup_does_not_stop_the_node() {
     let (_folder, data) = folder();
     let node = Node::start(&data);
     node.signal("HUP");
@@ -252,12 +252,12 @@ fn a_hangup_does_not_end_the_node() {
 }
 
 #[test]
-fn a_second_signal_ends_a_drain_at_once() {
+fn a_second_signal_aborts_a_drain() {
     let (_folder, data) = folder();
     let mut node = Node::start_with(&data, |command| {
         command.args(["--set", "gateway.drain.rate=1", "--set", "gateway.drain.deadline=1h"]);
     });
-    // Four devices at one a second: the drain takes a while, and nobody waits for it here.
+    // Four devices at one per second: the drain takes a while and is not awaited.
     let listening: Vec<_> = ["a", "b", "c", "d"]
         .map(|user| {
             let mut command = node.command(&["listen", "--user", user, "--timeout", "60s", "--once"]);
@@ -275,7 +275,7 @@ fn a_second_signal_ends_a_drain_at_once() {
     assert_eq!(node.wait(), Some(1));
     assert!(!data.join("addresses.json").exists());
     for mut child in listening {
-        // It ended with the connection, or is told to now.
+        // It ended with the connection, or is stopped now.
         let _ = child.kill();
         let _ = child.wait();
     }

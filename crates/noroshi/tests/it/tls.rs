@@ -1,10 +1,10 @@
-//! TLS on both addresses, and certificates that change while the node runs.
+//! TLS on both addresses, and reloading certificates.
 
 use std::path::{Path, PathBuf};
 
 use crate::node::{Node, noroshi, text, until};
 
-/// Writes a certificate for `localhost` that nobody else signed, and its key.
+/// Writes a self-signed certificate for `localhost` and its key.
 fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
     certificate_with(folder, |_| {})
 }
@@ -45,7 +45,7 @@ fn everything_works_over_tls() {
     assert!(node.http.starts_with("https://localhost:") && node.admin.starts_with("https://localhost:"));
     let trusted = folder.path().join("cert.pem");
     let trusted = trusted.to_str().expect("UTF-8");
-    assert!(node.fails(69, &["presence", "u1"]).contains("give --ca-file"));
+    assert!(node.fails(69, &["presence", "u1"]).contains("pass --ca-file"));
     let data = folder.path().join("data");
     let examined = noroshi().args(["doctor", "--json", "--connections", "10", "--data"]).arg(&data).output();
     let examined = text(&examined.expect("the binary"));
@@ -73,7 +73,7 @@ fn everything_works_over_tls() {
 }
 
 #[test]
-fn a_certificate_of_a_ca_is_refused_in_words() {
+fn an_unknown_ca_is_reported_with_a_hint() {
     let folder = tempfile::tempdir().expect("folder");
     let node = tls_node_with(folder.path(), |parameters| {
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -81,13 +81,13 @@ fn a_certificate_of_a_ca_is_refused_in_words() {
     let trusted = folder.path().join("cert.pem");
     let trusted = trusted.to_str().expect("UTF-8");
     for command in [&["presence", "u1"][..], &["listen", "--user", "u1", "--once", "--timeout", "60s"]] {
-        let said = node.fails(69, &[command, &["--ca-file", trusted]].concat());
-        assert!(said.contains("CA:FALSE") && !said.contains("OtherError"), "{said}");
+        let printed = node.fails(69, &[command, &["--ca-file", trusted]].concat());
+        assert!(printed.contains("CA:FALSE") && !printed.contains("OtherError"), "{printed}");
     }
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
+fn unusable_certificates_are_configuration_problems() {
     let folder = tempfile::tempdir().expect("folder");
     let (cert, key) = certificate(folder.path());
     let other = folder.path().join("other");
@@ -96,7 +96,7 @@ fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
     let junk = folder.path().join("junk.pem");
     std::fs::write(&junk, "not PEM").expect("written");
     let data = folder.path().join("data");
-    let said = |command: &[&str], public: (&Path, &Path), admin: (&Path, &Path)| {
+    let printed = |command: &[&str], public: (&Path, &Path), admin: (&Path, &Path)| {
         let mut command_line = noroshi();
         command_line.args(command).arg("--data").arg(&data).args(["--log-format", "xml"]);
         command_line.arg("--tls-cert").arg(public.0).arg("--tls-key").arg(public.1);
@@ -108,7 +108,7 @@ fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
     };
     let (nope, nope2) = (Path::new("/nope"), Path::new("/nope2"));
     for command in [&["config", "check"][..], &["serve"]] {
-        let missing = said(command, (nope, nope2), (&cert, &other_key));
+        let missing = printed(command, (nope, nope2), (&cert, &other_key));
         for part in [
             "log.format (--log-format)",
             "tls.cert (--tls-cert): the certificate file /nope cannot be read",
@@ -117,7 +117,7 @@ fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
         ] {
             assert!(missing.contains(part), "{part} is not in {missing}");
         }
-        let unparsable = said(command, (&cert, &junk), (&junk, &key));
+        let unparsable = printed(command, (&cert, &junk), (&junk, &key));
         for part in ["\n  tls.key (--tls-key): ", "admin.tls.cert (--admin-tls-cert): ", "3 problems"] {
             assert!(unparsable.contains(part), "{part} is not in {unparsable}");
         }
@@ -125,7 +125,7 @@ fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
 }
 
 #[test]
-fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
+fn a_certificate_is_reloaded_and_an_invalid_one_is_ignored() {
     let folder = tempfile::tempdir().expect("folder");
     let node = tls_node(folder.path());
     let copy = |name: &str| {

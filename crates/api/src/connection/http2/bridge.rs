@@ -213,8 +213,8 @@ async fn send_down(
                 _ = poll_fn(|context| sender.stream.poll_reset(context)) => return Err(Unsent::Cancelled),
             }
         }
-        let wanted = if rest.is_empty() { PIECE_BYTES } else { rest.len() };
-        let window = sender.reserve(wanted).await?;
+        let requested = if rest.is_empty() { PIECE_BYTES } else { rest.len() };
+        let window = sender.reserve(requested).await?;
         let piece = match rest.is_empty() {
             false => rest.split_to(window.min(rest.len())),
             true => match read_some(&read, window) {

@@ -136,11 +136,11 @@ impl<'a> Sender<'a> {
     /// Waits until the client's window allows some of these bytes. The caller must use or release the reserved window before
     /// it waits for anything else, since streams share the connection's window.
     pub(super) async fn reserve(&mut self, bytes: usize) -> Result<usize, Unsent> {
-        let wanted = bytes.min(FRAME_BYTES);
-        self.stream.reserve_capacity(wanted);
+        let requested = bytes.min(FRAME_BYTES);
+        self.stream.reserve_capacity(requested);
         let window = self.stream.capacity();
         if window > 0 {
-            return Ok(window.min(wanted));
+            return Ok(window.min(requested));
         }
         let (started_at, remaining) = (Instant::now(), self.blocked_time.remaining(self.timing));
         self.handle.set_write_blocked(true);
@@ -148,7 +148,7 @@ impl<'a> Sender<'a> {
         self.handle.set_write_blocked(false);
         self.blocked_time.add_blocked(started_at.elapsed());
         match granted {
-            Ok(granted) => Ok(granted?.min(wanted)),
+            Ok(granted) => Ok(granted?.min(requested)),
             Err(_) => {
                 self.stream.send_reset(Reason::CANCEL);
                 Err(Unsent::Reset)

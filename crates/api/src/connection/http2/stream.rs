@@ -82,11 +82,11 @@ impl StreamContext<'_> {
             .await
             .into();
         };
-        let (is_safe, wanted) = (request.method().is_safe(), request.body().continue_request());
+        let (is_safe, continue_request) = (request.method().is_safe(), request.body().continue_request());
         let mut answer = pin!(answer::answer(serving, peer, handle.clone(), request));
         let answer = tokio::select! {
             answer = &mut answer => answer,
-            () = cancelled(&mut respond, &handle, wanted) => {
+            () = cancelled(&mut respond, &handle, continue_request) => {
                 if !is_safe {
                     answer.await;
                 }
@@ -107,22 +107,26 @@ impl StreamContext<'_> {
 
 /// Resolves when the client cancels the stream, or the pool evicts it, which resets it. Meanwhile sends `100 Continue` once a
 /// handler reads the body.
-async fn cancelled(respond: &mut SendResponse<Bytes>, handle: &Handle, mut wanted: Option<ContinueRequest>) {
+async fn cancelled(
+    respond: &mut SendResponse<Bytes>,
+    handle: &Handle,
+    mut continue_request: Option<ContinueRequest>,
+) {
     loop {
         tokio::select! {
             _ = poll_fn(|context| respond.poll_reset(context)) => return,
             () = handle.evicted() => return respond.send_reset(Reason::CANCEL),
-            () = is_set(wanted.as_deref()) => {
+            () = is_set(continue_request.as_deref()) => {
                 send_continue(respond);
-                wanted = None;
+                continue_request = None;
             }
         }
     }
 }
 
-async fn is_set(wanted: Option<&tokio::sync::SetOnce<()>>) {
-    match wanted {
-        Some(wanted) => *wanted.wait().await,
+async fn is_set(continue_request: Option<&tokio::sync::SetOnce<()>>) {
+    match continue_request {
+        Some(continue_request) => *continue_request.wait().await,
         None => pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! Where a document allows `null`, its parser does, and nowhere else: in each field of each example, at any depth.
+//! Parsers accept `null` exactly where the documents allow it: in each field of each example, at any depth.
 
 use noroshi_api::body::{self, Author};
 use noroshi_api::{Limits, Problem, document};
@@ -35,7 +35,7 @@ fn allows_null(document: &Value, schema: &Value) -> bool {
         && each("oneOf").is_none_or(|mut any| any.any(|allows| allows))
 }
 
-/// The branch of a choice that describes `value`.
+/// The branch of a `oneOf` that describes `value`.
 fn chosen<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> &'a Value {
     let schema = resolved(document, schema);
     let choices = ["oneOf", "anyOf", "allOf"].into_iter().find_map(|name| schema[name].as_array());
@@ -51,7 +51,7 @@ fn chosen<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> &'a Valu
     choices.iter().find(|schema| fits(schema)).copied().unwrap_or(schema)
 }
 
-/// Every place in `value` that the schema knows, and whether `null` may stand there.
+/// Every place in `value` known to the schema, and whether it allows `null`.
 fn places(document: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<(String, bool)>) {
     let schema = chosen(document, schema, value);
     match value {
@@ -93,10 +93,10 @@ fn with_null(value: &Value, at: &str) -> Value {
     value
 }
 
-/// What differs: a rule over several fields may refuse what is allowed by itself, and says something else then.
+/// The differences: a rule over several fields may reject an allowed value, with another error.
 fn differences(document: &Value, path: &str, method: &str, parse: Parse<'_>) -> Vec<String> {
     let content = document["paths"][path][method]["requestBody"]["content"].as_object().expect("content");
-    // Of lines the document describes one by name.
+    // Of several lines the document describes one by name.
     let schema = match path.rsplit('/').next() {
         Some("batch") if path.contains("devices") => &document["components"]["schemas"]["DeviceRegistration"],
         Some("batch") => &document["components"]["schemas"]["Notification"],

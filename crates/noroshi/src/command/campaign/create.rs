@@ -1,5 +1,5 @@
-//! `noroshi campaign create`: from flags, from a file of the API's own form, or from both, where flags go
-//! before the file; with its recipients from another file.
+//! `noroshi campaign create`: from flags, from a file in the API's format, or from both, where flags take precedence; with recipients
+//! from another file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::client::{Client, escape};
 use crate::failure::Failure;
 use crate::{ndjson, output};
 
-/// A request carries at most this; the server's default limit is 16 MiB.
+/// Maximum size of a request; the server's default limit is 16 MiB.
 const BATCH_BYTES: usize = 8 << 20;
 
 const HELP: &str = "\
@@ -23,33 +23,33 @@ Examples:
   noroshi campaign create --upload users.ndjson --title \"Hello {{name}}\" --rate 5000 --watch
   noroshi campaign create --file campaign.json --dry-run
 
-A line of --upload is {\"user\":\"u1\",\"variables\":{\"name\":\"Ana\"}}, or has a notification of its own. If any line is \
-refused the campaign stays a draft of the others: start it without them (noroshi campaign start), or abort it, mend the file \
-and create it again.";
+A line of --upload is {\"user\":\"u1\",\"variables\":{\"name\":\"Ana\"}}, or has its own notification. If a line is \
+rejected, the campaign remains a draft with the other lines: start it without the rejected ones (noroshi campaign start), or \
+abort it, correct the file and create it again.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Arguments {
-    /// The campaign as the API takes it, a JSON object; - is standard input. Flags go before it
+    /// File with the campaign as JSON object of the API; - for standard input. Flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Your own word for it
+    /// A name for you to recognize it
     #[arg(long)]
     name: Option<String>,
-    /// Leave it a draft
+    /// Create a draft
     #[arg(long, conflicts_with = "watch")]
     draft: bool,
-    /// Only count who would get it
+    /// Only count the recipients
     #[arg(long, conflicts_with_all = ["watch", "draft", "upload"])]
     dry_run: bool,
-    /// The same key within 24 h gets the first campaign and makes none
+    /// A request with the same key within 24 h returns the first campaign and creates none
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Watch it until it has ended
+    /// Watch it until it ends
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
-    judgement: watch::Judgement,
+    strictness: watch::Strictness,
     #[command(flatten)]
     audience: Audience,
     #[command(flatten)]
@@ -69,28 +69,28 @@ struct Audience {
     /// The subscribers of a topic
     #[arg(long, conflicts_with_all = ["condition", "upload"])]
     topic: Option<String>,
-    /// Who is meant by a condition, such as "'a' in topics && !('b' in topics)"
+    /// Devices that match a condition, such as "'a' in topics && !('b' in topics)"
     #[arg(long, conflicts_with = "upload")]
     condition: Option<String>,
-    /// Users from a file, a JSON object a line; - is standard input
+    /// Users from a file, one JSON object per line; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["platform", "locale", "timezone", "tag", "min_version", "max_version"])]
     upload: Option<PathBuf>,
-    /// Only devices of these platforms, separated by commas; so are the next two
+    /// Only devices of these platforms, comma-separated, like the next two
     #[arg(long, value_delimiter = ',')]
     platform: Vec<String>,
-    /// Only devices that speak one of these languages
+    /// Only devices with one of these languages
     #[arg(long, value_delimiter = ',')]
     locale: Vec<String>,
     /// Only devices in one of these time zones
     #[arg(long, value_delimiter = ',', value_name = "ZONE")]
     timezone: Vec<String>,
-    /// Only devices with this tag; may be given more than once, for one tag too
+    /// Only devices with this tag (repeatable, also for the same tag)
     #[arg(long, value_name = "KEY=VALUE", value_parser = tag)]
     tag: Vec<(String, String)>,
-    /// Only devices with this version of the app or a newer one
+    /// Only devices with at least this version of the app
     #[arg(long, value_name = "VERSION")]
     min_version: Option<String>,
-    /// Only devices with this version of the app or an older one
+    /// Only devices with at most this version of the app
     #[arg(long, value_name = "VERSION")]
     max_version: Option<String>,
 }
@@ -98,62 +98,62 @@ struct Audience {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Message")]
 struct Message {
-    /// Title of the notification; {{name}} is a recipient's own word
+    /// Title of the notification; {{name}} is replaced by a recipient's variable
     #[arg(long)]
     title: Option<String>,
     /// Text of the notification
     #[arg(long)]
     body: Option<String>,
-    /// Address of a picture
+    /// URL of an image
     #[arg(long, value_name = "URL")]
     image: Option<String>,
-    /// What opens when it is touched
+    /// URL that a tap opens
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Data for the app, any JSON
     #[arg(long, value_name = "JSON", value_parser = super::super::send::parse_json)]
     data: Option<Value>,
-    /// A word for those who bring none of their own; may be given more than once
+    /// Default value of a variable (repeatable)
     #[arg(long = "variable", value_name = "NAME=WORD", value_parser = tag)]
     variables: Vec<(String, String)>,
     #[arg(long, value_parser = ["very-low", "low", "normal", "high"])]
     urgency: Option<String>,
-    /// How long it is worth delivering, such as 90s or 24h
+    /// Time to live, such as 90s or 24h
     #[arg(long)]
     ttl: Option<String>,
-    /// Replaces what is undelivered with the same key
+    /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
-    /// Also to connections and inboxes, as noroshi send does [default: push services alone]
+    /// Also deliver to connections and inboxes, like noroshi send [default: only through push services]
     #[arg(long, value_parser = ["active", "connected", "stored"])]
     when: Option<String>,
-    /// With --when: whether push services are asked too
+    /// With --when: whether to use push services as well
     #[arg(long, value_parser = ["never", "fallback", "always"])]
     push: Option<String>,
-    /// With --push fallback: how long a device has to confirm
+    /// With --push fallback: time for a device to confirm
     #[arg(long, value_name = "DURATION")]
     push_after: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "When and how fast")]
+#[command(next_help_heading = "Schedule and rate")]
 struct Schedule {
-    /// Not before this time, RFC 3339
+    /// Start time, RFC 3339
     #[arg(long, value_name = "TIME")]
     start_at: Option<String>,
-    /// At this hour of each device's own clock, such as 09:00
+    /// Local time of each device, such as 09:00
     #[arg(long, value_name = "HH:MM")]
     local_time: Option<String>,
-    /// Not in these hours of each device's own clock, such as 22:00-07:00; urgent ones know none
+    /// Quiet hours in local time of each device, such as 22:00-07:00; no effect with urgency high
     #[arg(long, value_name = "FROM-TO", value_parser = hours)]
     quiet_hours: Option<(String, String)>,
-    /// Recipients a second at most
+    /// Maximum recipients per second
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u32>,
-    /// extra overtakes campaigns that are under way
+    /// extra goes before other campaigns
     #[arg(long, value_parser = ["campaign", "extra"])]
     lane: Option<String>,
-    /// Recipients in one batch
+    /// Recipients per batch
     #[arg(long, value_name = "RECIPIENTS")]
     batch_size: Option<u32>,
 }
@@ -165,7 +165,7 @@ fn tag(text: &str) -> Result<(String, String), String> {
 
 fn hours(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('-').map(|(from, to)| (from.trim().to_owned(), to.trim().to_owned()));
-    pair.ok_or_else(|| "two times of day, such as 22:00-07:00".to_owned())
+    pair.ok_or_else(|| "must be two times of day, such as 22:00-07:00".to_owned())
 }
 
 impl Arguments {
@@ -191,15 +191,15 @@ impl Arguments {
             client.text(Method::POST, PATH, Some(("application/json", body.to_string())), &headers).await?;
         let mut campaign: Value = serde_json::from_str(&text).unwrap_or_default();
         let id = campaign.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // With a key that was used before it may have its recipients, and be under way.
+        // With a key that was used before, it may already have its recipients and be running.
         let is_draft = campaign.get("state").is_some_and(|state| state == "draft");
         if let Some(file) = self.audience.upload.as_ref().filter(|_| is_draft) {
             let refused = upload(&client, &id, file).await.inspect_err(|_| {
-                eprintln!("campaign {} is left a draft", output::clean(&id));
+                eprintln!("campaign {} remains a draft", output::clean(&id));
             })?;
             if refused > 0 {
                 return Err(Failure::failed(format!(
-                    "{refused} lines were refused: campaign {id} is left a draft"
+                    "{refused} lines were rejected; campaign {id} remains a draft"
                 )));
             }
             if !self.draft {
@@ -210,7 +210,7 @@ impl Arguments {
             if !json {
                 eprintln!("campaign {}", output::clean(&id));
             }
-            return watch::watch(&client, &id, json, &self.judgement).await;
+            return watch::watch(&client, &id, json, &self.strictness).await;
         }
         match json {
             true => output::line(&campaign)?,
@@ -219,7 +219,7 @@ impl Arguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The file with the flags written over it.
+    /// The file, overridden by the flags.
     fn body(&self) -> Result<Value, Failure> {
         let mut body = match &self.file {
             Some(path) => read(path)?,
@@ -242,8 +242,7 @@ impl Arguments {
             insert(&mut body, name, value);
         }
         if !body.contains_key("audience") {
-            let text =
-                "for whom? give --everyone, --topic, --condition, --upload or a filter such as --platform";
+            let text = "an audience is required: --everyone, --topic, --condition, --upload or a filter such as --platform";
             return Err(Failure::Usage(text.to_owned()));
         }
         Ok(body.into())
@@ -251,7 +250,7 @@ impl Arguments {
 }
 
 impl Audience {
-    /// None: the flags name nobody.
+    /// None: the flags name no audience.
     fn body(&self) -> Option<Value> {
         let mut body = match self {
             Self { everyone: true, .. } => json!({"everyone": true}),
@@ -331,7 +330,7 @@ impl Schedule {
     }
 }
 
-/// How many lines were refused; why is said on standard error.
+/// Returns the number of rejected lines. Prints the reasons to standard error.
 async fn upload(client: &Client, id: &str, file: &Path) -> Result<u64, Failure> {
     let path = format!("{PATH}/{}/recipients", escape(id));
     let mut lines = ndjson::Lines::open(file)?;
@@ -356,10 +355,10 @@ fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
         false => std::fs::read_to_string(path),
     };
     let text = text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
+    let invalid = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
     let value: Value =
-        serde_json::from_str(&text).map_err(|error| wrong(&format_args!("not JSON: {error}")))?;
-    object(value).ok_or_else(|| wrong(&"a campaign is a JSON object"))
+        serde_json::from_str(&text).map_err(|error| invalid(&format_args!("not JSON: {error}")))?;
+    object(value).ok_or_else(|| invalid(&"must be a JSON object"))
 }
 
 fn object(value: Value) -> Option<Map<String, Value>> {
@@ -392,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_say_what_the_api_takes() {
+    fn flags_build_the_body_of_the_request() {
         let check = |arguments: &[&str], expected: Value| {
             assert_eq!(body(arguments).expect("a body"), expected, "{arguments:?}");
         };
@@ -440,11 +439,11 @@ mod tests {
                 "variables": {"name": "you"}, "quiet_hours": {"from": "22:00", "to": "07:00"},
                 "rate_per_second": 50, "lane": "extra"}),
         );
-        assert!(matches!(body(&["--title", "for nobody"]), Err(Failure::Usage(_))));
+        assert!(matches!(body(&["--title", "without an audience"]), Err(Failure::Usage(_))));
     }
 
     #[test]
-    fn flags_go_before_the_file() {
+    fn flags_override_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("campaign.json");
         let text = r#"{"audience": {"everyone": true}, "message": {"notification": {"title": "F", "body": "B"}},

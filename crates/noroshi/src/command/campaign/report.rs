@@ -1,15 +1,14 @@
-//! How the variants of a campaign's experiment fare, as a table: what became of each, and how it differs from the
-//! control. Shares are of those that were targeted, with their 95 % intervals, all worked out by the node.
+//! Results of the variants of a campaign's experiment, as a table: the outcomes of each, and the difference from the control. Rates
+//! are shares of the targeted devices with 95 % intervals, computed by the node.
 
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output;
 
-const COLUMNS: [&str; 6] =
-    ["variant", "targeted", "delivered", "against control", "opened", "against control"];
+const COLUMNS: [&str; 6] = ["variant", "targeted", "delivered", "vs. control", "opened", "vs. control"];
 
-/// Prints nothing of a campaign that sends no variants.
+/// Prints nothing for a campaign without variants.
 pub(super) fn print(campaign: &Value) -> Result<(), Failure> {
     let Some(experiment) = campaign.get("experiment").filter(|experiment| experiment.is_object()) else {
         return Ok(());
@@ -53,7 +52,7 @@ fn share(share: &Value) -> String {
     }
 }
 
-/// `+20.0 (+5.2 to +33.4), p 0.0080` in percentage points; what chance explains as well is said to be so.
+/// `+20.0 (+5.2 to +33.4), p 0.0080` in percentage points; marks insignificant differences.
 fn difference(difference: &Value) -> String {
     let part = |name: &str| difference[name].as_f64();
     let (Some(value), Some(low), Some(high), Some(p)) =
@@ -65,7 +64,7 @@ fn difference(difference: &Value) -> String {
     let of = format!("{:+.1} ({:+.1} to {:+.1}), p {p}", value * 100.0, low * 100.0, high * 100.0);
     match difference["distinguishable"] == true {
         true => of,
-        false => format!("not distinguishable: {of}"),
+        false => format!("not significant: {of}"),
     }
 }
 
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_a_row() {
+    fn each_variant_is_a_row() {
         let share = |count: u64| json!({"count": count, "rate": 0.8, "low": 0.692, "high": 0.8772});
         let differs = |yes: bool| json!({"difference": 0.2, "low": 0.0524, "high": 0.3339, "p_value": 0.008045, "distinguishable": yes});
         let variant = json!({"name": "green", "held_out": false, "targeted": 70, "delivered": share(56),
@@ -87,7 +86,7 @@ mod tests {
                 "green",
                 "70",
                 "56 (80.0 %, 69.2 to 87.7)",
-                "not distinguishable: +20.0 (+5.2 to +33.4), p 0.0080",
+                "not significant: +20.0 (+5.2 to +33.4), p 0.0080",
                 "56 (80.0 %, 69.2 to 87.7)",
                 "+20.0 (+5.2 to +33.4), p 0.0080",
             ]

@@ -1,5 +1,5 @@
-//! `noroshi campaign watch`: a campaign as it goes, on a terminal as a bar with rate, time left, reasons
-//! and latencies, elsewhere as a line now and then.
+//! `noroshi campaign watch`: the progress of a campaign: on a terminal as a bar with rate, remaining time, reasons and latencies,
+//! otherwise as periodic lines.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,36 +15,35 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(super) const EXIT_CODES: &str = "\
-Watching ends with the campaign: exit code 0 where it was carried out to its end, 1 where it was aborted. \
-Devices that a push service refused are ordinary and reported, not a failure: --strict makes them one. \
-With --json the campaign is printed once, when it has ended.";
+Watching ends with the campaign: exit code 0 if it completed, 1 if it was aborted. Devices that a push service \
+rejected are reported, but only a failure with --strict. With --json, the campaign is printed once, when it ends.";
 
-/// How often it is asked.
+/// Poll interval.
 const POLL: Duration = Duration::from_millis(500);
-/// How often a line says how far it is where there is no terminal.
+/// Interval of progress lines without a terminal.
 const REMARK: Duration = Duration::from_secs(5);
-/// Reasons shown; the rest is in `campaign show`.
+/// Number of reasons shown. `campaign show` prints all.
 const REASONS_SHOWN: usize = 8;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Judgement {
+pub(super) struct Strictness {
     /// Exit with 1 if any device could not be reached
     #[arg(long)]
     pub(super) strict: bool,
 }
 
-/// Asks until the campaign has ended, and prints it as it is then.
+/// Polls until the campaign ends, and prints its final state.
 pub(super) async fn watch(
     client: &Client,
     id: &str,
     json: bool,
-    judgement: &Judgement,
+    strictness: &Strictness,
 ) -> Result<ExitCode, Failure> {
     let path = format!("{PATH}/{}", escape(id));
     let bar = bar(json);
     let (mut said, mut state) = (None::<Instant>, String::new());
     let campaign = loop {
-        let campaign = ask(client, &path).await?;
+        let campaign = fetch(client, &path).await?;
         let now = text(&campaign, "state").to_owned();
         if matches!(now.as_str(), "done" | "aborted") {
             break campaign;
@@ -63,12 +62,13 @@ pub(super) async fn watch(
         true => output::line(&campaign)?,
         false => details(&campaign)?,
     }
-    let failed = text(&campaign, "state") == "aborted" || judgement.strict && number(&campaign, "errors") > 0;
+    let failed =
+        text(&campaign, "state") == "aborted" || strictness.strict && number(&campaign, "errors") > 0;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A node that restarts or is busy for a moment ends no campaign.
-async fn ask(client: &Client, path: &str) -> Result<Value, Failure> {
+/// Retries while a node restarts or is busy.
+async fn fetch(client: &Client, path: &str) -> Result<Value, Failure> {
     const TRIES: u32 = 60;
     for tried in 0.. {
         match client.get(path).await {
@@ -78,7 +78,7 @@ async fn ask(client: &Client, path: &str) -> Result<Value, Failure> {
             answer => return answer,
         }
     }
-    Err(Failure::failed("the server did not answer"))
+    Err(Failure::failed("the server did not respond"))
 }
 
 fn bar(json: bool) -> ProgressBar {
@@ -87,7 +87,7 @@ fn bar(json: bool) -> ProgressBar {
     ProgressBar::with_draw_target(None, target)
 }
 
-/// A bar where it is known how many there are, else a count.
+/// A bar if the total is known, otherwise a count.
 fn show(bar: &ProgressBar, campaign: &Value) {
     let template = match campaign.get("total").and_then(Value::as_u64) {
         Some(total) => {
@@ -96,7 +96,7 @@ fn show(bar: &ProgressBar, campaign: &Value) {
         }
         None => "{spinner} {human_pos}  {msg}",
     };
-    // The templates are constants without a mistake; the plain bar would do as well.
+    // The templates are valid constants; the plain bar would do as well.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
@@ -105,13 +105,13 @@ fn show(bar: &ProgressBar, campaign: &Value) {
     bar.tick();
 }
 
-/// `running, 4,000 a second, 2 minutes left, p50 310 ms, p99 1,480 ms`
+/// `running, 4,000 per second, 2 minutes left, p50 310 ms, p99 1,480 ms`
 fn pace(campaign: &Value) -> String {
     let mut parts = vec![output::clean(text(campaign, "state"))];
     let rate = campaign.get("rate_per_second").and_then(Value::as_f64).unwrap_or(0.0);
     if rate > 0.0 {
-        // A rate is not negative and far below u64's end.
-        parts.push(format!("{} a second", HumanCount(rate.round() as u64)));
+        // A rate is not negative and much lower than u64::MAX.
+        parts.push(format!("{} per second", HumanCount(rate.round() as u64)));
     }
     if let Some(eta) = campaign.get("eta_s").and_then(Value::as_u64) {
         parts.push(format!("{} left", HumanDuration(Duration::from_secs(eta))));
@@ -123,7 +123,7 @@ fn pace(campaign: &Value) -> String {
     parts.join(", ")
 }
 
-/// A line each, the most frequent first.
+/// One line each, most frequent first.
 fn reasons(campaign: &Value) -> String {
     let reasons = campaign.get("reasons").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let line = |one: &Value| {
@@ -138,7 +138,7 @@ fn reasons(campaign: &Value) -> String {
     lines
 }
 
-/// `12,000 of 1,000,000 done: running, 4,000 a second; pushed 11,990, push_refused BadDeviceToken 10`
+/// `12,000 of 1,000,000 done: running, 4,000 per second; pushed 11,990, push_refused BadDeviceToken 10`
 fn sentence(campaign: &Value) -> String {
     let done = HumanCount(number(campaign, "done"));
     let of = campaign.get("total").and_then(Value::as_u64).map(|total| format!(" of {}", HumanCount(total)));
@@ -168,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn progress_is_said_in_a_line() {
+    fn progress_is_formatted_as_one_line() {
         let campaign = json!({
             "state": "running", "done": 12_000, "total": 1_000_000, "rate_per_second": 3_999.6, "eta_s": 247,
             "latency": {"p50_ms": 310, "p99_ms": 1_480},
@@ -177,7 +177,7 @@ mod tests {
         });
         assert_eq!(
             sentence(&campaign),
-            "12,000 of 1,000,000 done: running, 4,000 a second, 4 minutes left, p50 310 ms, p99 1,480 ms; \
+            "12,000 of 1,000,000 done: running, 4,000 per second, 4 minutes left, p50 310 ms, p99 1,480 ms; \
              pushed 11,990, push_refused BadDeviceToken 10"
         );
         let young = json!({"state": "scheduled", "done": 0, "total": null, "rate_per_second": 0.0,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_shown_a_line_each_and_not_without_end() {
+    fn reasons_are_listed_one_per_line_up_to_a_limit() {
         let many: Vec<Value> = (0..10)
             .map(|i| json!({"outcome": "push_refused", "reason": format!("R{i}"), "count": 10 - i}))
             .collect();

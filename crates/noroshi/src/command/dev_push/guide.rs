@@ -1,4 +1,4 @@
-//! What to copy next: the commands that make a node use these services, with the files they name.
+//! Prints commands that make a node use these services, and writes the files that they name.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::output::quoted;
 const ACCOUNT_FILE: &str = "service-account.json";
 const DEVICES_FILE: &str = "devices.json";
 
-/// Writes the files that the fakes do not keep themselves, and makes a device of each service.
+/// Writes the files that the fakes do not write, and creates a device of each service.
 pub(super) fn write(fakes: &Fakes, folder: &Path) -> Result<Map<String, Value>, Failure> {
     let mut devices = Map::new();
     for service in [Service::Apns, Service::ApnsSandbox, Service::Fcm, Service::WebPush] {
@@ -59,9 +59,9 @@ pub(super) fn text(fakes: &Fakes, folder: &Path, devices: &Map<String, Value>) -
         fakes.keys().vapid_public
     ));
     add(format!("control   {}\n", fakes.control()));
-    add("A node that trusts them:".to_owned());
+    add("Start a node that trusts them:".to_owned());
     add(format!("  noroshi serve --dev --set egress.ca_file={}\n", file("ca.pem")));
-    add("Give it the credentials:".to_owned());
+    add("Add the credentials:".to_owned());
     for (service, environment) in [(Service::Apns, "production"), (Service::ApnsSandbox, "sandbox")] {
         add(format!(
             "  noroshi push add apns --key {} --key-id {KEY_ID} --team-id {TEAM_ID} --topic {TOPIC} \
@@ -79,7 +79,7 @@ pub(super) fn text(fakes: &Fakes, folder: &Path, devices: &Map<String, Value>) -
         "  noroshi push add webpush --private-key {} --subject {SUBJECT}\n",
         file("vapid-private-key.txt")
     ));
-    add("Register a device of each, and push to it:".to_owned());
+    add("Register a device of each service, and push to it:".to_owned());
     for (service, token) in devices {
         let body = serde_json::json!({
             "device": format!("phone-{service}"), "user": "alice", "push_token": token,
@@ -91,6 +91,6 @@ pub(super) fn text(fakes: &Fakes, folder: &Path, devices: &Map<String, Value>) -
         ));
     }
     add("  noroshi send --user alice --title Hello --body World --push always\n".to_owned());
-    add("Pushes show below. Ctrl-C ends it.".to_owned());
+    add("Pushes appear below. Press Ctrl-C to stop.".to_owned());
     text
 }

@@ -1,8 +1,8 @@
-//! The story of a notification on a device as the event files tell it (docs/events.md): with the connections around it and
-//! each push that was sent, and also where no server runs any more.
+//! The history of a notification on a device, from event files (docs/events.md): includes connections and each push. Needs no
+//! running server.
 //!
-//! Files are read line by line, the oldest first. The log calls devices by the store's numbers; `registered` and
-//! `connected` say which number is whose.
+//! Reads files line by line, oldest first. The log identifies devices by the store's numbers; `registered` and `connected` map
+//! numbers to devices.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,29 +15,29 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output;
 
-/// Lines of one story; nobody reads more.
+/// Maximum lines of one history.
 const LINES_MAX: usize = 10_000;
 
-/// Fields that are not shown: they are the question, or the same in every line.
+/// Hidden fields: known from the arguments, or equal in all lines.
 const HIDDEN: [&str; 9] = ["v", "at", "run", "n", "event", "id", "devices", "device", "count"];
 
 #[derive(Default)]
-struct Story {
-    /// Of the device; several if it was deleted and registered again.
+struct History {
+    /// Numbers of the device; several if it was deleted and registered again.
     numbers: BTreeSet<u64>,
     lines: Vec<Value>,
 }
 
-pub(super) fn tell(folder: &Path, id: &str, device: &str) -> Result<(), Failure> {
+pub(super) fn print(folder: &Path, id: &str, device: &str) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| Failure::failed(format!("{}: {error}", path.display()));
-    let mut story = Story::default();
+    let mut history = History::default();
     for path in files(folder).map_err(|error| failed(folder, error))? {
-        story.read(&path, id, device).map_err(|error| failed(&path, error))?;
+        history.read(&path, id, device).map_err(|error| failed(&path, error))?;
     }
-    let is_known = !story.numbers.is_empty();
-    let lines = story.told(id);
+    let is_known = !history.numbers.is_empty();
+    let lines = history.into_lines(id);
     if lines.is_empty() {
-        return output::line("these files tell nothing of this notification on this device");
+        return output::line("these files contain nothing about this notification and device");
     }
     let row = |line: &Value| {
         let cell = |name: &str| output::cell(line.get(name));
@@ -47,13 +47,13 @@ pub(super) fn tell(folder: &Path, id: &str, device: &str) -> Result<(), Failure>
     match is_known {
         true => Ok(()),
         false => output::line(
-            "The device neither registered nor connected while these files were written, so they do not say which \
-             number it has: steps that are told with numbers are not shown.",
+            "The device neither registered nor connected while these files were written, so its number is \
+             unknown: steps recorded by number are not shown.",
         ),
     }
 }
 
-/// Closed files sort by time, "events-…" before "events.ndjson", the one that is written.
+/// Sorts by time: closed files "events-…" come before the current "events.ndjson".
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -74,7 +74,7 @@ fn details(line: &Value) -> String {
     text.join(", ")
 }
 
-impl Story {
+impl History {
     fn read(&mut self, path: &Path, id: &str, device: &str) -> io::Result<()> {
         let file = File::open(path)?;
         let lines: Box<dyn BufRead> = match path.extension().is_some_and(|extension| extension == "gz") {
@@ -83,24 +83,24 @@ impl Story {
         };
         for line in lines.lines() {
             let line = line?;
-            // Most lines are of others: they are not parsed.
+            // Most lines are irrelevant, so they are not parsed.
             let named = ["\"registered\"", "\"connected\"", "\"closed\""];
             let may_matter = line.contains(id) || named.iter().any(|event| line.contains(event));
             if !may_matter || self.lines.len() >= LINES_MAX {
                 continue;
             }
-            // One that is being written at this moment may be cut off.
+            // A line that is being written may be incomplete.
             if let Ok(line) = serde_json::from_str(&line) {
-                self.hear(line, id, device);
+                self.add(line, id, device);
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, line: Value, id: &str, device: &str) {
+    fn add(&mut self, line: Value, id: &str, device: &str) {
         let number = line["device"].as_u64();
-        let tells_number = line["event"] == "registered" || line["event"] == "connected";
-        if tells_number && line["device_id"] == device {
+        let has_number = line["event"] == "registered" || line["event"] == "connected";
+        if has_number && line["device_id"] == device {
             self.numbers.extend(number);
         }
         let of_device = number.is_some_and(|number| self.numbers.contains(&number));
@@ -111,7 +111,7 @@ impl Story {
 
     /// What concerns this device; of its connections only the last before the notification and those after it. Without
     /// a list it is the notification's, or of devices that are unknown and so not this one.
-    fn told(self, id: &str) -> Vec<Value> {
+    fn into_lines(self, id: &str) -> Vec<Value> {
         let Self { numbers, lines } = self;
         let concerns = |line: &Value| match line["devices"].as_array() {
             Some(devices) => {
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_story_has_the_connection_before_it_and_only_this_device() {
-        let (id, mut story) = ("01935b5a-0000-7a00-8000-000000000001", Story::default());
+    fn the_history_includes_the_previous_connection_and_only_this_device() {
+        let (id, mut history) = ("01935b5a-0000-7a00-8000-000000000001", History::default());
         let connected = |at: &str, device: u64, name: &str| json!({"at": at, "event": "connected", "device": device, "device_id": name});
         let closed =
             |at: &str, device: u64| json!({"at": at, "event": "closed", "device": device, "reason": "drain"});
@@ -153,18 +153,18 @@ mod tests {
             closed("8", 8),
             closed("9", 7),
         ] {
-            story.hear(line, id, "phone");
+            history.add(line, id, "phone");
         }
-        assert_eq!(times(story, id), ["4", "5", "6", "9"]);
+        assert_eq!(times(history, id), ["4", "5", "6", "9"]);
     }
 
-    fn times(story: Story, id: &str) -> Vec<String> {
-        story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect()
+    fn times(history: History, id: &str) -> Vec<String> {
+        history.into_lines(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect()
     }
 
     #[test]
-    fn a_device_that_never_connects_is_known_by_its_registration() {
-        let (id, mut story) = ("01935b5a-0000-7a00-8000-000000000001", Story::default());
+    fn a_device_that_never_connected_is_found_by_its_registration() {
+        let (id, mut history) = ("01935b5a-0000-7a00-8000-000000000001", History::default());
         for line in [
             json!({"at": "1", "event": "registered", "device": 7, "device_id": "phone", "service": "apns"}),
             json!({"at": "2", "event": "registered", "device": 8, "device_id": "other"}),
@@ -172,8 +172,8 @@ mod tests {
             json!({"at": "4", "event": "push_sent", "id": id, "count": 1, "devices": [7]}),
             json!({"at": "5", "event": "push_sent", "id": id, "count": 1, "devices": [8]}),
         ] {
-            story.hear(line, id, "phone");
+            history.add(line, id, "phone");
         }
-        assert_eq!(times(story, id), ["3", "4"]);
+        assert_eq!(times(history, id), ["3", "4"]);
     }
 }

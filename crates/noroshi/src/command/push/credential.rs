@@ -1,7 +1,7 @@
-//! `noroshi push add`: one command for each push service, with what its credential is made of.
+//! `noroshi push add`: one command per push service with the fields of its credential.
 //!
-//! Secrets are read from files and go to the admin address; none is printed. A key that is made here is
-//! written to a file only where that is asked for, and never over another.
+//! Secrets are read from files and sent to the admin address, never printed. A generated key is written to
+//! a file only on request, and never over an existing file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,20 +26,20 @@ pub(super) enum Service {
     Apns(Apns),
     /// Google: the JSON file of a service account
     Fcm(Fcm),
-    /// Browsers and UnifiedPush: the key that pages name as applicationServerKey (VAPID)
+    /// Browsers and UnifiedPush: the VAPID key (applicationServerKey of web pages)
     Webpush(WebPush),
 }
 
-/// What every credential may have.
+/// Fields of every credential.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Your own word for it, shown in lists
+    /// A name of your choice, shown in lists
     #[arg(long)]
     name: Option<String>,
-    /// Take the place of the credential that the app has for this service and environment
+    /// Replace the app's existing credential for this service and environment
     #[arg(long)]
     replace: bool,
-    /// Pushes a second at most [default: the push service's own limit]
+    /// Maximum pushes per second [default: the push service's own limit]
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
     #[command(flatten)]
@@ -52,13 +52,13 @@ Examples:
   noroshi push add apns --key AuthKey_ABC123DEFG.p8 --key-id ABC123DEFG --team-id DEF123GHIJ --topic com.example.app
   noroshi push add apns --certificate push.pem --private-key push.key --topic com.example.app --environment sandbox")]
 pub(super) struct Apns {
-    /// The signing key, a .p8 file; - is standard input
+    /// The signing key, a .p8 file; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "certificate", requires_all = ["key_id", "team_id"])]
     key: Option<PathBuf>,
-    /// Id of the signing key, ten characters
+    /// ID of the signing key, ten characters
     #[arg(long, requires = "key")]
     key_id: Option<String>,
-    /// Id of the team at Apple, ten characters
+    /// ID of the Apple developer team, ten characters
     #[arg(long, requires = "key")]
     team_id: Option<String>,
     /// A certificate chain in PEM, instead of a signing key
@@ -67,13 +67,13 @@ pub(super) struct Apns {
     /// The certificate's private key in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     private_key: Option<PathBuf>,
-    /// Bundle id of the app
+    /// Bundle ID of the app
     #[arg(long)]
     topic: String,
-    /// Which of Apple's two worlds the credential's devices are in
+    /// Apple's environment of the credential's devices
     #[arg(long, value_parser = ["production", "sandbox"], default_value = "production")]
     environment: String,
-    /// Another server than Apple's, for tests
+    /// A server other than Apple's, for tests
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     #[command(flatten)]
@@ -82,13 +82,13 @@ pub(super) struct Apns {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Fcm {
-    /// The service account's JSON file, as Google gave it; - is standard input
+    /// The service account's JSON file as issued by Google; - reads standard input
     #[arg(long, value_name = "FILE")]
     service_account: PathBuf,
-    /// Another server than Google's, for tests
+    /// A server other than Google's, for tests
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Another server for access tokens, for tests
+    /// A different server for access tokens, for tests
     #[arg(long, value_name = "URL")]
     token_endpoint: Option<String>,
     #[command(flatten)]
@@ -97,16 +97,16 @@ pub(super) struct Fcm {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Subscriptions are bound to the key: with another key every browser has to subscribe again. Keep a copy \
-(--save-key) where the node's data is not.")]
+Subscriptions are bound to the key: after a key change every browser must subscribe again. Keep a copy \
+(--save-key) separate from the node's data.")]
 pub(super) struct WebPush {
-    /// The private key: a PEM file, or its 32 bytes as base64url [default: one is made]
+    /// The private key: a PEM file, or its 32 bytes as base64url [default: a generated key]
     #[arg(long, value_name = "FILE")]
     private_key: Option<PathBuf>,
-    /// Write the private key that is made to this file too (mode 0600)
+    /// Also write the generated private key to this file (mode 0600)
     #[arg(long, value_name = "FILE", conflicts_with = "private_key")]
     save_key: Option<PathBuf>,
-    /// Whom push services may turn to, such as mailto:ops@example.com; has to be given
+    /// Contact for push services, such as mailto:ops@example.com; required
     #[arg(long, value_name = "URL")]
     subject: Option<String>,
     #[command(flatten)]
@@ -121,7 +121,7 @@ impl Service {
             Service::Webpush(webpush) => {
                 let (body, made) = webpush.body()?;
                 let code = webpush.common.add(body).await?;
-                // What pages need; standard output is the server's answer.
+                // Needed by web pages; standard output holds the server's response.
                 if let Some(public) = made {
                     eprintln!("applicationServerKey: {public}");
                 }
@@ -170,7 +170,7 @@ impl Apns {
 impl Fcm {
     fn body(&self) -> Result<Map<String, Value>, Failure> {
         let account: Value = serde_json::from_str(&read(&self.service_account)?).map_err(|error| {
-            // The error tells line and column, never the text.
+            // The error has line and column, never the text.
             Failure::Usage(format!("{}: not JSON: {error}", self.service_account.display()))
         })?;
         let mut body = given([
@@ -184,7 +184,7 @@ impl Fcm {
 }
 
 impl WebPush {
-    /// With the public half of the key, if it was made here.
+    /// With the public key, if the key was generated here.
     fn body(&self) -> Result<(Map<String, Value>, Option<String>), Failure> {
         let (private_key, made) = match &self.private_key {
             Some(path) => (read(path)?.trim().to_owned(), None),
@@ -198,9 +198,9 @@ impl WebPush {
         Ok((body, made))
     }
 
-    /// A new key as PEM, and its public half as base64url.
+    /// A new key as PEM, and its public key as base64url.
     fn make_key(&self) -> Result<(String, String), Failure> {
-        let failed = || Failure::failed("no key could be made");
+        let failed = || Failure::failed("cannot generate a key");
         let random = SystemRandom::new();
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(|_| failed())?;
@@ -225,7 +225,7 @@ fn pem(document: &[u8]) -> String {
     text + "-----END PRIVATE KEY-----\n"
 }
 
-/// Where there is a file already, it may be somebody's only copy of another key.
+/// Never overwrites: an existing file may be the only copy of another key.
 fn save(path: &Path, text: &str) -> Result<(), Failure> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_made_can_be_read_back_from_its_pem() {
+    fn a_generated_key_is_readable_from_its_pem() {
         let random = SystemRandom::new();
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");

@@ -1,27 +1,27 @@
-//! `noroshi push invalidations`: what push services said of tokens, as a list or as it happens. A backend
-//! that keeps tokens of its own follows it.
+//! `noroshi push invalidations`: tokens that push services reported invalid, listed or followed. For backends
+//! with a token store of their own.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::{Client, Connect, Part, escape, pages};
+use crate::client::{Client, Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
 const PATH: &str = "/v1/push/invalidations";
 const COLUMNS: [&str; 6] = ["at", "device", "service", "environment", "reason", "removed"];
-/// How often `--follow` asks.
+/// Poll interval of `--follow`.
 const POLL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Go on as more come, a line each
+    /// Keep running and print new invalidations, one per line
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
-    part: Part,
+    page: PageArguments,
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
@@ -32,10 +32,10 @@ impl Arguments {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let client = self.connect.client()?;
         if self.follow {
-            let after = self.part.after.clone().unwrap_or_default();
+            let after = self.page.after.clone().unwrap_or_default();
             return follow(&client, after, self.format).await;
         }
-        let listed = pages(&client, PATH, "invalidations", None, self.part).await?;
+        let listed = pages(&client, PATH, "invalidations", None, self.page).await?;
         match self.format.json {
             true => output::line(listed.json("invalidations"))?,
             false => {
@@ -47,7 +47,7 @@ impl Arguments {
     }
 }
 
-/// Until nobody reads any more. A server that is away or busy is asked again.
+/// Until standard output closes. Retries while the server is unreachable or busy.
 async fn follow(client: &Client, mut after: String, format: output::Format) -> Result<ExitCode, Failure> {
     loop {
         let answer = match client.get(&format!("{PATH}?limit=1000&after={}", escape(&after))).await {
@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_invalidation_is_one_line() {
+    fn an_invalidation_is_printed_as_one_line() {
         let one = json!({"seq": 1, "at": "2026-01-02T03:04:05.678Z", "device": "d\n1", "service": "apns",
             "environment": "sandbox", "reason": "BadDeviceToken", "removed": false});
         assert_eq!(
