@@ -1,9 +1,9 @@
 //! The queue of push batches between the dispatcher and the senders: at least once, one stream per lane.
 //!
-//! The queue is not the system of record: the store knows which batches are due, and takes a parcel that the queue lost
-//! again when the store's lease of the batch expires. A parcel that a sender pulled and neither extended nor finished
-//! goes to another sender after [`CLAIM_AFTER`]. Two senders may thus pull the same parcel; the store decides who owns
-//! the batch.
+//! The queue is not the system of record. The store knows which batches are due; if the queue loses one, its lease in
+//! the store expires and the store hands it out again. A batch that a sender pulled and neither extended nor finished
+//! goes to another sender after [`CLAIM_AFTER`]. Two senders may thus pull the same batch; the store decides which of
+//! them owns it.
 //!
 //! Implementations: [`InProcess`], `redis::Batches` (streams), and SQS in its own crate. All of them pass the suite in
 //! `tests/it/batches`.
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::Error;
 pub use in_process::InProcess;
 
-/// How long a pulled parcel belongs to its puller without an extension.
+/// How long a pulled batch belongs to its puller without an extension.
 pub const CLAIM_AFTER: Duration = Duration::from_secs(30);
 
 /// A batch for a sender.
@@ -30,7 +30,7 @@ pub struct Parcel {
     pub body: Bytes,
 }
 
-/// Identifies a pulled parcel to its queue (an entry id, a receipt handle).
+/// Identifies a pulled batch to its queue (an entry id, a receipt handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub lane: u8,
@@ -61,14 +61,14 @@ pub trait BatchQueue: Send + Sync {
     async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error>;
 
     /// At most `max`, lanes in the given order: first those left behind by dead senders, then new ones. Waits at most
-    /// `wait` for the first. If the future is dropped, it may have pulled parcels, which others get after
+    /// `wait` for the first. If the future is dropped, it may have pulled batches, which others get after
     /// [`CLAIM_AFTER`].
     async fn pull(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error>;
 
     /// Extends the ownership of these to `time` from now.
     async fn extend(&self, receipts: &[Receipt], time: Duration) -> Result<(), Error>;
 
-    /// Removes parcels that are finished in the store.
+    /// Removes queued batches that are finished in the store.
     async fn done(&self, receipts: Vec<Receipt>) -> Result<(), Error>;
 
     async fn depth(&self) -> Result<Vec<LaneDepth>, Error>;

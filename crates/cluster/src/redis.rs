@@ -5,7 +5,7 @@
 //!           ─ bus ───────► outbound ──────────┼─► connections ─► server (one connection each, reconnects)
 //!           ─ members ───► members ◄─ lease ──┘        ▲
 //!                            Receiver ◄─ lease ◄─ subscriber ─► its own connection, one channel
-//!                                                 discovery: CLUSTER SLOTS, sentinels
+//!                                                discovery: CLUSTER SLOTS, sentinels
 //! ```
 //!
 //! Nothing of the `redis` crate is visible outside of this module. It provides one connection to one server;

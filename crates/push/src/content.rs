@@ -1,7 +1,7 @@
 //! The content of a notification: the provider's fields, and the payload each push service makes of them. All
 //! devices of a batch share one `Content`, so each service renders it once, on first use.
 //!
-//! Knows no particular service: a service's folder implements [`Payload`].
+//! Knows no particular service: a service's folder implements `Payload`.
 
 use std::any::Any;
 use std::fmt;

@@ -12,7 +12,7 @@ pub struct QueueConfig {
     pub queue_prefix: String,
     /// Whether to create missing queues. Needs `sqs:CreateQueue`.
     pub create: bool,
-    /// How long a pulled parcel belongs to its puller without an extension: its visibility timeout.
+    /// How long a pulled batch belongs to its puller without an extension: its visibility timeout.
     pub claim_after: Duration,
 }
 

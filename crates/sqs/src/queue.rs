@@ -36,13 +36,13 @@ use crate::call::{BYTES_MAX, ENTRIES_MAX, calls};
 use crate::client::{self, POLL, failed, seconds};
 use crate::config::QueueConfig;
 
-/// The attribute that carries a parcel's key.
+/// The attribute that carries a queued batch's key.
 const KEY: &str = "batch";
 
 /// The lanes in the names of their queues; the numbers are those of `types::Lane`.
 const LANES: [(u8, &str); 3] = [(1, "extra"), (2, "direct"), (3, "campaign")];
 
-/// Concurrent polls of a lane while they return full: some hundred parcels in flight, ten each.
+/// Concurrent polls of a lane while they return full: some hundred queued batches in flight, ten each.
 const POLLS_MAX: usize = 4;
 
 /// Without a puller for this long, messages that a poll returns are released at once.
@@ -229,7 +229,7 @@ impl Shared {
             left =
                 left.into_iter().enumerate().filter(|(i, _)| again.contains(i)).map(|(_, one)| one).collect();
         }
-        Err(Error::Unavailable("SQS rejected some parcels".into()))
+        Err(Error::Unavailable("SQS rejected some batches".into()))
     }
 }
 
@@ -238,7 +238,7 @@ fn received_of(lane: u8, message: Message) -> Received {
         message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
     let deliveries = count.and_then(|count| count.parse().ok()).unwrap_or(1);
     let key = message.message_attributes().and_then(|all| all.get(KEY)?.string_value()?.parse().ok());
-    // A message that is not ours becomes an unreadable parcel, which its puller removes.
+    // A message that is not ours becomes an unreadable queued batch, which its puller removes.
     let body = message.body().and_then(|body| STANDARD_NO_PAD.decode(body).ok()).unwrap_or_default();
     let parcel = Parcel { key: key.unwrap_or(0), lane, body: Bytes::from(body) };
     let handle = message.receipt_handle.unwrap_or_default().into();

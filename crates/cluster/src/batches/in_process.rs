@@ -114,7 +114,7 @@ impl BatchQueue for InProcess {
             if !received.is_empty() || Instant::now() >= end {
                 return Ok(received);
             }
-            // Leases of pulled parcels expire.
+            // Leases of pulled batches expire.
             let soon = end.min(Instant::now() + self.0.claim_after / 10);
             let _ = tokio::time::timeout_at(soon, put).await;
         }

@@ -7,7 +7,7 @@
 //!
 //! Streams have no length limit: finished entries are trimmed (`upkeep`), and the dispatcher limits the number of
 //! queued ones. After Redis lost its data there is no group; the next pull creates it and reads from the beginning.
-//! Waiting for parcels needs a separate connection, because a blocking command delays all commands after it.
+//! Waiting for queued batches needs a separate connection, because a blocking command delays all commands after it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ struct Stream {
 }
 
 struct State {
-    /// Parcels of a read over several lanes that returned more than requested.
+    /// Queued batches of a read over several lanes that returned more than requested.
     surplus: VecDeque<(Received, Instant)>,
     /// Where the search for abandoned entries continues, by lane.
     cursors: Vec<String>,
@@ -134,7 +134,7 @@ impl Batches {
     async fn make_groups(&self) -> Result<(), Error> {
         for stream in &self.lanes {
             let mut create = cmd("XGROUP");
-            // From the beginning, to include parcels that were put earlier.
+            // From the beginning, to include queued batches that were put earlier.
             create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM");
             match self.one(create).await {
                 Err(Error::Refused(why)) if why.starts_with("BUSYGROUP") => {}
@@ -268,7 +268,7 @@ impl Batches {
         Ok(waited)
     }
 
-    /// Parcels pulled so long ago that others may have claimed them are skipped.
+    /// Queued batches pulled so long ago that others may have claimed them are skipped.
     fn take_surplus(&self, lanes: &[u8], max: usize) -> Vec<Received> {
         let mut state = self.state.lock();
         let mut taken = Vec::new();

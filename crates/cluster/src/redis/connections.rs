@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   run(commands) ─ slot ─► Topology ─► Server ─► connection (pipelined, one round trip for each server, in parallel)
-//!      ▲                     ▲            │ failed: down at once, reconnects
-//!      └── moved, no script ─┘◄discovery─┘ (CLUSTER SLOTS, sentinels)
+//!        ▲                     ▲            │ failed: down at once, reconnects
+//!        └── moved, no script ─┘◄ discovery ┘ (CLUSTER SLOTS, sentinels)
 //! ```
 //!
 //! Nothing here waits longer than the response timeout and its repetitions; commands to a server that is down fail at

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   draw an epoch → subscribe to its channel → acquire → joined ─ renew every ttl/5 ─┐
-//!   draw an epoch → subscribe to its channel → acquire → joined ─ renew every ttl/5 ─┐
 //!        ▲                                                  left ◄─ deadline passed, or Redis lost the lease
+//!        └──────────────────────────────────────────────────┘
 //! ```
 //!
 //! Invariant: the clock is checked before every message, so a process that was stopped for longer than its lease drops

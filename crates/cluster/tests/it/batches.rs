@@ -71,9 +71,9 @@ macro_rules! suites {
 }
 
 suites!(
-    parcels_arrive_whole_and_in_order_of_their_lanes,
-    a_parcel_is_pulled_by_one,
-    finished_parcels_are_gone,
+    batches_arrive_whole_and_in_order_of_their_lanes,
+    a_batch_is_pulled_by_one_sender,
+    finished_batches_are_gone,
     what_is_left_behind_is_pulled_by_another_unless_it_is_extended,
     a_pull_waits_for_the_first,
     other_lanes_are_not_touched,
@@ -84,7 +84,7 @@ suites!(
 async fn redis_cluster_keeps_all_lanes_together() {
     let cluster = RedisCluster::start();
     let engine = OnRedis::new(&cluster.url(), cluster);
-    suite::parcels_arrive_whole_and_in_order_of_their_lanes(&engine).await;
+    suite::batches_arrive_whole_and_in_order_of_their_lanes(&engine).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,7 +96,7 @@ async fn a_redis_without_its_data_is_used_again() {
     a.put(vec![parcel(1, 3), parcel(2, 3)]).await.expect("put");
     let first = drain(&*a, 1).await;
     server.ask(&["FLUSHALL"]);
-    // Old parcels are gone; new ones arrive, also at a waiting puller.
+    // Old batches are gone; new ones arrive, also at a waiting puller.
     a.done(first.into_iter().map(|one| one.receipt).collect()).await.expect("nothing to be done");
     let waiting = tokio::spawn(async move { drain(&*b, 2).await });
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -6,7 +6,7 @@
 //! | notification, data, id | plaintext `{"id", "notification", "data"}`, as on a live connection, for the service worker to show |
 //! | urgency | `Urgency`, unchanged (RFC 8030 §5.3 has the same four) |
 //! | ttl | `TTL`: remaining whole seconds, 0 is now or never (RFC 8030 §5.2) |
-//! | collapse key | `Topic`: unchanged, or hashed unless it is 32 characters of base64url (RFC 8030 §5.4) |
+//! | collapse key | `Topic`: unchanged, or hashed unless it has at most 32 characters of base64url (RFC 8030 §5.4) |
 
 use bytes::Bytes;
 use noroshi_types::{PushService, Timestamp};

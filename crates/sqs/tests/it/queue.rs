@@ -43,9 +43,9 @@ macro_rules! suite {
 }
 
 suite!(
-    parcels_arrive_whole_and_in_order_of_their_lanes,
-    a_parcel_is_pulled_by_one,
-    finished_parcels_are_gone,
+    batches_arrive_whole_and_in_order_of_their_lanes,
+    a_batch_is_pulled_by_one_sender,
+    finished_batches_are_gone,
     what_is_left_behind_is_pulled_by_another_unless_it_is_extended,
     a_pull_waits_for_the_first,
     other_lanes_are_not_touched,
@@ -73,7 +73,7 @@ async fn an_unreachable_sqs_is_a_temporary_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_oversized_parcel_is_rejected_before_anything_is_sent() {
+async fn an_oversized_batch_is_rejected_before_anything_is_sent() {
     let Some(sqs) = sqs().await else { return };
     let queue = OnSqs::new(sqs.connection).puller().await;
     let large = Parcel { key: 1, lane: 1, body: Bytes::from(vec![0; 1 << 20]) };
@@ -90,7 +90,7 @@ async fn an_oversized_parcel_is_rejected_before_anything_is_sent() {
 
 /// Prints the throughput of a node; fails only if it takes minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_parcels_pass() {
+async fn thousands_of_batches_pass() {
     let Some(sqs) = sqs().await else { return };
     const PARCELS: u64 = 3_000;
     let engine = OnSqs::new(sqs.connection);
@@ -112,5 +112,5 @@ async fn thousands_of_parcels_pass() {
     .await;
     putting.await.expect("put");
     let seconds = began.elapsed().as_secs_f64();
-    println!("{PARCELS} parcels in {seconds:.1} s: {:.0}/s", PARCELS as f64 / seconds);
+    println!("{PARCELS} batches in {seconds:.1} s: {:.0}/s", PARCELS as f64 / seconds);
 }

@@ -20,7 +20,7 @@ const LANES: [u8; 3] = [1, 2, 3];
 pub(crate) trait Engine: Sync {
     async fn puller(&self) -> Arc<dyn BatchQueue>;
 
-    /// Whether parcels of a lane arrive in the order they were put.
+    /// Whether batches of a lane arrive in the order they were put.
     fn keeps_order(&self) -> bool {
         true
     }
@@ -45,7 +45,7 @@ pub(crate) async fn drain(queue: &dyn BatchQueue, count: usize) -> Vec<Received>
     let deadline = Instant::now() + DEADLINE;
     let mut received = Vec::new();
     while received.len() < count {
-        assert!(Instant::now() < deadline, "{} of {count} parcels came", received.len());
+        assert!(Instant::now() < deadline, "{} of {count} batches came", received.len());
         let max = count - received.len();
         received.extend(queue.pull(&LANES, max, Duration::from_millis(500)).await.expect("pulled"));
         assert!(received.len() <= count, "not more than asked for");
@@ -64,7 +64,7 @@ async fn finish(queue: &dyn BatchQueue, received: Vec<Received>) {
     queue.done(received.into_iter().map(|one| one.receipt).collect()).await.expect("done");
 }
 
-pub(crate) async fn parcels_arrive_whole_and_in_order_of_their_lanes(engine: &dyn Engine) {
+pub(crate) async fn batches_arrive_whole_and_in_order_of_their_lanes(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
     let parcels: Vec<Parcel> =
         (0..60).map(|key| parcel(key, 3 - u8::try_from(key % 3).expect("small"))).collect();
@@ -82,7 +82,7 @@ pub(crate) async fn parcels_arrive_whole_and_in_order_of_their_lanes(engine: &dy
     finish(&*b, received).await;
 }
 
-pub(crate) async fn a_parcel_is_pulled_by_one(engine: &dyn Engine) {
+pub(crate) async fn a_batch_is_pulled_by_one_sender(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
     a.put((0..40).map(|key| parcel(key, 2)).collect()).await.expect("put");
     let mut keys = BTreeSet::new();
@@ -99,7 +99,7 @@ pub(crate) async fn a_parcel_is_pulled_by_one(engine: &dyn Engine) {
     .await;
 }
 
-pub(crate) async fn finished_parcels_are_gone(engine: &dyn Engine) {
+pub(crate) async fn finished_batches_are_gone(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
     a.put(vec![parcel(1, 1), parcel(2, 3)]).await.expect("put");
     let received = drain(&*a, 2).await;
