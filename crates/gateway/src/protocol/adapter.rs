@@ -84,6 +84,9 @@ pub(crate) trait Adapter: Sized {
     /// Whether the client sends a packet before it ends a stream, so that an end without one is a reset.
     const ANNOUNCES_END: bool = false;
 
+    /// Whether binary messages of a WebSocket carry a stream of bytes, so that they go to `handle_bytes`.
+    const STREAMS_IN_MESSAGES: bool = false;
+
     /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
     fn open(opening: &Opening<'_>) -> Option<Self> {
         let _ = opening;

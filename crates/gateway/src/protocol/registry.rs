@@ -90,6 +90,13 @@ macro_rules! protocols {
                 }
             }
 
+            /// See [`Adapter::STREAMS_IN_MESSAGES`].
+            pub(crate) fn streams_in_messages(&self) -> bool {
+                match self {
+                    $($(#[$attribute])* Self::$name(_) => <$adapter>::STREAMS_IN_MESSAGES,)*
+                }
+            }
+
             /// See [`Adapter::end`].
             pub(crate) fn end(self, cx: &mut Context<'_>) -> Option<Self> {
                 match self {

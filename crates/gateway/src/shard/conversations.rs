@@ -307,7 +307,14 @@ impl Shard {
         if self.polling_request(slot).is_some() {
             return self.feed_probe(slot, input);
         }
-        self.converse(slot, |conversation, cx| conversation.handle_message(cx, input));
+        match input {
+            Input::Binary(bytes)
+                if self.conversation(slot).is_some_and(Conversation::streams_in_messages) =>
+            {
+                self.handle_stream(slot, bytes);
+            }
+            input => drop(self.converse(slot, |conversation, cx| conversation.handle_message(cx, input))),
+        }
     }
 
     /// What follows on the socket is TLS.

@@ -239,21 +239,15 @@ impl Shard {
                 self.open_echo(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
-            Route::Mqtt { upgrade: Ok(upgrade), app } => {
+            Route::Protocol { protocol, upgrade: Ok(upgrade), app } => {
                 self.keep_named_app(slot, app.as_deref());
-                self.upgrade_to(slot, Protocol::Mqtt, &upgrade);
-                self.feed_rest(slot, &mut bytes[head_len..]);
-            }
-            Route::Xmpp { upgrade: Ok(upgrade), app } => {
-                self.keep_named_app(slot, app.as_deref());
-                self.upgrade_to(slot, Protocol::Xmpp, &upgrade);
+                self.upgrade_to(slot, protocol, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
             Route::WebSocket { upgrade: Err(error), .. }
-            | Route::Xmpp { upgrade: Err(error), .. }
             | Route::Echo { upgrade: Err(error) }
-            | Route::Mqtt { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
+            | Route::Protocol { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
             Route::Sse { wanted: Err(BadQuery { code, detail }), .. } => {
                 let detail = detail.into();

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::protocol::credentials::Credentials;
 use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
+use crate::wire::Protocol;
 use crate::wire::gzip;
 
 /// What a request head asks for.
@@ -27,18 +28,14 @@ pub(crate) enum Route {
     Echo {
         upgrade: Result<Upgrade, UpgradeError>,
     },
-    /// MQTT over a WebSocket.
-    Mqtt {
+    /// Another protocol over a WebSocket, whose log-in follows.
+    Protocol {
+        protocol: Protocol,
         upgrade: Result<Upgrade, UpgradeError>,
         app: Option<String>,
     },
     /// Engine.IO, with any protocol on it.
     EngineIo(Box<EngineRequest>),
-    /// XMPP over a WebSocket (RFC 7395).
-    Xmpp {
-        upgrade: Result<Upgrade, UpgradeError>,
-        app: Option<String>,
-    },
     /// For the API.
     Api,
 }
@@ -76,13 +73,9 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
             Route::Sse { wanted: stream(head), credentials: credentials(head, config) }
         }
         // [MQTT-6.0.0-3]
-        Some(DevicePath::Mqtt) => {
-            Route::Mqtt { upgrade: upgrade_to(head, "mqtt", config), app: named_app(head, config) }
-        }
+        Some(DevicePath::Mqtt) => over_websocket(Protocol::Mqtt, "mqtt", head, config),
         // RFC 7395 §3.1
-        Some(DevicePath::Xmpp) => {
-            Route::Xmpp { upgrade: upgrade_to(head, "xmpp", config), app: named_app(head, config) }
-        }
+        Some(DevicePath::Xmpp) => over_websocket(Protocol::Xmpp, "xmpp", head, config),
         Some(DevicePath::EngineIo) => {
             let mount = if config.conformance { Mount::Namespaces } else { Mount::Devices };
             Route::EngineIo(Box::new(engine_request(head, mount, config)))
@@ -95,6 +88,11 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
             _ => Route::Api,
         },
     }
+}
+
+fn over_websocket(protocol: Protocol, subprotocol: &'static str, head: &Head<'_>, config: &Config) -> Route {
+    let upgrade = upgrade_to(head, subprotocol, config);
+    Route::Protocol { protocol, upgrade, app: named_app(head, config) }
 }
 
 fn upgrade(head: &Head<'_>, config: &Config) -> Result<Upgrade, UpgradeError> {
@@ -183,7 +181,7 @@ mod tests {
             }
             Route::Sse { wanted: Err(bad), .. } => bad.code.to_owned(),
             Route::Echo { .. } => "echo".to_owned(),
-            Route::Mqtt { .. } => "mqtt".to_owned(),
+            Route::Protocol { protocol, .. } => protocol.as_str().to_owned(),
             Route::EngineIo(request) if request.is_preflight => "preflight".to_owned(),
             Route::EngineIo(request) => {
                 let wanted =
@@ -194,7 +192,6 @@ mod tests {
                     if request.keeps { "keeps" } else { "ends" }
                 )
             }
-            Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),
         };
         assert_eq!(got, expected, "{head}");

@@ -218,6 +218,35 @@ impl Decoder {
         result.map(drop)
     }
 
+    /// Consumes `bytes` up to the end of one packet and calls `on` for it. Returns how many bytes it consumed: all of them
+    /// if no packet is complete. `bytes` is not empty.
+    pub fn feed_one(
+        &mut self,
+        bytes: &[u8],
+        packet_bytes_max: usize,
+        on: impl FnOnce(Frame<'_>),
+    ) -> Result<usize, Violation> {
+        let mut rest = bytes;
+        if let Some(mut partial) = self.partial.take() {
+            match complete(&mut partial, &mut rest, packet_bytes_max)? {
+                Some(header) => on(header.frame(&partial[header.bytes..])),
+                None => self.partial = Some(partial),
+            }
+            return Ok(bytes.len() - rest.len());
+        }
+        match Header::parse(bytes, packet_bytes_max)? {
+            Some(header) if bytes.len() >= header.bytes + header.body_bytes => {
+                let packet_bytes = header.bytes + header.body_bytes;
+                on(header.frame(&bytes[header.bytes..packet_bytes]));
+                Ok(packet_bytes)
+            }
+            _ => {
+                self.partial = Some(Box::new(bytes.to_vec()));
+                Ok(bytes.len())
+            }
+        }
+    }
+
     /// Whether nothing is incomplete, which is when nothing is held.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()

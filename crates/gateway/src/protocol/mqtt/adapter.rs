@@ -1,7 +1,6 @@
 //! The adapter of MQTT: packets to the conversation, and its actions to effects.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use noroshi_protocol::mqtt::{Action, Frame, Owed, ServerReference, TopicFilter};
 use noroshi_protocol::ws::Input;
@@ -26,36 +25,36 @@ impl Adapter for Mqtt {
     const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
     /// An end without DISCONNECT is what a will is for.
     const ANNOUNCES_END: bool = true;
+    /// Packets may begin and end anywhere in binary messages (§6).
+    const STREAMS_IN_MESSAGES: bool = true;
 
     fn open(opening: &Opening<'_>) -> Option<Self> {
         Some(Mqtt::new(opening.now.tick))
     }
 
+    /// One packet, or a part of one.
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
         self.heard_tick = cx.now.tick;
         let packet_bytes_max = cx.config().mqtt.packet_bytes_max as usize;
         let mut decoder = std::mem::take(&mut self.decoder);
-        let result = decoder.feed(bytes, packet_bytes_max, &mut |frame| self.handle_packet(cx, frame));
-        match result {
-            Ok(()) => self.decoder = decoder,
+        match decoder.feed_one(bytes, packet_bytes_max, |frame| self.handle_packet(cx, frame)) {
+            Ok(consumed) => {
+                self.decoder = decoder;
+                consumed
+            }
             Err(violation) => {
                 let mut out = Vec::new();
                 let action = self.conversation.violate(violation, &mut out);
                 send(cx, out);
-                let _ = self.act(cx, action);
+                self.act(cx, action);
+                bytes.len()
             }
         }
-        bytes.len()
     }
 
-    fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        match input {
-            Input::Binary(bytes) => {
-                self.handle_bytes(cx, bytes);
-            }
-            // [MQTT-6.0.0-1]
-            _ => cx.close(CloseReason::BadMessage),
-        }
+    /// [MQTT-6.0.0-1]
+    fn handle_message(&mut self, cx: &mut Context<'_>, _: Input<'_>) {
+        cx.close(CloseReason::BadMessage);
     }
 
     fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
@@ -150,18 +149,17 @@ impl Adapter for Mqtt {
 }
 
 impl Mqtt {
-    /// Breaks once nothing more is to be read.
-    fn handle_packet(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> ControlFlow<()> {
+    fn handle_packet(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) {
         if !cx.take_frame(None) {
-            return ControlFlow::Break(());
+            return;
         }
         let mut out = Vec::new();
         let action = self.conversation.receive(&cx.services.config.mqtt, frame, &mut out);
         send(cx, out);
-        self.act(cx, action)
+        self.act(cx, action);
     }
 
-    fn act(&mut self, cx: &mut Context<'_>, action: Action<'_>) -> ControlFlow<()> {
+    fn act(&mut self, cx: &mut Context<'_>, action: Action<'_>) {
         match action {
             Action::None => {}
             Action::LogIn(login) => self.log_in(cx, &login),
@@ -184,16 +182,13 @@ impl Mqtt {
             Action::Refused(why) => {
                 cx.report_refusal(why);
                 cx.close(CloseReason::Unauthorized);
-                return ControlFlow::Break(());
             }
             Action::Close { reason, violation } => {
                 if let Some(violation) = violation {
                     tracing::debug!(%violation, "a packet breaks the protocol");
                 }
                 cx.close(reason);
-                return ControlFlow::Break(());
             }
         }
-        ControlFlow::Continue(())
     }
 }

@@ -404,3 +404,23 @@ proptest! {
         prop_assert_eq!(filter_matches(&filter, &name), levels_match(&wanted, &levels));
     }
 }
+
+#[test]
+fn one_packet_at_a_time_is_consumed_wherever_the_input_is_cut() {
+    let input = [0xC0, 0, 0x30, 3, 0, 1, b'a', 0xC0, 0];
+    for cut in 0..=input.len() {
+        let (mut decoder, mut bodies, mut ends) = (Decoder::new(), Vec::new(), Vec::new());
+        let mut at = 0;
+        for piece in [&input[..cut], &input[cut..]] {
+            let mut rest = piece;
+            while !rest.is_empty() {
+                let before = bodies.len();
+                let consumed = decoder.feed_one(rest, 9, |frame| bodies.push(frame.body.to_vec())).unwrap();
+                (at, rest) = (at + consumed, &rest[consumed..]);
+                ends.extend((bodies.len() > before).then_some(at));
+            }
+        }
+        assert_eq!((ends, decoder.is_idle()), (vec![2, 7, 9], true), "cut at {cut}");
+        assert_eq!(bodies, [vec![], vec![0, 1, b'a'], vec![]], "cut at {cut}");
+    }
+}
