@@ -1,7 +1,7 @@
 //! Configuration of the gateway. Defaults are those of `types::limits`, with their reasons; `node` fills this from the
 //! configuration file and validates it.
 //!
-//! May use [`crate::io::tls`] and [`crate::wire`].
+//! May use `io::tls` and `wire`.
 
 use crate::wire::Speaks;
 use std::net::SocketAddr;

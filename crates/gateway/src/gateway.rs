@@ -1,8 +1,8 @@
 //! Builds, starts and holds the gateway: the top of the crate, which its users see.
 //!
 //! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is one clear error;
-//! [`Bound::start`] starts the shards and the accepting thread ([`acceptor`]). `edge` is what `delivery` calls;
-//! [`bridge`] is for HTTP/2 streams of the API.
+//! [`Bound::start`] starts the shards and the accepting thread (`acceptor`). `edge` is what `delivery` calls;
+//! `bridge` is for HTTP/2 streams of the API.
 
 use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};

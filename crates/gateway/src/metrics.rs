@@ -1,7 +1,7 @@
 //! Metrics of the gateway. Counters of a label are looked up once, at the start.
 //!
-//! May use [`crate::wire`]. Every layer above counts through [`Metrics`]; a shard collects a turn's counts in a
-//! [`Tally`].
+//! May use `wire`. Every layer above counts through [`Metrics`]; a shard collects a turn's counts in a
+//! `Tally`.
 
 use crate::wire::deflate::DeflateTotals;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Moves devices away at a chosen rate: because an operator wants the node empty, or because it ends.
 //!
 //! All shards share one allowance: a shard with few connections leaves its part of the rate to the others. A shard
-//! visits its connections in turn ([`Round`]) and never more than a bounded number in a turn, so a drain of hundreds of
+//! visits its connections in turn (`Round`) and never more than a bounded number in a turn, so a drain of hundreds of
 //! thousands delays no delivery.
 //!
 //! During an operator's drain the node still accepts connections: requests of the API work, devices are told when to

@@ -8,7 +8,7 @@
 //! authorized, and the next log-in has the remaining topics. Subscriptions that the new rules leave to a webhook stay
 //! until the next subscription or log-in, so that a change of rules does not become a storm of webhook calls.
 //!
-//! A session that kept too little of its token for the new rules logs in again ([`CloseReason::RulesChanged`]). Such
+//! A session that kept too little of its token for the new rules logs in again (`CloseReason::RulesChanged`). Such
 //! sessions close at a steady rate, the apps in turn, so that a change does not become a storm of log-ins and a large
 //! app does not delay a small one. Until then they receive what they received before, and any request closes them at
 //! once.
