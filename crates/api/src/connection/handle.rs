@@ -213,7 +213,7 @@ impl Handle {
         self.0.has_unread.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the connection linger when it closes, so that bytes nobody reads do not cost the peer the end of the
+    /// Makes the connection linger when it closes, so that unread bytes do not cost the peer the end of the
     /// response.
     pub(crate) fn linger_at_end(&self) {
         self.set_unread();

@@ -57,7 +57,7 @@ pub(super) struct Entry {
     prepared: Mutex<Option<Arc<Prepared>>>,
 }
 
-/// The inputs of a response besides the device.
+/// The inputs of a response, except the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Inputs {
     /// Version of experiments and notices.

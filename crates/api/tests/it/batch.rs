@@ -32,10 +32,10 @@ async fn lines_are_accepted_and_answered_in_order() {
         }
     }
     let ids: Vec<&str> = lines.iter().filter_map(|line| line["id"].as_str()).collect();
-    assert!(ids.is_sorted(), "ids sort as they were accepted");
+    assert!(ids.is_sorted(), "IDs sort in order of acceptance");
     let delivered: Vec<String> =
         service.edge.messages().iter().map(|message| message.id.to_string()).collect();
-    assert_eq!(delivered, ids, "handed on in the order of the lines");
+    assert_eq!(delivered, ids, "delivered in the order of the lines");
     let offsets: Vec<u64> =
         service.edge.messages().iter().filter_map(|m| Some(m.topic.as_ref()?.position.offset)).collect();
     assert_eq!(offsets, (1..=980).collect::<Vec<u64>>());

@@ -81,7 +81,7 @@ async fn recipients_are_uploaded_one_per_line() {
     assert_eq!((&answer[0], &answer[2]), (&json!({"user": "u0"}), &json!({"user": "u1"})));
     assert_eq!(answer[1]["error"]["field"], "user");
     assert_eq!(service.post(&recipients, &service.key, lines).await.status, StatusCode::OK, "again");
-    assert_eq!(service.get(&path, &service.key).await.json()["uploaded"], 2, "one a user");
+    assert_eq!(service.get(&path, &service.key).await.json()["uploaded"], 2, "one per user");
 
     let over = "{\"user\":\"u\"}\n".repeat(10_001);
     service.post(&recipients, &service.key, &over).await.problem(413, "too_many_lines");
@@ -208,7 +208,7 @@ async fn a_message_that_push_services_reject_is_refused_before_the_campaign_is_c
     let live = json!({"audience": {"everyone": true}, "message": {"notification": long, "data": data, "when": "stored"},
         "start": false});
     let made = service.post(PATH, &service.key, &live.to_string()).await;
-    assert_eq!(made.status, StatusCode::CREATED, "no push service hears of it: {}", made.text);
+    assert_eq!(made.status, StatusCode::CREATED, "no push service is called: {}", made.text);
 }
 
 #[tokio::test]
@@ -233,7 +233,11 @@ async fn an_idempotency_key_creates_one_campaign() {
     service.post(&format!("{PATH}/{}/abort", id.as_str().expect("an id")), &service.key, "").await;
     let second = post(PATH, "k1", body).await;
     assert_eq!((second.status, second.header("idempotent-replayed")), (StatusCode::CREATED, Some("true")));
-    assert_eq!((&second.json()["id"], &second.json()["state"]), (&id, &json!("aborted")), "as it is now");
+    assert_eq!(
+        (&second.json()["id"], &second.json()["state"]),
+        (&id, &json!("aborted")),
+        "the current state"
+    );
     post(PATH, "k1", &body.replace('1', "2")).await.problem(409, "idempotency_conflict");
     let notification = r#"{"to": {"topic": "t"}, "data": 1}"#;
     post("/v1/notifications", "k1", notification).await.problem(409, "idempotency_conflict");
@@ -371,7 +375,7 @@ async fn invalid_variants_are_rejected_by_name() {
     refused(json!({"name": "other"}), "experiment.name", "no experiment other").await;
     refused(cart(json!({"red": {"hold_out": true}})), "experiment.variants", "no variant red").await;
     refused(cart(json!({"emoji": {}})), "experiment.variants.emoji", "hold_out").await;
-    refused(cart(json!({"emoji": {"data": 2, "hold_out": true}})), "experiment.variants.emoji", "held out")
+    refused(cart(json!({"emoji": {"data": 2, "hold_out": true}})), "experiment.variants.emoji", "held-out")
         .await;
     refused(json!({"name": "cart", "control": "red"}), "experiment.control", "no variant red").await;
     let all = json!({"plain": {"hold_out": true}, "emoji": {"hold_out": true}, "none": {"hold_out": true}});

@@ -121,7 +121,7 @@ async fn pages_of_any_origin_may_use_the_paths_of_devices() {
         "a page may read why it was refused"
     );
     let provider = service.get("/v1/topics", &service.key).await;
-    assert_eq!(provider.header("access-control-allow-origin"), None, "an API key has no place in a page");
+    assert_eq!(provider.header("access-control-allow-origin"), None, "web pages must not use API keys");
 }
 
 async fn handed_off(task: Ended) -> Handoff<DuplexStream> {
@@ -141,7 +141,7 @@ async fn an_upgrade_on_an_open_connection_is_handed_off_with_all_bytes_read() {
     let Handoff { mut io, bytes } = handed_off(task).await;
     assert_eq!(String::from_utf8_lossy(&bytes), upgrade);
     io.write_all(b"hello").await.expect("written");
-    assert_eq!(read_until(&mut client, "hello").await, "hello", "the same connection, and nothing before");
+    assert_eq!(read_until(&mut client, "hello").await, "hello", "nothing precedes the gateway's bytes");
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn an_unsafe_request_completes_when_its_client_disconnects() {
             let (mut client, _drain, task) = connect(&service);
             let head = format!("{line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", service.key);
             client.write_all(head.as_bytes()).await.expect("written");
-            tokio::task::yield_now().await; // it is begun
+            tokio::task::yield_now().await; // starts the request
             drop(client);
             tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
         }
@@ -292,7 +292,10 @@ async fn an_unsafe_request_completes_when_its_client_disconnects() {
     let revoked: Vec<_> = devices.into_iter().map(|device| (device, CloseReason::Revoked)).collect();
     assert_eq!(service.edge.closed(), revoked);
     let metrics = service.operate(Method::GET, "/metrics", "", "").await.text;
-    assert!(metrics.contains("\nnoroshi_http_requests_in_flight 1\n"), "its own: {metrics}");
+    assert!(
+        metrics.contains("\nnoroshi_http_requests_in_flight 1\n"),
+        "only the metrics request itself: {metrics}"
+    );
     assert!(metrics.contains(r#"{route="POST /v1/devices/{device}/revoke",status="2xx"} 20"#), "{metrics}");
 }
 

@@ -46,7 +46,7 @@ async fn tcp_addresses_are_returned_if_configured() {
     let body = service.post("/v1/devices", &service.key, "{}").await.json();
     assert_eq!(body["connect"]["mqtt_tcp"], "mqtts://push.example.org:443");
     assert_eq!(body["connect"]["xmpp_tcp"], "xmpp://chat.example.org:5222");
-    assert_eq!(body["connect"]["mqtt"], "ws://push.example.com/mqtt", "beside what is at the public address");
+    assert_eq!(body["connect"]["mqtt"], "ws://push.example.com/mqtt", "next to the public address");
     let me = service.get("/v1/me", body["token"].as_str().expect("a token")).await.json();
     assert_eq!(me["connect"], body["connect"]);
 }

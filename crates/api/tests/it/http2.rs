@@ -30,7 +30,7 @@ pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
 #[derive(Clone)]
 pub(crate) struct Held {
     gate: Arc<Semaphore>,
-    begun: Arc<Semaphore>,
+    started: Arc<Semaphore>,
     dropped: Arc<AtomicUsize>,
     done: Arc<AtomicUsize>,
 }
@@ -53,7 +53,7 @@ impl Held {
     pub(crate) fn new() -> Self {
         Self {
             gate: Arc::new(Semaphore::new(0)),
-            begun: Arc::new(Semaphore::new(0)),
+            started: Arc::new(Semaphore::new(0)),
             dropped: Arc::default(),
             done: Arc::default(),
         }
@@ -63,7 +63,7 @@ impl Held {
         let held = self.clone();
         let wait = async move || {
             let _counts = Counts(held.dropped.clone());
-            held.begun.add_permits(1);
+            held.started.add_permits(1);
             held.gate.acquire().await.expect("open").forget();
             held.done.fetch_add(1, Ordering::SeqCst);
             "done"
@@ -81,8 +81,8 @@ impl Held {
     }
 
     /// Waits until this many more requests have started.
-    pub(crate) async fn begun(&self, count: u32) {
-        in_time(self.begun.acquire_many(count)).await.expect("open").forget();
+    pub(crate) async fn wait_started(&self, count: u32) {
+        in_time(self.started.acquire_many(count)).await.expect("open").forget();
     }
 }
 
@@ -155,10 +155,14 @@ async fn an_idle_connection_gets_goaway() {
     let idle = Http2 { idle: Duration::from_millis(50), ..Http2::default() };
     let mut client = Client::connect(serving(held.router(), idle), None).await;
     let (answer, _) = client.open(Method::GET, "/held", true).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     held.gate.add_permits(1);
-    assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::OK, "it was in use");
+    assert_eq!(
+        in_time(answer).await.expect("an answer").status(),
+        StatusCode::OK,
+        "the connection was in use"
+    );
     in_time(client.ended).await.expect("no panic").expect("a good end");
     in_time(client.served).await.expect("no panic");
 }
@@ -171,8 +175,8 @@ async fn a_client_without_ping_acknowledgement_is_disconnected() {
     raw.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("written");
     in_time(served).await.expect("no panic");
     let mut all = Vec::new();
-    in_time(raw.read_to_end(&mut all)).await.expect("its end");
-    assert!(all.windows(5).any(|frame| frame == [0, 0, 8, 6, 0]), "it was asked");
+    in_time(raw.read_to_end(&mut all)).await.expect("end of the stream");
+    assert!(all.windows(5).any(|frame| frame == [0, 0, 8, 6, 0]), "the client was pinged");
 }
 
 #[tokio::test]
@@ -185,14 +189,14 @@ async fn an_unread_response_resets_only_its_stream() {
     let mut body = in_time(answer).await.expect("a head").into_body();
     let mut received = 0;
     let reset = loop {
-        // Its window is not released.
+        // Releases no flow-control window.
         match in_time(body.data()).await.expect("a reset") {
             Ok(piece) => received += piece.len(),
             Err(error) => break error,
         }
     };
     assert_eq!(reset.reason(), Some(Reason::CANCEL));
-    assert_eq!(received, 65_535, "as much as the client allowed");
+    assert_eq!(received, 65_535, "up to the client's window");
     drop(body);
     held.gate.add_permits(1);
     assert_eq!(client.call("/held").await.expect("an answer").0, StatusCode::OK);
@@ -205,7 +209,7 @@ async fn an_unsafe_request_completes_after_a_reset_or_disconnect() {
         let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
         let (asked, mut get) = client.open(Method::GET, "/held", true).await;
         let (changed, mut post) = client.open(Method::POST, "/held", true).await;
-        held.begun(2).await;
+        held.wait_started(2).await;
         if leaves {
             client.ended.abort();
         } else {
@@ -219,7 +223,7 @@ async fn an_unsafe_request_completes_after_a_reset_or_disconnect() {
             }
         })
         .await;
-        assert_eq!(held.done.load(Ordering::SeqCst), 0, "the other one was given up");
+        assert_eq!(held.done.load(Ordering::SeqCst), 0, "the other stream was reset");
         assert!(!client.served.is_finished());
         held.gate.add_permits(1);
         in_time(async {
@@ -245,10 +249,10 @@ async fn requests_of_reset_streams_are_bounded() {
     // The node's settings are known after its first response.
     held.gate.add_permits(1);
     client.call("/held").await.expect("an answer");
-    held.begun(1).await;
+    held.wait_started(1).await;
     for _ in 0..4 {
         let (_answer, mut stream) = client.open(Method::POST, "/held", true).await;
-        held.begun(1).await;
+        held.wait_started(1).await;
         stream.send_reset(Reason::CANCEL);
     }
     let refused = client.call("/held").await.expect_err("too many");
@@ -272,7 +276,7 @@ async fn repeated_resets_get_enhance_your_calm() {
     let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
     for _ in 0..256 {
         let (_answer, mut stream) = client.open(Method::GET, "/held", true).await;
-        held.begun(1).await;
+        held.wait_started(1).await;
         stream.send_reset(Reason::CANCEL);
     }
     let ended = in_time(client.ended).await.expect("no panic").expect_err("GOAWAY");
@@ -297,12 +301,12 @@ async fn streams_take_places_in_the_pool() {
     let mut answers = Vec::new();
     for _ in 0..3 {
         answers.push(client.open(Method::GET, "/held", true).await);
-        held.begun(1).await;
+        held.wait_started(1).await;
     }
     let (status, text) = client.call("/held").await.expect("an answer");
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     assert!(text.contains("overloaded"), "{text}");
-    assert!(pool.enter(network).is_err(), "nor does a connection of the same client find room");
+    assert!(pool.enter(network).is_err(), "a connection of the same client is rejected too");
     held.gate.add_permits(4);
     for (answer, _) in answers {
         assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::OK);
@@ -319,12 +323,12 @@ async fn a_request_survives_the_eviction_of_another_stream() {
     let place = pool.enter(None).ok();
     let mut client = Client::connect(serving(held.router(), Http2::default()), place).await;
     let (working, _) = client.open(Method::POST, "/held", true).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     let (mut waiting, _body) = client.wait_to_send("/whole").await;
     in_time(poll_fn(|context| waiting.poll_informational(context))).await.expect("100").expect("100");
     let Ok(newcomer) = pool.enter(None) else { panic!("nobody made room") };
     assert_eq!(in_time(waiting).await.expect_err("a reset").reason(), Some(Reason::CANCEL));
-    assert!(pool.enter(None).is_err(), "the other one is in work");
+    assert!(pool.enter(None).is_err(), "the other request is in progress");
     held.gate.add_permits(1);
     assert_eq!(in_time(working).await.expect("an answer").status(), StatusCode::OK);
     drop(newcomer);
@@ -336,7 +340,7 @@ async fn a_drain_lets_requests_complete() {
     let held = Held::new();
     let mut client = Client::connect(serving(held.router(), Http2::default()), None).await;
     let (answer, _) = client.open(Method::GET, "/held", true).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     client.drain.send(()).expect("served");
     in_time(async {
         while client.send.clone().ready().await.is_ok() {
@@ -394,8 +398,8 @@ async fn continue_is_sent_when_the_body_is_read() {
     assert_eq!((head.status, whole(body).await.expect("a body")), (StatusCode::OK, b"all of it".to_vec()));
 
     let (mut answer, _body) = client.wait_to_send("/nothing").await;
-    let told = in_time(poll_fn(|context| answer.poll_informational(context))).await;
-    assert!(told.is_none(), "nobody wants it");
+    let informational = in_time(poll_fn(|context| answer.poll_informational(context))).await;
+    assert!(informational.is_none(), "no 100 Continue for an unread body");
     assert_eq!(in_time(answer).await.expect("an answer").status(), StatusCode::NOT_FOUND);
 }
 
@@ -460,13 +464,13 @@ async fn an_event_stream_is_bridged_until_either_side_closes() {
     shard.write_all(EVENTS).await.expect("written");
     let answer = in_time(answer).await.expect("a head");
     stream.send_reset(Reason::CANCEL);
-    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
+    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "end of the stream");
     drop(answer);
 
     let (_answer, _) = client.open(Method::GET, "/v1/events", true).await;
     let (_, mut shard) = next(&given).await;
     client.ended.abort();
-    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
+    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "end of the stream");
 }
 
 /// Otherwise a browser would retry on the same connection, and give its stream up if that is refused.
@@ -531,12 +535,12 @@ async fn unread_bytes_stay_with_the_gateway() {
     while let Ok(count) = tokio::time::timeout(Duration::from_millis(500), shard.write(&[b'x'; 8_192])).await
     {
         written += count.expect("a write");
-        assert!(written < 4 << 20, "it is bounded");
+        assert!(written < 4 << 20, "memory is bounded");
     }
     let (other, _) = client.open(Method::GET, "/v1/events", true).await;
     let (_, mut shard) = next(&given).await;
     shard.write_all(EVENTS).await.expect("written");
-    assert_eq!(in_time(other).await.expect("a head").status(), StatusCode::OK, "others go on");
+    assert_eq!(in_time(other).await.expect("a head").status(), StatusCode::OK, "other streams continue");
 }
 
 #[tokio::test]

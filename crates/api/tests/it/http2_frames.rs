@@ -154,15 +154,15 @@ async fn a_drain_serves_streams_opened_before_goaway_arrived() {
     let held = Held::new();
     let mut client = Client::connect(serving(held.router(), Http2::default())).await;
     client.send(&request(1, "/held", true)).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     client.drain();
     let told = client.until(GOAWAY).await;
     assert_eq!((told.number(), told.goaway_error()), (i32::MAX as u32, 0));
     client.send(&request(3, "/held", true)).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     let ping = client.until(PING).await;
     client.send(&frame(PING, ACK, 0, &ping.payload)).await;
-    assert_eq!(client.until(GOAWAY).await.number(), 3, "the last that is served");
+    assert_eq!(client.until(GOAWAY).await.number(), 3, "the last stream served");
     client.send(&request(5, "/held", true)).await;
     held.release(3);
     let mut answered = Vec::new();
@@ -184,7 +184,7 @@ async fn streams_refused_at_the_start_do_not_close_the_connection() {
     let mut client = Client::connect(serving(held.router(), http2)).await;
     let requests: Vec<u8> = (0..500).flat_map(|n| request(2 * n + 1, "/held", true)).collect();
     client.send(&requests).await;
-    held.begun(8).await;
+    held.wait_started(8).await;
     for _ in 8..500 {
         assert_eq!(client.until(RST_STREAM).await.number(), REFUSED_STREAM);
     }
@@ -202,7 +202,7 @@ async fn a_client_that_ignores_goaway_is_refused_and_closed() {
     let http2 = Http2 { leave_timeout: Duration::from_millis(50), ..Http2::default() };
     let mut client = Client::connect(serving(held.router(), http2)).await;
     client.send(&request(1, "/held", true)).await;
-    held.begun(1).await;
+    held.wait_started(1).await;
     client.drain();
     client.until(GOAWAY).await;
     // It acknowledges nothing and continues.
@@ -221,7 +221,7 @@ async fn a_client_that_ignores_goaway_is_refused_and_closed() {
     })
     .await;
     held.release(1);
-    assert_eq!(client.until_of(1).await.kind, HEADERS, "what is in work is answered");
+    assert_eq!(client.until_of(1).await.kind, HEADERS, "requests in progress are answered");
     let (mut read, mut write) = tokio::io::split(client.io);
     let goes_on = tokio::spawn(async move {
         loop {
@@ -230,7 +230,7 @@ async fn a_client_that_ignores_goaway_is_refused_and_closed() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    in_time(read.read_to_end(&mut Vec::new())).await.expect("its end");
+    in_time(read.read_to_end(&mut Vec::new())).await.expect("end of the connection");
     in_time(client.served).await.expect("no panic");
     goes_on.abort();
 }
@@ -288,7 +288,7 @@ async fn floods_are_bounded() {
         });
         if error.is_some() {
             let mut all = Vec::new();
-            in_time(read.read_to_end(&mut all)).await.expect("its end");
+            in_time(read.read_to_end(&mut all)).await.expect("end of the connection");
             let goaway = frames(&all).into_iter().find(|frame| frame.kind == GOAWAY).expect(name);
             assert_eq!(Some(goaway.goaway_error()), error, "{name}");
         }
@@ -385,5 +385,5 @@ async fn an_event_waits_for_the_clients_window() {
     client.send(&frame(WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).await;
     assert_eq!(client.until_of(1).await.payload, b" 1\n\n");
     client.send(&frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes())).await;
-    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "its end");
+    assert_eq!(in_time(shard.read(&mut [0; 1])).await.expect("a read"), 0, "end of the connection");
 }

@@ -30,7 +30,7 @@ async fn a_notification_is_accepted_stored_and_delivered() {
     assert_eq!(state["sent_at"], NOW.to_string());
 
     let inbox = service.get("/v1/me/inbox", &token).await;
-    assert!(inbox.text.contains(r#""data":{"n":  1}"#), "carried as it was written: {}", inbox.text);
+    assert!(inbox.text.contains(r#""data":{"n":  1}"#), "passed through unchanged: {}", inbox.text);
     assert_eq!(inbox.json()["messages"][0]["id"], id.as_str());
 }
 

@@ -27,7 +27,7 @@ async fn a_credential_is_added_listed_replaced_and_removed_but_never_shown() {
     let body = made.json();
     assert_eq!((&body["service"], &body["environment"]), (&json!("webpush"), &json!("production")));
     assert_eq!(body["name"], "ours");
-    assert_eq!(service.push.credentials(service.app()), 1, "in use at once");
+    assert_eq!(service.push.credentials(service.app()), 1, "used immediately");
 
     service.post(PATH, &service.key, WEB_PUSH).await.problem(409, "already_exists");
     let other = WEB_PUSH.replace("ours", "theirs");
@@ -140,7 +140,7 @@ async fn a_message_too_large_for_a_push_service_is_rejected_with_its_size() {
     let detail = problem["detail"].as_str().expect("a detail");
     assert!(detail.contains("apns") && detail.contains("4096"), "the service and its limit: {detail}");
     let never = service.post("/v1/notifications", &service.key, &message("never").to_string()).await;
-    assert_eq!(never.status, StatusCode::ACCEPTED, "no push service hears of it");
+    assert_eq!(never.status, StatusCode::ACCEPTED, "no push service is called");
     let batch = format!("{}\n{}\n", message("fallback"), message("never"));
     let lines = service.post("/v1/notifications/batch", &service.key, &batch).await.lines();
     assert_eq!(lines[0]["error"]["code"], "push_payload_too_large");
@@ -205,7 +205,7 @@ async fn invalidations_are_listed_in_pages_and_lines() {
         trace["steps"].as_array().expect("steps").iter().find(|step| step["outcome"] == "push_token_gone");
     assert_eq!(step.expect("the push's step")["reason"], "UNREGISTERED");
     assert!(
-        trace["summary"].as_str().is_some_and(|text| text.contains("token is gone (UNREGISTERED)")),
+        trace["summary"].as_str().is_some_and(|text| text.contains("token is invalid (UNREGISTERED)")),
         "{trace}"
     );
     let state = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();

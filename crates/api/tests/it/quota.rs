@@ -192,7 +192,7 @@ async fn errors_of_campaigns_name_the_state_before_the_quota() {
     let running = make("k1", true).await;
     assert_eq!(running.status, StatusCode::CREATED, "{}", running.text);
     let again = make("k1", true).await;
-    assert_eq!(again.json()["id"], running.json()["id"], "a replay needs no room");
+    assert_eq!(again.json()["id"], running.json()["id"], "a replay uses no quota");
     service.post(&path(&running.json()), &service.key, "").await.problem(409, "wrong_state");
     let draft = make("k2", false).await.json();
     service.post(&path(&draft), &service.key, "").await.problem(429, "quota_exceeded");

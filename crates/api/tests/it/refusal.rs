@@ -111,7 +111,7 @@ async fn every_code_is_reachable() {
     meet(overloaded, 503, "overloaded");
     service.edge.broken.store(true, Ordering::SeqCst);
     let panicked = service.post("/v1/presence", &service.key, r#"{"users": ["u1"]}"#).await;
-    assert!(!panicked.text.contains("broken"), "what happened inside stays inside: {}", panicked.text);
+    assert!(!panicked.text.contains("broken"), "internal errors are not public: {}", panicked.text);
     meet(panicked, 500, "internal");
     service.state.delivery.store().close().await;
     meet(service.get("/v1/topics", &service.key).await, 503, "unavailable");

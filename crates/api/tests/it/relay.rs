@@ -22,7 +22,7 @@ async fn a_line_is_accepted_once_in_any_batch() {
     assert_eq!(first.status, StatusCode::OK, "{}", first.text);
     let again = format!("{}\n{}\n{}", line("f2", end, 2), line("f3", end, 3), line("f1", end, 9));
     let again = service.post(RELAY, &service.key, &again).await.lines();
-    assert_eq!(again[0], first.lines()[1], "the same line in another place is the same");
+    assert_eq!(again[0], first.lines()[1], "the position of a line does not matter");
     assert!(again[1]["id"].is_string());
     assert_eq!(again[2]["error"]["code"], "idempotency_conflict");
     let inbox = service.get("/v1/me/inbox", &token).await.json();
@@ -87,7 +87,7 @@ async fn an_app_is_mirrored() {
     let keys = async || service.operate(Method::GET, "/v1/apps/fresh/keys", OPERATOR, "").await.json();
     let before = keys().await;
     assert_eq!(put("fresh", wanted).await.status, StatusCode::OK);
-    assert_eq!(keys().await, before, "saying it again changes nothing");
+    assert_eq!(keys().await, before, "repeating it changes nothing");
 
     // One key is removed, the other gets more scopes, the secret is removed.
     let wanted = json!({"keys": [key("one", HASH_A, &["read", "publish"])]});

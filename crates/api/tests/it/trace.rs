@@ -45,7 +45,7 @@ async fn a_notification_keeps_the_trace_of_its_request() {
     for wrong in ["", "x", upper.as_str(), "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
         assert_eq!(trace_of(&service, &[wrong]).await, json!(null), "{wrong}");
     }
-    assert_eq!(trace_of(&service, &[PARENT, PARENT]).await, json!(null), "two are none");
+    assert_eq!(trace_of(&service, &[PARENT, PARENT]).await, json!(null), "two headers count as none");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn a_device_creates_and_deletes_endpoints() {
     assert_eq!(second["expires_at"], "2027-01-15T09:00:00.000Z");
     assert!(path.starts_with("/push/") && path.len() == 6 + 43, "{path}");
     let listed = service.get("/v1/me/endpoints", &token).await;
-    assert!(!listed.text.contains(path.trim_start_matches("/push/")), "the secret is told once");
+    assert!(!listed.text.contains(path.trim_start_matches("/push/")), "the secret is returned once");
     let listed = listed.json();
     assert_eq!(listed["endpoints"].as_array().map(Vec::len), Some(2));
     assert_eq!(
@@ -169,7 +169,7 @@ async fn urgency_and_ttl_decide_the_policy() {
     check(&choosy, "60", "high", (When::Stored, false)).await;
     check(&all, "60", "very-low", (When::Stored, false)).await;
     let total = service.get("/v1/me/inbox", &token).await.json()["total"].clone();
-    assert_eq!(total, 5, "without time to live nothing is kept");
+    assert_eq!(total, 5, "with a TTL of 0 nothing is kept");
 }
 
 #[tokio::test]
@@ -292,7 +292,11 @@ async fn a_bound_endpoint_requires_its_senders_signature() {
         refused.problem(403, "forbidden");
     }
     for anything in [signed(&other, &right), "vapid t=x".to_owned()] {
-        assert_eq!(send(&unbound, &anything).await.status, StatusCode::CREATED, "nobody is asked there");
+        assert_eq!(
+            send(&unbound, &anything).await.status,
+            StatusCode::CREATED,
+            "an unbound endpoint checks no signature"
+        );
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Reader {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The properties of a value besides its parser.
+/// The properties of a value, except its parser.
 struct Field<'a, T> {
     unit: &'static str,
     range: String,

@@ -24,7 +24,7 @@ fn a_signal_stops_the_benchmark_server_and_removes_its_folder() {
             .spawn()
             .expect("the binary");
         let admin = until("the server", || {
-            assert!(bench.try_wait().expect("the child").is_none(), "it ended by itself");
+            assert!(bench.try_wait().expect("the child").is_none(), "exited early");
             let addresses = folders(place.path()).pop()?.join("data/addresses.json");
             let addresses: serde_json::Value =
                 serde_json::from_str(&std::fs::read_to_string(addresses).ok()?).ok()?;

@@ -46,7 +46,7 @@ fn a_file_of_notifications_is_sent_line_by_line() {
     std::fs::write(&file, lines).expect("file");
     let output =
         node.command(&["send", "--file", file.to_str().expect("UTF-8")]).output().expect("the binary");
-    assert_eq!(output.status.code(), Some(1), "one line is refused");
+    assert_eq!(output.status.code(), Some(1), "one line is rejected");
     let printed = text(&output);
     assert!(printed.contains("2 accepted, 1 refused") && printed.contains("line 3:"), "{printed}");
 }

@@ -8,7 +8,7 @@ fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("folder");
     let output =
         noroshi().arg("doctor").args(arguments).current_dir(folder.path()).output().expect("the binary");
-    assert!(std::fs::read_dir(folder.path()).expect("folder").next().is_none(), "nothing was made");
+    assert!(std::fs::read_dir(folder.path()).expect("folder").next().is_none(), "nothing is created");
     (output.status.code(), text(&output))
 }
 
@@ -77,7 +77,7 @@ fn a_running_node_is_checked_with_its_own_limits_and_clock() {
     assert_eq!(check(&report, "clock of the server")["verdict"], "ok");
     assert_eq!(check(&report, "privacy of the data")["verdict"], "ok");
     assert!(check(&report, "disk")["found"].as_str().expect("text").contains("ms per sync"), "{report}");
-    assert!(!data.join("noroshi.doctor").exists(), "what was written is gone");
+    assert!(!data.join("noroshi.doctor").exists(), "the test file is removed");
     assert_eq!(node.stop(), Some(0));
 }
 

@@ -27,7 +27,7 @@ fn every_metric_is_documented() {
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
         std::fs::write(&path, format!("{head}{mark}{current}")).expect("written");
     } else {
-        assert_eq!(table, current, "docs/metrics.md is old: see the head of this file");
+        assert_eq!(table, current, "docs/metrics.md is outdated: see the header of this file");
     }
 }
 
@@ -59,7 +59,7 @@ fn reference(scraped: &str) -> String {
         let labels = labels(scraped, name);
         rows.insert(format!("| `{name}` | {kind} | {labels} | {} |\n", help.trim_end_matches('.')));
     }
-    assert!(rows.len() > 30, "a node has more metrics than {}", rows.len());
+    assert!(rows.len() > 30, "only {} metrics found", rows.len());
     let mut text = String::from("| name | kind | labels | meaning |\n|---|---|---|---|\n");
     text.extend(rows);
     text

@@ -37,7 +37,7 @@ fn drained_devices_receive_everything_after_reconnecting() {
     let done = node.json(&["drain", "--rate", "100000", "--spread", "1s", "--wait"]);
     assert_eq!((&done["state"], &done["moved"]), (&json!("drained"), &json!(3)));
     assert_eq!(get(&node.admin, "/readyz").0, 503);
-    assert_eq!(get(&node.admin, "/healthz").0, 200, "it goes on");
+    assert_eq!(get(&node.admin, "/healthz").0, 200, "the node keeps running");
     let metrics = get(&node.admin, "/metrics").1;
     for line in [
         "noroshi_drain_active 1",
@@ -51,7 +51,7 @@ fn drained_devices_receive_everything_after_reconnecting() {
     for user in ["a", "b", "c"] {
         node.run(&["send", "--user", user, "--title", "kept"]);
     }
-    assert!(node.run(&["drain", "--status"]).starts_with("drained"), "sending lets nobody in");
+    assert!(node.run(&["drain", "--status"]).starts_with("drained"), "sending does not end the drain");
     assert!(node.run(&["drain", "--cancel"]).starts_with("not draining"));
     assert_eq!(get(&node.admin, "/readyz").0, 200);
     for device in devices {
@@ -86,7 +86,7 @@ fn a_signal_during_a_drain_stops_the_node_and_a_restart_serves_again() {
     let node = Node::start_with(&data, |command| {
         command.args(["--set", &format!("server.http=127.0.0.1:{port}")]);
     });
-    assert_eq!(node.json(&["drain", "--status"])["state"], "serving", "a drain is not remembered");
+    assert_eq!(node.json(&["drain", "--status"])["state"], "serving", "a drain does not survive a restart");
     for device in devices {
         assert_eq!(titles(device), ["\"kept\""]);
     }

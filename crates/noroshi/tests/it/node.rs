@@ -29,7 +29,7 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(since.elapsed() < DEADLINE, "waited in vain for {what}");
+        assert!(since.elapsed() < DEADLINE, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -77,7 +77,7 @@ fn a_test_reports_the_push_services_answer() {
     assert!(node.fails(1, &["push", "test", "--token", &token]).contains("push add"));
     node.run(&["push", "add", "webpush", "--subject", "mailto:ops@example.com"]);
     let output = node.command(&["push", "test", "--token", &token, "--json"]).output().expect("the binary");
-    assert_eq!(output.status.code(), Some(1), "nothing of this machine is pushed to: {}", text(&output));
+    assert_eq!(output.status.code(), Some(1), "local addresses are not pushed to: {}", text(&output));
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(answer["answer"] != "accepted" && answer["explain"].is_string(), "{answer}");
     node.run(&["devices", "register", "--device", "d1"]);
@@ -107,7 +107,7 @@ fn a_campaign_is_created_watched_and_shown() {
     let audience = ["campaign", "create", "--platform", "web", "--title", "Hello"];
     let count = node.json(&[&audience[..], &["--dry-run"]].concat());
     assert_eq!((&count["devices"], &count["no_push_token"]), (&json!(1), &json!(1)));
-    assert_eq!(node.json(&["campaign", "list"])["campaigns"], json!([]), "a dry run makes nothing");
+    assert_eq!(node.json(&["campaign", "list"])["campaigns"], json!([]), "a dry run creates nothing");
 
     let ended = node.json(&[&audience[..], &["--name", "first", "--watch"]].concat());
     assert_eq!((&ended["state"], &ended["counts"]), (&json!("done"), &json!({"no_push_token": 1})));

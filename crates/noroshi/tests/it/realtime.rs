@@ -49,7 +49,7 @@ fn confirmed_messages_are_not_redelivered() {
             (node.json(&["explain", id.as_str().expect("id")])["counts"]["acked"] == 1).then_some(())
         });
         let next = node.json(&["send", "--user", &user, "--title", "next"])["id"].clone();
-        assert_eq!(once(&[])[0]["id"], next, "what was confirmed came again");
+        assert_eq!(once(&[])[0]["id"], next, "a confirmed message was redelivered");
     }
 }
 
@@ -94,7 +94,7 @@ fn listeners_reconnect_after_a_drain() {
     let port = node.http.rsplit(':').next().expect("a port").to_owned();
     let listening = listen(&node, &["--user", "u", "--count", "1", "--server", &node.http]);
     present(&node, "u", "active");
-    assert_eq!(node.stop(), Some(0), "a connected device does not hold up the drain");
+    assert_eq!(node.stop(), Some(0), "a connected device does not block the drain");
     let node = Node::start_with(&data, |command| {
         command.args(["--set", &format!("server.http=127.0.0.1:{port}")]);
     });

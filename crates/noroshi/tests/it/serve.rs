@@ -40,9 +40,9 @@ fn a_new_node_becomes_ready_and_exits_cleanly() {
     {
         assert!(metrics.contains(name), "{name} is not in {metrics}");
     }
-    assert!(!metrics.contains("noroshi_noroshi"), "a prefix is there twice");
+    assert!(!metrics.contains("noroshi_noroshi"), "duplicate prefix");
     assert_eq!(get(&node.http, "/docs").0, 200);
-    assert_eq!(get(&node.http, "/metrics").0, 404, "metrics are for the admin address");
+    assert_eq!(get(&node.http, "/metrics").0, 404, "metrics are on the admin address only");
     for file in ["dev.key", "dev.jwt-secret", "operator.token", "noroshi.db"] {
         let mode = std::fs::metadata(data.join(file)).expect(file).permissions().mode();
         assert_eq!(mode & 0o077, 0, "{file} can be read by others");
@@ -99,7 +99,7 @@ fn secrets_are_set_and_replaced_by_the_environment() {
     };
     let node = with("first-key-of-sixteen", "first-secret-of-thirty-two-bytes");
     assert!(!node.screen().contains("first-key-of-sixteen"), "a given key is not shown");
-    assert!(!data.join("dev.key").exists(), "nor kept in clear");
+    assert!(!data.join("dev.key").exists(), "nor stored in cleartext");
     node.run(&["presence", "u1", "--key", "first-key-of-sixteen"]);
     assert_eq!(node.stop(), Some(0));
     let node = with("second-key-of-sixteen", "second-secret-of-thirty-two-byte");
@@ -227,7 +227,7 @@ fn an_invalid_configuration_lists_every_problem_and_opens_nothing() {
         assert!(printed.contains(part), "{part} is not in {printed}");
     }
     assert!(!printed.contains("with space"), "a secret is not repeated: {printed}");
-    assert!(!data.exists(), "the data folder was made");
+    assert!(!data.exists(), "the data folder was created");
     let (code, printed) = refused(
         &["--tls-cert", "absent.pem", "--tls-key", "absent.key", "--data", data.to_str().expect("UTF-8")],
         &[],

@@ -103,7 +103,7 @@ fn unusable_certificates_are_configuration_problems() {
         command_line.arg("--admin-tls-cert").arg(admin.0).arg("--admin-tls-key").arg(admin.1);
         let output = command_line.output().expect("the binary");
         assert_eq!(output.status.code(), Some(64), "{}", text(&output));
-        assert!(!data.exists(), "the data folder was made");
+        assert!(!data.exists(), "the data folder was created");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let (nope, nope2) = (Path::new("/nope"), Path::new("/nope2"));

@@ -11,7 +11,7 @@ fn read(text: &str) -> Result<Spec, Problem> {
     campaign(text.as_bytes(), &Limits::default())
 }
 
-/// A campaign to everyone with these fields besides.
+/// A campaign to everyone with these additional fields.
 fn with(fields: &str) -> Result<Spec, Problem> {
     read(&format!(
         r#"{{"audience":{{"everyone":true}},"message":{{"notification":{{"title":"T"}}}},{fields}}}"#

@@ -6,7 +6,7 @@ fn read(text: &str) -> Result<Request, Problem> {
     notification(text.as_bytes(), &Limits::default())
 }
 
-/// A notification to a topic with these fields besides.
+/// A notification to a topic with these additional fields.
 fn with(fields: &str) -> Result<Request, Problem> {
     read(&format!("{{\"to\":{{\"topic\":\"t\"}},\"data\":1,{fields}}}"))
 }
