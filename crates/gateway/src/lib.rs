@@ -1,6 +1,6 @@
 //! Connections that cost almost nothing: listeners, transports, event loops, sessions and protocols.
 //!
-//! Modules are layers. Each uses only those below it; `crates/node/tests/it/module_layers.rs` checks that.
+//! Modules are layers. Each uses only those below it; `crates/node/tests/it/layers.rs` checks that.
 //!
 //! ```text
 //!   gateway     builds and holds everything; accepts sockets; what `delivery` and the API call
