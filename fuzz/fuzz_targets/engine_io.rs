@@ -53,13 +53,13 @@ fn converse(bytes: &[u8]) {
             b"E" => drop(session.end_post(Ok(()), &mut out)),
             b"B" => drop(session.end_post(Err(PacketError::Base64), &mut out)),
             b"W" => drop(session.accept_probe(now_ms, &CONFIG, &mut out)),
-            b"w" => session.handle_probe_gone(),
+            b"w" => session.handle_probe_disconnect(),
             b"g" => {
-                session.handle_poll_gone(&mut out);
+                session.handle_poll_disconnect(&mut out);
                 waits = false;
             }
-            b"p" => session.handle_post_gone(&mut out),
-            b"x" => session.handle_websocket_gone(CloseReason::PeerReset, &mut out),
+            b"p" => session.handle_post_disconnect(&mut out),
+            b"x" => session.handle_websocket_disconnect(CloseReason::PeerReset, &mut out),
             b"c" => session.close(CloseReason::Drain, now_ms, &CONFIG, &mut out),
             [b't', ms] => {
                 now_ms += u64::from(*ms);

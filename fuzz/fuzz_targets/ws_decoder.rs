@@ -18,7 +18,7 @@ fn feed(terms: Terms, bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), Ws
     let mut fed = 0;
     for piece in bytes.chunks(piece) {
         fed += piece.len();
-        let result = decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
+        let result = decoder.feed_with_terms(terms, &mut piece.to_vec(), &mut |input| {
             received.push(match input {
                 Input::Deflated(message) => {
                     let inflated = inflater.inflate(message, MESSAGE_BYTES_MAX);

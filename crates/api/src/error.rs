@@ -293,7 +293,7 @@ impl Problem {
     /// stranger occupy the front's connections to this cell.
     pub fn failed_log_in(token: &str, refused: Refused) -> Self {
         let has_failed_often = matches!(refused, Refused::TooManyFailures { .. });
-        let is_delayed = has_failed_often && noroshi_auth::device_named(token).is_none();
+        let is_delayed = has_failed_often && noroshi_auth::unverified_device(token).is_none();
         Self { is_delayed, ..refused.into() }
     }
 

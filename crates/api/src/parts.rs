@@ -19,7 +19,7 @@ pub use crate::handler::topic::topic;
 pub use crate::handler::user::user_id;
 pub use crate::registration::draw_device_id;
 pub use crate::request::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen_provider,
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, record_provider, scoped,
 };
 pub use crate::request::body::{Body, JsonBody, NdjsonBody};
 pub use crate::request::idempotency::{IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key};

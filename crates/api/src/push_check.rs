@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::template::{Template, Variables};
 use noroshi_delivery::campaign::{Spec, Treatment, Variant};
-use noroshi_push::{Fields, Unfit, check_content};
+use noroshi_push::{Fields, InvalidContent, check_content};
 use noroshi_types::{AppId, JsonText, NotificationId, Push, PushMode, PushService, Request};
 
 use crate::error::{Code, Problem};
@@ -94,10 +94,10 @@ async fn check(delivery: &Delivery, app: AppId, fields: &Fields, prefix: &str) -
     check_content(fields, services).map_err(|unfit| refused(unfit, prefix))
 }
 
-fn refused(unfit: Unfit, prefix: &str) -> Problem {
+fn refused(unfit: InvalidContent, prefix: &str) -> Problem {
     match unfit {
-        Unfit::TooLarge { .. } => Problem::new(Code::PushPayloadTooLarge, unfit.to_string()),
-        Unfit::Invalid { field, rule, .. } => Problem::field(format!("{prefix}{field}"), rule),
+        InvalidContent::TooLarge { .. } => Problem::new(Code::PushPayloadTooLarge, unfit.to_string()),
+        InvalidContent::Invalid { field, rule, .. } => Problem::field(format!("{prefix}{field}"), rule),
     }
 }
 

@@ -100,10 +100,9 @@ impl Auth {
     /// Identifies the provider with this API key.
     pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
         let snapshot = self.snapshot.load();
-        let key = snapshot
-            .keys
-            .get(&key::hash(bearer))
-            .ok_or_else(|| if crate::is_of_a_device(bearer) { Refused::NotAKey } else { Refused::Unknown })?;
+        let key = snapshot.keys.get(&key::hash(bearer)).ok_or_else(|| {
+            if crate::is_device_credential(bearer) { Refused::NotAKey } else { Refused::Unknown }
+        })?;
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
@@ -429,7 +428,7 @@ impl Auth {
     }
 
     /// Calls `changed` after every local change of apps or keys. A second call is ignored.
-    pub fn tell_changes(&self, changed: impl Fn() + Send + Sync + 'static) {
+    pub fn notify_changes(&self, changed: impl Fn() + Send + Sync + 'static) {
         let _ = self.changed.set(Box::new(changed));
     }
 

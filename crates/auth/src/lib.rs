@@ -64,12 +64,12 @@ pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {
 
 /// The app and the device in an unverified device token, for a caller that only needs to know which cell to query. The
 /// app is a number of the issuer. None unless it has the form of a device token.
-pub fn device_named(token: &str) -> Option<(noroshi_types::AppId, noroshi_types::DeviceId)> {
-    token::device_named(token)
+pub fn unverified_device(token: &str) -> Option<(noroshi_types::AppId, noroshi_types::DeviceId)> {
+    token::unverified_device(token)
 }
 
 /// Whether it has the form of a device's credential (a device token or an app JWT), valid or not.
-pub fn is_of_a_device(bearer: &str) -> bool {
+pub fn is_device_credential(bearer: &str) -> bool {
     bearer.starts_with(token::PREFIX) || jwt::header(bearer).is_ok()
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_supervision::{Heartbeat, Kind, Threads};
 use noroshi_types::AppId;
 use parking_lot::{Condvar, Mutex};
 
@@ -127,7 +127,7 @@ fn next(shared: &Shared) -> Option<Task> {
     }
 }
 
-fn work(shared: &Shared, pulse: &Pulse) {
+fn work(shared: &Shared, pulse: &Heartbeat) {
     loop {
         pulse.waiting();
         let Some(task) = next(shared) else { return };

@@ -58,7 +58,7 @@ impl Snapshot {
         }
         let read = topic_rules::read(text).unwrap_or_else(|error| {
             tracing::error!(app = %app.name, %error, "invalid topic rules of an app: all topics are denied");
-            TopicRules::denying_all()
+            TopicRules::deny_all()
         });
         // Equal rules keep their identity, so that no session has to check its subscriptions again.
         Some(known.filter(|known| ***known == read).cloned().unwrap_or_else(|| Arc::new(read)))
@@ -84,7 +84,7 @@ mod tests {
         };
         let (old, new) = (app("old"), app("new"));
         // Differs from the text, so the result shows whether the text was parsed.
-        let known = Arc::new(TopicRules::denying_all());
+        let known = Arc::new(TopicRules::deny_all());
         let snapshot = Snapshot {
             rules: RulesByApp::from([(old.id, (old.name.clone(), known.clone()))]),
             directory: Directory::of(std::slice::from_ref(&old)),

@@ -74,7 +74,7 @@ impl Signer {
 }
 
 /// Without verifying the signature. The app is a number of the issuer.
-pub(crate) fn device_named(token: &str) -> Option<(AppId, DeviceId)> {
+pub(crate) fn unverified_device(token: &str) -> Option<(AppId, DeviceId)> {
     let (payload, _) = token.strip_prefix(PREFIX)?.split_once('.')?;
     if token.len() > TOKEN_BYTES_MAX {
         return None;
@@ -102,8 +102,8 @@ mod tests {
         let identity = signer.verify(&token, Timestamp(999)).expect("valid");
         assert_eq!((identity.app, identity.device.as_str()), (AppId(3), "d-1"));
         assert_eq!((identity.token_version, identity.create), (Some(2), false));
-        assert_eq!(device_named(&token), Some((AppId(3), identity.device)));
-        assert_eq!(device_named("nd1.AAAA.x"), None);
+        assert_eq!(unverified_device(&token), Some((AppId(3), identity.device)));
+        assert_eq!(unverified_device("nd1.AAAA.x"), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn task(cell: &Cell) -> String {
 /// Releases the leases, so that another front can continue at once.
 pub(crate) async fn release_leases(cells: &CellSet) {
     for cell in cells.iter() {
-        if let Err(error) = cells.state.delivery.store().yield_lead(&task(cell), cells.holder).await {
+        if let Err(error) = cells.state.delivery.store().release_lead(&task(cell), cells.holder).await {
             tracing::debug!(cell = cell.name(), %error, "failed to release the lease; the next front has to wait for its expiry");
         }
     }

@@ -23,7 +23,7 @@ pub const CLAIM_AFTER: Duration = Duration::from_secs(30);
 
 /// A batch for a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parcel {
+pub struct QueuedBatch {
     /// The store's `BatchId`.
     pub key: u64,
     pub lane: u8,
@@ -39,7 +39,7 @@ pub struct Receipt {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    pub parcel: Parcel,
+    pub parcel: QueuedBatch,
     pub receipt: Receipt,
     /// How often it was pulled, including this time.
     pub deliveries: u32,
@@ -58,7 +58,7 @@ pub struct LaneDepth {
 #[async_trait]
 pub trait BatchQueue: Send + Sync {
     /// Resolves when the queue has stored all of them.
-    async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error>;
+    async fn put(&self, parcels: Vec<QueuedBatch>) -> Result<(), Error>;
 
     /// At most `max`, lanes in the given order: first those left behind by dead senders, then new ones. Waits at most
     /// `wait` for the first. If the future is dropped, it may have pulled batches, which others get after

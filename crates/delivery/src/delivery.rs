@@ -29,7 +29,7 @@ use crate::cluster::{self, Reload};
 use crate::edge::{Edge, Session};
 use crate::error::Error;
 use crate::first_call::{Current, Mark, Tags};
-use crate::login::{Entered, Entering};
+use crate::login::{LoginAttempt, LoginResult};
 use crate::metrics::Metrics;
 use crate::publish::{Begun, Receipt};
 use crate::push::{self, CredentialView, Outlet, Tested};
@@ -208,8 +208,8 @@ impl Delivery {
     /// Logs in a batch of devices, with answers in order.
     pub fn log_in(
         &self,
-        entering: Vec<Entering>,
-        reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
+        entering: Vec<LoginAttempt>,
+        reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
     ) {
         self.service.logins.log_in(entering, reply);
     }

@@ -65,6 +65,6 @@ pub use cluster::id_at;
 pub use delivery::{AbortOnDrop, Delivery};
 pub use edge::{Edge, LocalSession, Session};
 pub use error::Error;
-pub use login::{Entered, Entering};
+pub use login::{LoginAttempt, LoginResult};
 pub use publish::{Begun, Receipt};
 pub use quota::{Admission, Held, InOrder, Origin, OverQuota};

@@ -18,7 +18,7 @@ use crate::quota::{Admission, DeviceAdmission, Quotas};
 
 /// The login of a device whose token was verified.
 #[derive(Debug, Clone)]
-pub struct Entering {
+pub struct LoginAttempt {
     pub login: Login,
     /// The generation of its connection: of two connections of a device the greater one stays.
     pub generation: u64,
@@ -26,7 +26,7 @@ pub struct Entering {
 
 /// The result of a login.
 #[derive(Debug)]
-pub enum Entered {
+pub enum LoginResult {
     In {
         logged_in: Box<LoggedIn>,
         /// A message was stored for the device after it was read: its inbox must be read once more.
@@ -39,7 +39,7 @@ pub enum Entered {
     Unavailable,
     /// Another node has the device under a generation of at least this one, by another clock. The caller retries with a
     /// greater one.
-    Outrun(u64),
+    GenerationTooLow(u64),
 }
 
 pub(crate) struct Logins {
@@ -65,8 +65,8 @@ impl Logins {
     /// another thread.
     pub(crate) fn log_in(
         self: &Arc<Self>,
-        entering: Vec<Entering>,
-        reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
+        entering: Vec<LoginAttempt>,
+        reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
     ) {
         // An app JWT may create or change its device.
         let changing = entering.iter().map(|entering| &entering.login).filter(|login| login.create);
@@ -83,7 +83,7 @@ impl Logins {
         });
     }
 
-    async fn enter(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+    async fn enter(&self, entering: Vec<LoginAttempt>) -> Result<Vec<LoginResult>, Error> {
         match self.nodes.peers() {
             Some(peers) => directory::log_in(&*self.context.store, peers, entering).await,
             None => {
@@ -94,25 +94,25 @@ impl Logins {
     }
 
     /// Refused logins never reach the store.
-    async fn enter_within_quotas(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+    async fn enter_within_quotas(&self, entering: Vec<LoginAttempt>) -> Result<Vec<LoginResult>, Error> {
         let logins: Vec<&Login> = entering.iter().map(|entering| &entering.login).collect();
         let admitted = self.admission.logins(&logins).await;
         let mut admission = Admission::new(entering, admitted);
         let let_in = admission.take();
         let entered = if let_in.is_empty() { Vec::new() } else { self.enter(let_in).await? };
         let refuse = |error| match error {
-            Error::OverQuota(over) => Entered::OverQuota(over),
-            _ => Entered::Unavailable,
+            Error::OverQuota(over) => LoginResult::OverQuota(over),
+            _ => LoginResult::Unavailable,
         };
-        Ok(admission.finish(entered, |entered| matches!(entered, Entered::In { .. }), refuse))
+        Ok(admission.finish(entered, |entered| matches!(entered, LoginResult::In { .. }), refuse))
     }
 }
 
 /// The results on a node without others, by the store's answers.
-fn without_directory(answers: Vec<Result<LoggedIn, LoginRefused>>) -> Vec<Entered> {
+fn without_directory(answers: Vec<Result<LoggedIn, LoginRefused>>) -> Vec<LoginResult> {
     let entered = |answer| match answer {
-        Ok(logged_in) => Entered::In { logged_in: Box::new(logged_in), behind: false },
-        Err(refused) => Entered::Refused(refused),
+        Ok(logged_in) => LoginResult::In { logged_in: Box::new(logged_in), behind: false },
+        Err(refused) => LoginResult::Refused(refused),
     };
     answers.into_iter().map(entered).collect()
 }

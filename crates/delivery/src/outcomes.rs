@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use noroshi_events::event::{Accepted, Configured, Registered, Routed};
 use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{
-    Ack, Acked, CampaignState, Departed, DepartedPart, Device, OutcomePart, PushPart, Store, Work,
+    Ack, Acked, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store, Work,
 };
 use noroshi_telemetry::Registry;
 use noroshi_types::trace::TraceId;
@@ -153,8 +153,8 @@ impl Outcomes {
     }
 
     /// Messages that left inboxes and the push queue.
-    pub(crate) fn departed(&self, departed: &Departed) {
-        for DepartedPart { of, outcome, at, devices, count } in &departed.parts {
+    pub(crate) fn departed(&self, departed: &RemovedMessages) {
+        for RemovedPart { of, outcome, at, devices, count } in &departed.parts {
             self.metrics.outcome(*outcome).inc_by(*count);
             self.emit(subject(*of), *outcome, *at, (devices, *count));
         }

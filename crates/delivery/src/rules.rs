@@ -29,7 +29,7 @@ mod webhook;
 
 use cache::{Cache, Question};
 pub(crate) use metrics::Metrics;
-pub use webhook::UNDER_WAY_MAX;
+pub use webhook::QUESTIONS_IN_FLIGHT_MAX;
 use webhook::{PendingQuestions, Webhooks};
 
 /// The rules of one app, with the state of its webhook.
@@ -264,5 +264,5 @@ impl Rules {
 
 /// Whether rules apply to the topic: they do not for the service's own topics.
 pub(crate) fn is_ruled(topic: &str) -> bool {
-    !noroshi_types::topic::is_services_own(topic)
+    !noroshi_types::topic::is_server_topic(topic)
 }

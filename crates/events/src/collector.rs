@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use noroshi_supervision::Pulse;
+use noroshi_supervision::Heartbeat;
 use noroshi_types::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 
@@ -57,7 +57,7 @@ impl Collector {
     }
 
     /// Runs until the log ends, and then reads the rings once more.
-    pub(crate) fn run(mut self, first: Record, pulse: &Pulse) {
+    pub(crate) fn run(mut self, first: Record, pulse: &Heartbeat) {
         self.write(&first);
         let mut flush_at = Instant::now() + self.flush_interval;
         loop {

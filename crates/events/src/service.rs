@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use noroshi_egress::Egress;
-use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_supervision::{Heartbeat, Kind, Threads};
 use noroshi_types::Timestamp;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +86,7 @@ impl Service {
             collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
         let mut workers = Vec::new();
         for (name, sink, feed) in parts {
-            let work = move |pulse: &Pulse| worker::run(name, sink, &feed, pulse);
+            let work = move |pulse: &Heartbeat| worker::run(name, sink, &feed, pulse);
             let thread = threads.spawn(Kind::EventsSink, format!("events-{name}"), work);
             workers.push(thread.map_err(Error::Thread)?);
         }
@@ -168,7 +168,7 @@ fn collect(
     let pace = (limits, config.flush_interval);
     let collector = Collector::new(shared.clone(), writer, feeds.to_vec(), pace, metrics, wall);
     let first = Record { at: run, event: Event::Started { version: config.version } };
-    let collect = move |pulse: &Pulse| collector.run(first, pulse);
+    let collect = move |pulse: &Heartbeat| collector.run(first, pulse);
     let thread = threads.spawn(Kind::EventsCollector, "events-collect", collect)?;
     // Set only here.
     let _ = shared.collector.set(thread.thread().clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_egress::Backoff;
-use noroshi_supervision::Pulse;
+use noroshi_supervision::Heartbeat;
 
 use crate::feed::Feed;
 use crate::sink::Sink;
@@ -14,7 +14,7 @@ use crate::sink::Sink;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>, pulse: &Pulse) {
+pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>, pulse: &Heartbeat) {
     let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
     loop {
         pulse.waiting();

@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use noroshi_delivery::Delivery;
 use noroshi_protocol::ws::Inflater;
-use noroshi_supervision::Pulse;
+use noroshi_supervision::Heartbeat;
 use noroshi_types::CloseReason;
 use slab::Slab;
 
@@ -140,7 +140,7 @@ impl Shard {
     }
 
     /// Runs until the gateway stops.
-    pub(crate) fn run(mut self, pulse: &Pulse) {
+    pub(crate) fn run(mut self, pulse: &Heartbeat) {
         // A panic drops this before the sockets close and the queues disconnect.
         let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]

@@ -10,7 +10,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use noroshi_api::PoolMetrics;
 use noroshi_api::error::{Code, Problem};
-use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_supervision::{Heartbeat, Kind, Threads};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(crate) async fn run(
 ) {
     let router = divide(router, Handle::current(), threads.clone());
     let (done, ended) = oneshot::channel();
-    let serve = move |pulse: &Pulse| {
+    let serve = move |pulse: &Heartbeat| {
         let runtime = match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "failed to create the runtime of the admin address"),

@@ -210,7 +210,7 @@ fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<A
     };
     delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
     let notified = delivery.clone();
-    auth.tell_changes(move || notified.apps_changed());
+    auth.notify_changes(move || notified.apps_changed());
 }
 
 /// Accepted messages reach the bus before another node commits, so all gateways receive them in the same order.

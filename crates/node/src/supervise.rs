@@ -2,7 +2,7 @@
 //! the process (systemd, Kubernetes) restarts it.
 //!
 //! ```text
-//!   Pulse dropped by a panic ──┐
+//!   Heartbeat dropped by a panic ──┐
 //!   a failed task ─────────────┼─► the first Failure ─► /readyz and /livez answer 503 at once
 //!   watchdog finds a stall ────┘          │
 //!                                         └─► watchdog: one log line ─► run: a bounded drain ─► exit code 70

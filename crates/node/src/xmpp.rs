@@ -26,7 +26,7 @@ pub(crate) fn config(config: &Config, certificates: &Certificates) -> XmppConfig
     (protocol.xml.element_bytes_max, protocol.early_bytes_max) = (element_bytes_max, element_bytes_max);
     protocol.unacked_bytes_max = config.gateway.send_queue_soft_bytes;
     let patience_ms = config.gateway.ping_timeout.as_millis();
-    protocol.unacked_patience_ms = u32::try_from(patience_ms).unwrap_or(u32::MAX);
+    protocol.unacked_timeout_ms = u32::try_from(patience_ms).unwrap_or(u32::MAX);
     // At most an hour.
     protocol.resume_max_s = u32::try_from(given.resume.as_secs()).unwrap_or(u32::MAX);
     protocol.allow_plaintext = given.plaintext;

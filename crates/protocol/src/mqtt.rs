@@ -30,8 +30,9 @@ mod violation;
 mod writer;
 
 pub use action::{
-    Action, Answer, ConnectionEnd, LogIn, LogInRefused, LoggedIn, OfferedWill, Owed, PublishRefused, Saved,
-    ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnsubscribeRequest, Will,
+    Action, Answer, ConnectionEnd, LogIn, LogInRefused, LoggedIn, OfferedWill, PublishRefused, Saved,
+    ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnconfirmedMessage, UnsubscribeRequest,
+    Will,
 };
 pub use close::{CloseCodes, close_codes};
 pub use config::{Config, WILDCARDS_MAX};

@@ -3,7 +3,7 @@
 
 use noroshi_types::PushService;
 
-use crate::fields::{Fields, Unfit};
+use crate::fields::{Fields, InvalidContent};
 use crate::service::Service;
 use crate::{apns, fcm, webpush};
 
@@ -17,7 +17,7 @@ pub(crate) fn service(service: PushService) -> &'static Service {
 
 /// Whether these services would accept the message, as far as this is known beforehand. Any `notification_id`
 /// will do: all have the same length.
-pub fn check_content(fields: &Fields, services: &[PushService]) -> Result<(), Unfit> {
+pub fn check_content(fields: &Fields, services: &[PushService]) -> Result<(), InvalidContent> {
     services.iter().try_for_each(|name| (service(*name).check)(fields))
 }
 
@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(check_content(&large, &[PushService::Apns]), Ok(()));
         assert!(matches!(
             check_content(&large, &PushService::ALL),
-            Err(Unfit::TooLarge { service: PushService::WebPush, bytes_max: 3_993, .. })
+            Err(InvalidContent::TooLarge { service: PushService::WebPush, bytes_max: 3_993, .. })
         ));
     }
 }

@@ -9,16 +9,16 @@ use std::sync::OnceLock;
 
 use noroshi_types::PushService;
 
-use crate::fields::{Fields, Unfit};
+use crate::fields::{Fields, InvalidContent};
 
 /// What a service sends that does not depend on the device.
 pub(crate) trait Payload: Any + Send + Sync + Sized {
     const SERVICE: PushService;
 
-    fn new(fields: &Fields) -> Result<Self, Unfit>;
+    fn new(fields: &Fields) -> Result<Self, InvalidContent>;
 }
 
-type Rendered = Result<Box<dyn Any + Send + Sync>, Unfit>;
+type Rendered = Result<Box<dyn Any + Send + Sync>, InvalidContent>;
 
 /// The fields, and the payloads rendered so far.
 pub struct Content {
@@ -37,7 +37,7 @@ impl Content {
     }
 
     /// Renders on the first call, then returns the same payload to every caller.
-    pub(crate) fn payload<P: Payload>(&self) -> Result<&P, &Unfit> {
+    pub(crate) fn payload<P: Payload>(&self) -> Result<&P, &InvalidContent> {
         let payload = self.payloads[P::SERVICE as usize - 1].get_or_init(|| {
             P::new(&self.fields).map(|payload| Box::new(payload) as Box<dyn Any + Send + Sync>)
         });

@@ -30,7 +30,7 @@ pub struct Fields {
 
 /// Why a push service would reject the content. Reported before anything is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidContent {
     #[error("the payload for {} would have {bytes} bytes, the limit is {bytes_max}", service.as_str())]
     TooLarge { service: PushService, bytes: usize, bytes_max: usize },
     /// A field that the service is known to reject: its path in the request, and the rule.
@@ -38,7 +38,7 @@ pub enum Unfit {
     Invalid { service: PushService, field: String, rule: Cow<'static, str> },
 }
 
-impl Unfit {
+impl InvalidContent {
     pub(crate) fn invalid(
         service: PushService,
         field: impl Into<String>,
@@ -49,8 +49,8 @@ impl Unfit {
 
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Unfit::TooLarge { .. } => "payload_too_large",
-            Unfit::Invalid { .. } => "invalid_push_fields",
+            InvalidContent::TooLarge { .. } => "payload_too_large",
+            InvalidContent::Invalid { .. } => "invalid_push_fields",
         }
     }
 }
@@ -92,14 +92,14 @@ pub(crate) fn own_fields(
     service: PushService,
     json: Option<&JsonText>,
     allowed: &[&str],
-) -> Result<Map<String, Value>, Unfit> {
+) -> Result<Map<String, Value>, InvalidContent> {
     let path = format!("push.{}", service.as_str());
     let Some(json) = json else { return Ok(Map::new()) };
     let Ok(Value::Object(fields)) = serde_json::from_str(json.as_str()) else {
-        return Err(Unfit::invalid(service, path, "must be an object"));
+        return Err(InvalidContent::invalid(service, path, "must be an object"));
     };
     match fields.keys().find(|key| !allowed.contains(&key.as_str())) {
-        Some(key) => Err(Unfit::invalid(
+        Some(key) => Err(InvalidContent::invalid(
             service,
             format!("{path}.{key}"),
             format!("is not allowed; allowed fields are {}", allowed.join(", ")),
@@ -113,24 +113,24 @@ pub(crate) fn own_headers(
     service: PushService,
     fields: &mut Map<String, Value>,
     allowed: &[&'static str],
-) -> Result<Vec<(&'static str, String)>, Unfit> {
+) -> Result<Vec<(&'static str, String)>, InvalidContent> {
     let path = format!("push.{}.headers", service.as_str());
     let headers = match fields.remove("headers") {
         None => return Ok(Vec::new()),
         Some(Value::Object(headers)) => headers,
-        Some(_) => return Err(Unfit::invalid(service, path, "must be an object")),
+        Some(_) => return Err(InvalidContent::invalid(service, path, "must be an object")),
     };
     let header = |(name, value): (String, Value)| {
         let path = format!("{path}.{name}");
         let known = allowed.iter().find(|known| known.eq_ignore_ascii_case(&name)).ok_or_else(|| {
             let rule = format!("is not allowed; allowed headers are {}", allowed.join(", "));
-            Unfit::invalid(service, path.clone(), rule)
+            InvalidContent::invalid(service, path.clone(), rule)
         })?;
         let value = match value {
             Value::String(text) if is_header_value(&text) => text,
             Value::Number(number) if number.is_u64() => number.to_string(),
             _ => {
-                return Err(Unfit::invalid(
+                return Err(InvalidContent::invalid(
                     service,
                     path,
                     "must be a string of visible ASCII, or a whole number",

@@ -43,7 +43,7 @@ pub use catalog::check_content;
 pub use config::Config;
 pub use content::Content;
 pub use credential::{Credential, CredentialStatus};
-pub use fields::{Fields, Unfit};
+pub use fields::{Fields, InvalidContent};
 pub use metrics::Metrics;
 pub use push::{Answer, Answered, Push, Reply};
 pub use services::Services;

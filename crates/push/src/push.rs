@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_types::{AppId, Lane, PushToken, Timestamp, TraceContext};
 
 use crate::content::Content;
-use crate::fields::Unfit;
+use crate::fields::InvalidContent;
 
 /// One push to one device.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ pub enum Answer {
     Expired,
 }
 
-impl From<&Unfit> for Answer {
-    fn from(unfit: &Unfit) -> Self {
+impl From<&InvalidContent> for Answer {
+    fn from(unfit: &InvalidContent) -> Self {
         Answer::Refused { reason: unfit.reason() }
     }
 }

@@ -7,7 +7,7 @@ use noroshi_types::PushEnvironment;
 use serde_json::{Map, Value};
 
 use crate::exchange::Client;
-use crate::fields::{Fields, Unfit};
+use crate::fields::{Fields, InvalidContent};
 use crate::object::{Invalid, Object};
 
 /// A credential's client, and what of the credential may be shown again: never a secret.
@@ -19,5 +19,5 @@ pub(crate) struct Service {
     /// Takes the service's own fields out of a credential. The last argument is the operator's rate a second.
     pub(crate) read: fn(&mut Object, PushEnvironment, Option<f64>) -> Result<ClientAndShown, Invalid>,
     /// Whether the service would accept the content, as far as this is known beforehand.
-    pub(crate) check: fn(&Fields) -> Result<(), Unfit>,
+    pub(crate) check: fn(&Fields) -> Result<(), InvalidContent>,
 }

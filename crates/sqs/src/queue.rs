@@ -27,7 +27,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use noroshi_cluster::Error;
-use noroshi_cluster::batches::{BatchQueue, LaneDepth, Parcel, Receipt, Received};
+use noroshi_cluster::batches::{BatchQueue, LaneDepth, QueuedBatch, Receipt, Received};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -202,7 +202,7 @@ impl Shared {
         (received, error)
     }
 
-    async fn send(&self, url: &str, parcels: Vec<(Parcel, String)>) -> Result<(), Error> {
+    async fn send(&self, url: &str, parcels: Vec<(QueuedBatch, String)>) -> Result<(), Error> {
         let mut left = parcels;
         for _ in 0..ATTEMPTS {
             let entries = left.iter().enumerate().map(|(index, (parcel, body))| {
@@ -240,7 +240,7 @@ fn received_of(lane: u8, message: Message) -> Received {
     let key = message.message_attributes().and_then(|all| all.get(KEY)?.string_value()?.parse().ok());
     // A message that is not ours becomes an unreadable queued batch, which its puller removes.
     let body = message.body().and_then(|body| STANDARD_NO_PAD.decode(body).ok()).unwrap_or_default();
-    let parcel = Parcel { key: key.unwrap_or(0), lane, body: Bytes::from(body) };
+    let parcel = QueuedBatch { key: key.unwrap_or(0), lane, body: Bytes::from(body) };
     let handle = message.receipt_handle.unwrap_or_default().into();
     Received { parcel, receipt: Receipt { lane, handle }, deliveries }
 }
@@ -251,9 +251,9 @@ fn of_lane(receipts: &[Receipt], lane: u8) -> Vec<String> {
 
 #[async_trait]
 impl BatchQueue for Queue {
-    async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error> {
+    async fn put(&self, parcels: Vec<QueuedBatch>) -> Result<(), Error> {
         let mut sends = Vec::new();
-        let mut by_lane: Vec<Vec<(Parcel, String)>> = LANES.iter().map(|_| Vec::new()).collect();
+        let mut by_lane: Vec<Vec<(QueuedBatch, String)>> = LANES.iter().map(|_| Vec::new()).collect();
         for parcel in parcels {
             let body = STANDARD_NO_PAD.encode(&parcel.body);
             if body.len() + 256 > BYTES_MAX {

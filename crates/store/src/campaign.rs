@@ -7,7 +7,7 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{Departed, Error, Idempotency, NewBatch, PushPart};
+use crate::{Error, Idempotency, NewBatch, PushPart, RemovedMessages};
 
 /// The values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -192,7 +192,7 @@ pub trait Campaigns: Send + Sync {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(CampaignState, Departed), Error>;
+    ) -> Result<(CampaignState, RemovedMessages), Error>;
 
     /// Enqueues a page of the audience. One commit holds the batches, the cursor after the page, and the outcomes of
     /// the devices that are not pushed to, so that after a crash the walk continues exactly after what was enqueued.

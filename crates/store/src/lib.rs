@@ -79,14 +79,14 @@ pub use notification::{
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
-    Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
-    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
-    SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks,
+    AbandonedBatch, Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished,
+    FinishedCounts, InvalidToken, Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue,
+    PushRecipient, Renewal, SENDER_ENDED, SuspectToken, TAKES_MAX, Take, Taken, Walk, Walks,
 };
-pub use removal::{DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, DepartedPart};
+pub use removal::{REMOVED_DEVICES_MAX, REMOVED_PARTS_MAX, RemovedMessages, RemovedPart};
 pub use revocation::{Issued, Revocation};
 pub use session::{
-    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, InboxPage, InboxPlace, InboxRange, KEPT_ENDED,
+    Ack, Acked, Backlog, BacklogPage, ENDED_STATE_PREFIX, FirstCall, Head, InboxPage, InboxPlace, InboxRange,
     LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
 };
 pub use share::{
@@ -94,7 +94,7 @@ pub use share::{
     Shares,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
-pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};
+pub use topic::{LogPage, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince};
 pub use usage::{Subscribing, Usages};
 pub use work::{VariantNum, Work};
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use noroshi_types::{NotificationId, Timestamp};
 
-use crate::{Departed, Error};
+use crate::{Error, RemovedMessages};
 
 /// Rows removed by one call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     pub inbox: u64,
     /// The inbox rows by notification, with [`noroshi_types::Outcome::Expired`].
-    pub expired: Departed,
+    pub expired: RemovedMessages,
     pub topic_log: u64,
     pub notifications: u64,
     pub idempotency: u64,
@@ -49,7 +49,7 @@ pub trait Maintenance: Send + Sync {
     /// clock; false while another node leads. A leader renews before its lease ends. A single node always leads.
     async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error>;
     /// Ends the leadership early; does nothing if `holder` does not lead.
-    async fn yield_lead(&self, task: &str, holder: u64) -> Result<(), Error>;
+    async fn release_lead(&self, task: &str, holder: u64) -> Result<(), Error>;
     /// Finishes queued work, then closes. Later calls get [`Error::Closed`].
     async fn close(&self);
 }

@@ -7,7 +7,7 @@ use noroshi_types::{
     TraceContext,
 };
 
-use crate::{DEPARTED_DEVICES_MAX, Departed, Error, VariantNum};
+use crate::{Error, REMOVED_DEVICES_MAX, RemovedMessages, VariantNum};
 
 /// A request to accept. The store assigns ids in commit order: of two accepted notifications the one with the smaller
 /// id was committed first.
@@ -73,10 +73,10 @@ pub struct Accepted {
     /// How many recipients the request names; `None` for topics, conditions and everyone.
     pub targets: Option<u64>,
     /// What was recorded: [`Outcome::Kept`], [`Outcome::Unknown`], [`Outcome::NoPushToken`],
-    /// [`Outcome::PushTokenSuspect`]. Each part names at most [`DEPARTED_DEVICES_MAX`] devices.
+    /// [`Outcome::PushTokenSuspect`]. Each part names at most [`REMOVED_DEVICES_MAX`] devices.
     pub parts: Vec<OutcomePart>,
     /// Notifications that it replaced or evicted: [`Outcome::Collapsed`] and [`Outcome::Evicted`].
-    pub departed: Departed,
+    pub departed: RemovedMessages,
     /// The answer of an earlier request with the same idempotency key: deliver nothing.
     pub replayed: bool,
 }
@@ -114,8 +114,8 @@ impl OutcomePart {
         mut devices: Vec<DeviceNum>,
     ) -> Self {
         let count = devices.len() as u64;
-        if devices.len() > DEPARTED_DEVICES_MAX {
-            devices.truncate(DEPARTED_DEVICES_MAX);
+        if devices.len() > REMOVED_DEVICES_MAX {
+            devices.truncate(REMOVED_DEVICES_MAX);
             devices.shrink_to_fit();
         }
         Self { id, outcome, at, devices, count }
@@ -189,7 +189,7 @@ pub struct Cancelled {
     /// Devices with pending push work.
     pub not_pushed: u64,
     /// Devices of both kinds, each once: [`Outcome::Cancelled`].
-    pub departed: Departed,
+    pub departed: RemovedMessages,
     /// Campaigns that ended because of this.
     pub done: Vec<(AppId, CampaignId)>,
 }

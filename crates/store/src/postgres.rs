@@ -75,7 +75,8 @@ use crate::engine::outcome::recorded;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
-    Accept, Accepted, Cancelled, Departed, Done, Error, NotificationState, Notifications, OutcomePart, Trace,
+    Accept, Accepted, Cancelled, Done, Error, NotificationState, Notifications, OutcomePart, RemovedMessages,
+    Trace,
 };
 
 /// The store. Clones share it. Queued work is finished after the last clone is dropped, as long as the runtime runs;
@@ -201,7 +202,7 @@ impl Notifications for Postgres {
     fn note(&self, accept: Accept) -> Accepted {
         let num = self.loose.next(accept.now);
         let message = message_of(&accept, self.ids.id(num), None);
-        let accepted = Accepted::new(&accept, message, Vec::new(), Departed::default());
+        let accepted = Accepted::new(&accept, message, Vec::new(), RemovedMessages::default());
         self.write_in_background(1, BackgroundWrite::Note(num, accept));
         accepted
     }

@@ -17,7 +17,7 @@ use noroshi_types::{
     Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
 };
 
-use crate::{Attributes, Departed, Error, VariantNum, Work};
+use crate::{Attributes, Error, RemovedMessages, VariantNum, Work};
 
 /// Devices of a batch that the store creates. A campaign may use up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
@@ -48,7 +48,7 @@ pub struct Batch {
     pub work: Work,
     /// The campaign whose counts include the batch's outcomes.
     pub campaign: Option<CampaignId>,
-    /// The campaign's variant, drawn for all recipients when they were first tried; may be [`VariantNum::OF_NONE`].
+    /// The campaign's variant, drawn for all recipients when they were first tried; may be [`VariantNum::NO_VARIANT`].
     /// `None`: not drawn yet.
     pub variant: Option<VariantNum>,
     /// When the lease ends; identifies this take among all takes of the batch.
@@ -106,7 +106,7 @@ pub struct Take {
 
 /// A batch that was taken [`TAKES_MAX`] times without being finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetAside {
+pub struct AbandonedBatch {
     pub batch: BatchId,
     pub app: AppId,
     pub service: Option<PushService>,
@@ -121,10 +121,10 @@ pub struct Taken {
     pub batches: Vec<Batch>,
     /// Devices that had confirmed: [`Outcome::PushNotNeeded`]; devices of notifications whose ttl had ended:
     /// [`Outcome::PushExpired`]; devices of cancelled or aborted work: [`Outcome::Cancelled`].
-    pub departed: Departed,
+    pub departed: RemovedMessages,
     /// Batches that were taken too often, recorded as [`Outcome::PushRefused`] with [`SENDER_ENDED`]. All devices are
     /// named: a take stops after few enough devices.
-    pub set_aside: Vec<SetAside>,
+    pub set_aside: Vec<AbandonedBatch>,
     /// Campaigns that ended because batches were dropped.
     pub done: Vec<(AppId, CampaignId)>,
     /// When to ask again: when the next matching batch is due or a lease expires. Not after `now` if more batches are
@@ -177,7 +177,7 @@ pub struct PushPart {
 pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
-    /// The variant of the batch's campaign that was drawn for them, which they keep; may be [`VariantNum::OF_NONE`].
+    /// The variant of the batch's campaign that was drawn for them, which they keep; may be [`VariantNum::NO_VARIANT`].
     pub variant: Option<VariantNum>,
     pub recipients: Vec<DeviceNum>,
 }
@@ -192,7 +192,7 @@ impl Again {
 
 /// A push service's proof that a token is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenGone {
+pub struct InvalidToken {
     pub device: DeviceNum,
     /// When the token that was pushed to was registered ([`PushRecipient::token_at`]).
     pub token_at: Timestamp,
@@ -203,7 +203,7 @@ pub struct TokenGone {
 
 /// A token that seems to belong to another sender or environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenSuspect {
+pub struct SuspectToken {
     pub device: DeviceNum,
     /// When the token that was pushed to was registered ([`PushRecipient::token_at`]).
     pub token_at: Timestamp,
@@ -216,8 +216,8 @@ pub struct Finished {
     pub batch: BatchId,
     pub parts: Vec<PushPart>,
     pub again: Vec<Again>,
-    pub gone: Vec<TokenGone>,
-    pub suspects: Vec<TokenSuspect>,
+    pub gone: Vec<InvalidToken>,
+    pub suspects: Vec<SuspectToken>,
     /// How many answers fell into which bucket of the caller's latency histogram for the campaign. Ignored for
     /// batches without a campaign.
     pub latencies: Vec<(u16, u32)>,
@@ -229,7 +229,7 @@ pub struct FinishedCounts {
     pub tokens_suspected: u64,
     /// Recipients that were to be retried, of work that was cancelled or aborted in the meantime:
     /// [`Outcome::Cancelled`].
-    pub cancelled: Departed,
+    pub cancelled: RemovedMessages,
     /// Batches without a row: finished before, or their app or campaign was deleted.
     pub unknown: u64,
     /// Campaigns that ended because of this.

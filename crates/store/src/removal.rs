@@ -7,13 +7,13 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use crate::Work;
 
 /// Limits of one answer: parts (88 KiB) and their devices (512 KiB). The rest is only counted.
-pub const DEPARTED_PARTS_MAX: usize = 1_024;
-pub const DEPARTED_DEVICES_MAX: usize = 65_536;
+pub const REMOVED_PARTS_MAX: usize = 1_024;
+pub const REMOVED_DEVICES_MAX: usize = 65_536;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Departed {
-    /// At most [`DEPARTED_PARTS_MAX`], with [`DEPARTED_DEVICES_MAX`] devices in all.
-    pub parts: Vec<DepartedPart>,
+pub struct RemovedMessages {
+    /// At most [`REMOVED_PARTS_MAX`], with [`REMOVED_DEVICES_MAX`] devices in all.
+    pub parts: Vec<RemovedPart>,
     /// How many devices further parts had, and parts of work that was deleted in the meantime.
     pub beyond: Vec<(Outcome, u64)>,
     /// Devices named in all parts.
@@ -23,7 +23,7 @@ pub struct Departed {
 /// `count` devices that one notification left at the same time with the same outcome. `devices` is sorted and may be
 /// shorter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DepartedPart {
+pub struct RemovedPart {
     pub of: Work,
     pub outcome: Outcome,
     pub at: Timestamp,
@@ -31,7 +31,7 @@ pub struct DepartedPart {
     pub count: u64,
 }
 
-impl Departed {
+impl RemovedMessages {
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.beyond.is_empty()
     }
@@ -50,7 +50,7 @@ impl Departed {
 
     /// Adds the result of another part of the same call.
     pub(crate) fn append(&mut self, other: Self) {
-        for DepartedPart { of, outcome, at, devices, count } in other.parts {
+        for RemovedPart { of, outcome, at, devices, count } in other.parts {
             self.put((Some(of), outcome, at), &devices, count);
         }
         other.beyond.into_iter().for_each(|(outcome, count)| self.add_unlisted(outcome, count));
@@ -65,12 +65,12 @@ impl Departed {
         if count == 0 {
             return;
         }
-        let Some(of) = of.filter(|_| self.parts.len() < DEPARTED_PARTS_MAX) else {
+        let Some(of) = of.filter(|_| self.parts.len() < REMOVED_PARTS_MAX) else {
             return self.add_unlisted(outcome, count);
         };
-        let named = devices.len().min(DEPARTED_DEVICES_MAX - self.devices_count);
+        let named = devices.len().min(REMOVED_DEVICES_MAX - self.devices_count);
         self.devices_count += named;
-        self.parts.push(DepartedPart { of, outcome, at, devices: devices[..named].to_vec(), count });
+        self.parts.push(RemovedPart { of, outcome, at, devices: devices[..named].to_vec(), count });
     }
 
     fn add_unlisted(&mut self, outcome: Outcome, count: u64) {
@@ -95,46 +95,46 @@ mod tests {
     }
 
     /// How many devices each part counts and names.
-    fn named(departed: &Departed) -> Vec<(usize, usize)> {
+    fn named(departed: &RemovedMessages) -> Vec<(usize, usize)> {
         departed.parts.iter().map(|part| (part.count as usize, part.devices.len())).collect()
     }
 
     #[test]
     fn removals_are_named_up_to_the_limit_and_counted_beyond() {
-        let mut departed = Departed::default();
-        departed.add(OF, Outcome::Evicted, AT, &devices(DEPARTED_DEVICES_MAX - 1));
+        let mut departed = RemovedMessages::default();
+        departed.add(OF, Outcome::Evicted, AT, &devices(REMOVED_DEVICES_MAX - 1));
         departed.add(OF, Outcome::Collapsed, AT, &devices(3));
         departed.add(OF, Outcome::Evicted, AT, &devices(2));
         departed.add(OF, Outcome::Evicted, AT, &[]);
-        let all = DEPARTED_DEVICES_MAX - 1;
+        let all = REMOVED_DEVICES_MAX - 1;
         assert_eq!(named(&departed), [(all, all), (3, 1), (2, 0)]);
-        for _ in 3..DEPARTED_PARTS_MAX {
+        for _ in 3..REMOVED_PARTS_MAX {
             departed.add(OF, Outcome::Expired, AT, &devices(1));
         }
         assert_eq!(departed.beyond, []);
         for outcome in [Outcome::Evicted, Outcome::Collapsed, Outcome::Evicted] {
             departed.add(OF, outcome, AT, &devices(2));
         }
-        assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX);
+        assert_eq!(departed.parts.len(), REMOVED_PARTS_MAX);
         assert_eq!(departed.beyond, [(Outcome::Evicted, 4), (Outcome::Collapsed, 2)]);
         assert_eq!(departed.count(Outcome::Evicted), all as u64 + 6);
     }
 
     #[test]
     fn parts_of_one_call_share_its_limits() {
-        let mut call = Departed::default();
-        call.add(OF, Outcome::PushExpired, AT, &devices(DEPARTED_DEVICES_MAX - 1));
-        let mut round = Departed::default();
+        let mut call = RemovedMessages::default();
+        call.add(OF, Outcome::PushExpired, AT, &devices(REMOVED_DEVICES_MAX - 1));
+        let mut round = RemovedMessages::default();
         round.add(OF, Outcome::Cancelled, AT, &devices(3));
         round.add(None, Outcome::Cancelled, AT, &devices(4));
         call.append(round.clone());
-        let all = DEPARTED_DEVICES_MAX - 1;
+        let all = REMOVED_DEVICES_MAX - 1;
         assert_eq!(named(&call), [(all, all), (3, 1)]);
         assert_eq!(call.beyond, [(Outcome::Cancelled, 4)], "of the deleted message");
-        for _ in 2..=DEPARTED_PARTS_MAX {
+        for _ in 2..=REMOVED_PARTS_MAX {
             call.append(round.clone());
         }
-        assert_eq!(call.parts.len(), DEPARTED_PARTS_MAX);
-        assert_eq!(call.count(Outcome::Cancelled), DEPARTED_PARTS_MAX as u64 * 7);
+        assert_eq!(call.parts.len(), REMOVED_PARTS_MAX);
+        assert_eq!(call.count(Outcome::Cancelled), REMOVED_PARTS_MAX as u64 * 7);
     }
 }

@@ -11,7 +11,7 @@ use crate::{Device, Error, Issued, Place, Revocation};
 /// The prefix of a kept protocol state ([`Sessions::keep_session`]) whose session may not continue, because the
 /// device got another user or its tokens were revoked. The protocol ends the session instead of resuming it. The
 /// state of a protocol never begins with this byte.
-pub const KEPT_ENDED: u8 = 0xFF;
+pub const ENDED_STATE_PREFIX: u8 = 0xFF;
 
 /// A device that logs in. Its token was verified before; the store checks that the device exists and the token is not
 /// revoked.
@@ -215,7 +215,7 @@ pub trait Sessions: Send + Sync {
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
 
     /// Stores the protocol's state of a device's session, which only the protocol interprets, or removes it. The next
-    /// log-in returns it. Does nothing for a deleted device. A state with the prefix [`KEPT_ENDED`] stays until it is
+    /// log-in returns it. Does nothing for a deleted device. A state with the prefix [`ENDED_STATE_PREFIX`] stays until it is
     /// removed, so that a late write of the ended session does not overwrite it.
     async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error>;
 

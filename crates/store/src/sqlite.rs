@@ -53,7 +53,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use noroshi_supervision::{Kind, Pulse};
+use noroshi_supervision::{Heartbeat, Kind};
 use prometheus_client::registry::Registry;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use tokio::sync::{oneshot, watch};
@@ -107,12 +107,12 @@ impl Sqlite {
         let supervised = options.threads.clone();
         for (index, connection) in reading.into_iter().enumerate() {
             let reads = reads.clone();
-            let read = move |pulse: &Pulse| reader::run(&reads, &connection, pulse);
+            let read = move |pulse: &Heartbeat| reader::run(&reads, &connection, pulse);
             let thread = supervised.spawn(Kind::StoreReader, format!("store-reader-{index}"), read);
             threads.push(thread.map_err(unwritable)?);
         }
         let (known_ids, inbox_rows) = (Arc::clone(&ids), options.inbox_rows);
-        let write = move |pulse: &Pulse| {
+        let write = move |pulse: &Heartbeat| {
             work.run(&db, &known_ids, &options, pulse);
             finish(db);
             drop(lock);

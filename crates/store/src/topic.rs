@@ -41,7 +41,7 @@ pub struct RetainedScan {
 }
 
 /// Whether the retained message of this topic is wanted. Called for many names, so it must not take a lock.
-pub type WantedTopic = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type RetainedFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 #[derive(Debug, Clone, Default)]
 pub struct RetainedPage {
@@ -85,7 +85,7 @@ pub trait Topics: Send + Sync {
     /// Retained messages of the topics in a range of names for which `wanted` returns true, by name, without
     /// `$everyone`. Examines at most `topics_max` topics, with or without a retained message, so a page may be empty
     /// without being the last.
-    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error>;
+    async fn retained_page(&self, scan: RetainedScan, wanted: RetainedFilter) -> Result<RetainedPage, Error>;
     /// Messages in the logs of an app's topics after a place, without `$everyone`. Examines at most `rows_max` rows
     /// of all apps, so a page may be empty without being the last.
     async fn log_page(

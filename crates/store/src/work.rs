@@ -28,7 +28,7 @@ pub struct VariantNum(pub u8);
 impl VariantNum {
     /// Instead of a variant, for devices that the draw left out of the experiment's audience, which they stay. No
     /// campaign has that many variants, so their outcomes are recorded under the campaign's own notification.
-    pub const OF_NONE: Self = Self(u8::MAX);
+    pub const NO_VARIANT: Self = Self(u8::MAX);
 
     /// The stored code; 0 for `None`.
     pub(crate) fn code(variant: Option<Self>) -> u8 {

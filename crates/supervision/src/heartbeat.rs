@@ -11,12 +11,12 @@ use crate::registry::{Registry, Slot};
 
 /// Owned by the thread that it reports for. Dropping it reports the end of the thread, or its panic.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     slot: Arc<Slot>,
     registry: Arc<Registry>,
 }
 
-impl Pulse {
+impl Heartbeat {
     pub(crate) fn new(slot: Arc<Slot>, registry: Arc<Registry>) -> Self {
         Self { slot, registry }
     }
@@ -45,7 +45,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.slot.ended.store(true, Ordering::Release);
         let what = match std::thread::panicking() {

@@ -1,12 +1,12 @@
 //! Supervises the long-lived threads of a process: which exist, whether each makes progress, and which failed first.
 //!
 //! ```text
-//!   shard, writer, … ── Pulse: working, waiting, dropped ──► Threads ◄── samples at every tick ── watchdog (node)
+//!   shard, writer, … ── Heartbeat: working, waiting, dropped ──► Threads ◄── samples at every tick ── watchdog (node)
 //!                                                              │
 //!                                                              └──► the first Failure: readiness, exit code
 //! ```
 //!
-//! A thread gets its [`Pulse`] from [`Threads`] and reports when it starts to work and when it waits: one relaxed store
+//! A thread gets its [`Heartbeat`] from [`Threads`] and reports when it starts to work and when it waits: one relaxed store
 //! each, no clock. A panic drops the pulse, which reports the failure. The watchdog detects stalls; only it has a clock.
 //!
 //! This crate logs nothing and ends no process; `node::supervise` does. Reading order: [`kind`], [`failure`],
@@ -22,6 +22,6 @@ mod registry;
 pub mod threads;
 
 pub use failure::{Failure, What};
-pub use heartbeat::Pulse;
+pub use heartbeat::Heartbeat;
 pub use kind::{Kind, OnFailure};
 pub use threads::{Sample, Threads};

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::failure::{Failure, What};
-use crate::heartbeat::Pulse;
+use crate::heartbeat::Heartbeat;
 use crate::kind::{Kind, OnFailure};
 use crate::panics;
 use crate::registry::{Registry, Slot};
@@ -35,7 +35,7 @@ impl Threads {
         &self,
         kind: Kind,
         name: impl Into<String>,
-        body: impl FnOnce(&Pulse) + Send + 'static,
+        body: impl FnOnce(&Heartbeat) + Send + 'static,
     ) -> io::Result<JoinHandle<()>> {
         let name = name.into();
         let pulse = self.register(kind, name.clone());
@@ -46,7 +46,7 @@ impl Threads {
     }
 
     /// Registers a thread or task that the caller starts and that owns the returned heartbeat.
-    pub fn register(&self, kind: Kind, name: impl Into<String>) -> Pulse {
+    pub fn register(&self, kind: Kind, name: impl Into<String>) -> Heartbeat {
         let slot = Arc::new(Slot {
             kind,
             name: name.into(),
@@ -58,7 +58,7 @@ impl Threads {
         slots.retain(|slot| !slot.ended.load(Ordering::Acquire));
         slots.push(slot.clone());
         drop(slots);
-        Pulse::new(slot, self.0.clone())
+        Heartbeat::new(slot, self.0.clone())
     }
 
     /// The node drains: from now on threads may end.

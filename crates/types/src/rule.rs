@@ -239,7 +239,7 @@ impl TopicRules {
     }
 
     /// For rules that cannot be parsed: denies every device.
-    pub fn denying_all() -> Self {
+    pub fn deny_all() -> Self {
         Self { subscribe: Some(Vec::new()), publish: Some(Vec::new()), ..Self::default() }
     }
 

@@ -96,14 +96,14 @@ pub fn fits(name: &str) -> bool {
 }
 
 /// Whether a topic or topic filter is reserved for the service, so that no rule applies to it.
-pub fn is_services_own(name: &str) -> bool {
+pub fn is_server_topic(name: &str) -> bool {
     name.starts_with('$') && SERVICE_LEVELS.contains(&name.split('/').next().unwrap_or_default())
 }
 
 /// Whether a topic or topic filter is only open to devices that a topic rule allows (MQTT 5 §4.7.2 leaves
 /// names that start with `$` to the server).
 pub fn needs_rule(name: &str) -> bool {
-    name.starts_with('$') && !is_services_own(name)
+    name.starts_with('$') && !is_server_topic(name)
 }
 
 impl fmt::Display for Topic {
@@ -160,14 +160,14 @@ mod tests {
     #[test]
     fn names_with_a_dollar_are_reserved_or_need_a_rule() {
         for name in ["$app/state", "$", "$noroshi2", "$Share/a"] {
-            assert!(needs_rule(name) && !is_services_own(name), "{name}");
+            assert!(needs_rule(name) && !is_server_topic(name), "{name}");
             assert!(Topic::parse(name).is_err() && Topic::parse_subscription(name).is_err(), "{name}");
             assert!(Topic::parse_any(name).is_ok(), "{name}");
         }
         for name in ["$everyone", "$noroshi/inbox", "$noroshi", "$SYS/x", "$share/g/t", "$queue/t"] {
-            assert!(is_services_own(name) && !needs_rule(name) && Topic::parse_any(name).is_err(), "{name}");
+            assert!(is_server_topic(name) && !needs_rule(name) && Topic::parse_any(name).is_err(), "{name}");
         }
-        assert!(!is_services_own("a/$SYS") && !needs_rule("a/$x"));
+        assert!(!is_server_topic("a/$SYS") && !needs_rule("a/$x"));
         assert!(Topic::parse_any("$maintenance").is_ok() && Topic::parse_any("$a/+").is_err());
     }
 

@@ -86,7 +86,7 @@ impl Measured {
     }
 
     /// Replaces the model's costs by measured ones. Parameters without a measurement keep their values.
-    pub fn teach(&self, parameters: &mut Parameters) -> Result<(), Error> {
+    pub fn apply_costs_to(&self, parameters: &mut Parameters) -> Result<(), Error> {
         let connected = self.need("of_them_connected")?.max(1.0);
         let cpu = |key: &str| self.get(key).map(|us| us.max(CPU_MIN_US));
         let per_request = |key: &str| cpu(key).map(|each| each * connected);
@@ -119,7 +119,7 @@ impl Measured {
     }
 
     /// Sets the growth of costs with the number of devices, from another run on a machine of the same kind.
-    pub fn teach_growth(&self, other: &Measured, parameters: &mut Parameters) -> Result<(), Error> {
+    pub fn apply_growth_to(&self, other: &Measured, parameters: &mut Parameters) -> Result<(), Error> {
         let (here, there) = (self.need("devices_connected")?, other.need("devices_connected")?);
         let tenfolds = (there.max(1.0) / here.max(1.0)).log10();
         if tenfolds.abs() < TENFOLDS_MIN {
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn measured_costs_are_applied_with_their_source() {
         let mut parameters = Parameters::default();
-        Measured::parse(&report(&usual())).unwrap().teach(&mut parameters).unwrap();
+        Measured::parse(&report(&usual())).unwrap().apply_costs_to(&mut parameters).unwrap();
         assert_eq!(parameters.gateway.cpu_per_delivery_us, 12.0);
         assert_eq!(parameters.api.cpu_per_request_us, 300.0);
         // 0.5 µs per delivery, of which 0.2 for 0.05 commands; two keys per delivery.
@@ -353,20 +353,20 @@ mod tests {
         more.iter_mut().filter(|(key, _)| *key == "gateway_cpu_per_delivery").for_each(|(_, us)| *us += 1.85);
         let large = Measured::parse(&report(&more)).unwrap();
         let mut parameters = Parameters::default();
-        small.teach(&mut parameters).unwrap();
-        small.teach_growth(&large, &mut parameters).unwrap();
+        small.apply_costs_to(&mut parameters).unwrap();
+        small.apply_growth_to(&large, &mut parameters).unwrap();
         assert!((parameters.load.cost_growth - 0.1).abs() < 1e-9, "{}", parameters.load.cost_growth);
         let there = parameters.with_devices_per_machine(2_000_000.0);
         assert!((there.gateway.cpu_per_delivery_us - 12.0 * 1.2).abs() < 1e-9);
         let as_many = Measured::parse(&report(&changed("devices_connected", 25_000.0))).unwrap();
-        assert!(small.teach_growth(&as_many, &mut parameters).is_err());
+        assert!(small.apply_growth_to(&as_many, &mut parameters).is_err());
     }
 
     #[test]
     fn predictions_are_compared_with_measurements() {
         let mut parameters = Parameters::default();
         let measured = Measured::parse(&report(&usual())).unwrap();
-        measured.teach(&mut parameters).unwrap();
+        measured.apply_costs_to(&mut parameters).unwrap();
         let compared = measured.compare(&parameters, 1).unwrap();
         let deliveries = compared.iter().find(|one| one.name == "deliveries").unwrap();
         // Two cores at about 20 µs per delivery.
@@ -381,6 +381,6 @@ mod tests {
         }
         let measured = Measured::parse(&report(&[("deliveries", 1.0)])).unwrap();
         assert!(measured.compare(&Parameters::default(), 1).is_err());
-        assert!(measured.teach(&mut Parameters::default()).is_err());
+        assert!(measured.apply_costs_to(&mut Parameters::default()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{Holder, Reason, UNDER_WAY_MAX, Verdict};
+use noroshi_delivery::rules::{Holder, QUESTIONS_IN_FLIGHT_MAX, Reason, Verdict};
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::Device;
 use noroshi_types::rule::{Action, Claims, Decision, Rule};
@@ -207,7 +207,7 @@ pub(crate) async fn permit(
             Verdict::Ask => pending.push((index, topic)),
         }
     }
-    for pending in pending.chunks(UNDER_WAY_MAX) {
+    for pending in pending.chunks(QUESTIONS_IN_FLIGHT_MAX) {
         let questions = pending
             .iter()
             .map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));

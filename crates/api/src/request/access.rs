@@ -117,7 +117,7 @@ impl Authenticator {
         scope: Scope,
     ) -> Result<AppId, Problem> {
         let access = key?;
-        seen_provider(parts, access.app);
+        record_provider(parts, access.app);
         scoped(&access, scope)?;
         Ok(access.app)
     }
@@ -302,7 +302,7 @@ pub(crate) fn named_app<'a>(
 }
 
 /// Records the app of a provider. The pool then prefers to keep the connection.
-pub fn seen_provider(parts: &Parts, app: AppId) {
+pub fn record_provider(parts: &Parts, app: AppId) {
     record_app(parts, app);
     record_trust(parts, Trust::Provider);
 }

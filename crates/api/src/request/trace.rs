@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use axum::extract::{FromRequestParts, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use noroshi_auth::is_of_a_device;
+use noroshi_auth::is_device_credential;
 use noroshi_protocol::device_path::DevicePath;
 use noroshi_telemetry::span::{Kind, Open, Spans};
 use noroshi_types::trace::TraceState;
@@ -50,7 +50,7 @@ impl Traced {
         let values = headers.get_all(TRACEPARENT).iter().map(|value| value.as_bytes());
         let is_untrusted = UNTRUSTED.iter().any(|prefix| path.starts_with(prefix));
         // Devices and providers register devices at the same path.
-        let is_trusted = || !is_untrusted && !bearer(headers).is_ok_and(is_of_a_device);
+        let is_trusted = || !is_untrusted && !bearer(headers).is_ok_and(is_device_credential);
         Self(TraceContext::of_headers(values).filter(|_| is_trusted()))
     }
 }

@@ -326,7 +326,7 @@ async fn a_mirrored_app_is_written_once_for_each_kind_of_change() {
     let Bench { auth, .. } = bench().await;
     let changes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = changes.clone();
-    auth.tell_changes(move || {
+    auth.notify_changes(move || {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
     let mirror = async |settings: &AppSettings| {

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{StatusCode, Uri};
 use noroshi_api::parts::{
     Devices, JsonBody, Lines, NdjsonBody, Path, Provider, Query, Read, Traced, bearer, draw_device_id, json,
-    lines, page_limit, scoped, seen_provider,
+    lines, page_limit, record_provider, scoped,
 };
 use noroshi_api::{Api, Problem, body};
 use noroshi_auth::Refused;
@@ -41,7 +41,7 @@ impl FromRequestParts<Api> for Registrar {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         match api.auth.key(bearer(&parts.headers)?) {
             Ok(access) => {
-                seen_provider(parts, access.app);
+                record_provider(parts, access.app);
                 scoped(&access, Scope::Devices)?;
                 Ok(Self::Provider(access.app))
             }

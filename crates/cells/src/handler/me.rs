@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use noroshi_api::parts::{JsonBody, bearer, client, named_app};
 use noroshi_api::{Api, Code, Problem};
-use noroshi_auth::{ClientNetwork, Credential, Refused, device_named};
+use noroshi_auth::{ClientNetwork, Credential, Refused, unverified_device};
 use noroshi_store::cells::{CellNum, Residence};
 use noroshi_types::{AppId, AppName, DeviceId, UserId};
 
@@ -51,7 +51,7 @@ impl FromRequestParts<Api> for Resident {
             parts.extensions.get::<Arc<Front>>().ok_or_else(|| Problem::internal("no front"))?.clone();
         let token = bearer(&parts.headers)?;
         let bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)?;
-        if let Some((number, device)) = device_named(token) {
+        if let Some((number, device)) = unverified_device(token) {
             let homes = homes(&front.cells, number, &device).await?;
             let is_unsure = front.cells.misses_app_numbers();
             return Ok(Self { device, bearer, homes, app: None, is_unsure });
@@ -94,7 +94,7 @@ pub(super) async fn only_home(
     app: Option<&str>,
     client: Option<ClientNetwork>,
 ) -> Option<Residence> {
-    if let Some((number, device)) = device_named(token) {
+    if let Some((number, device)) = unverified_device(token) {
         let mut homes = homes(&front.cells, number, &device).await.ok()?;
         return homes.pop().filter(|_| homes.is_empty()).map(|home| home.residence);
     }

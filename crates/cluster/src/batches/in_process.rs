@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{BatchQueue, CLAIM_AFTER, LaneDepth, Parcel, Receipt, Received};
+use super::{BatchQueue, CLAIM_AFTER, LaneDepth, QueuedBatch, Receipt, Received};
 use crate::Error;
 
 /// A handle; clones share the queue.
@@ -25,13 +25,13 @@ struct Shared {
 
 #[derive(Default)]
 struct Lane {
-    new: VecDeque<Parcel>,
+    new: VecDeque<QueuedBatch>,
     pulled: BTreeMap<u64, Pulled>,
     next: u64,
 }
 
 struct Pulled {
-    parcel: Parcel,
+    parcel: QueuedBatch,
     deliveries: u32,
     /// From then on anyone may pull it.
     until: Instant,
@@ -96,7 +96,7 @@ fn received_of(lane: u8, id: u64, pulled: &Pulled) -> Received {
 
 #[async_trait]
 impl BatchQueue for InProcess {
-    async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error> {
+    async fn put(&self, parcels: Vec<QueuedBatch>) -> Result<(), Error> {
         let mut lanes = self.0.lanes.lock();
         for parcel in parcels {
             lanes.entry(parcel.lane).or_default().new.push_back(parcel);

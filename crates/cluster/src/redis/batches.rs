@@ -29,7 +29,7 @@ use super::dial::error_of;
 use super::random;
 use super::slot::{Command, slot};
 use crate::Error;
-use crate::batches::{BatchQueue, CLAIM_AFTER, LaneDepth, Parcel, Receipt, Received};
+use crate::batches::{BatchQueue, CLAIM_AFTER, LaneDepth, QueuedBatch, Receipt, Received};
 use crate::metrics::Kind;
 
 /// The consumer group of all senders.
@@ -349,7 +349,7 @@ fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
 fn received_of(lane: u8, mut entry: StreamId, deliveries: u32) -> Option<Received> {
     let key = ::redis::from_redis_value(entry.map.remove("k")?).ok()?;
     let body: Vec<u8> = ::redis::from_redis_value(entry.map.remove("b")?).ok()?;
-    let parcel = Parcel { key, lane, body: Bytes::from(body) };
+    let parcel = QueuedBatch { key, lane, body: Bytes::from(body) };
     let receipt = Receipt { lane, handle: entry.id.into() };
     Some(Received { parcel, receipt, deliveries })
 }
@@ -361,7 +361,7 @@ fn lacks_group(error: &Error) -> bool {
 
 #[async_trait]
 impl BatchQueue for Batches {
-    async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error> {
+    async fn put(&self, parcels: Vec<QueuedBatch>) -> Result<(), Error> {
         for some in parcels.chunks(IDS_MAX) {
             let mut cmds = Vec::with_capacity(some.len());
             for parcel in some {

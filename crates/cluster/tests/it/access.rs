@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_cluster::batches::{BatchQueue as _, Parcel};
+use noroshi_cluster::batches::{BatchQueue as _, QueuedBatch};
 use noroshi_cluster::redis::{Address, Config, Redis};
 use noroshi_cluster::{Error, Taken};
 use noroshi_telemetry::registry;
@@ -49,7 +49,7 @@ async fn batches_work(config: Config) {
     let running = tokio::spawn(redis.run(events.clone(), stop.clone()));
     events.joined_again().await;
     let lane = Lane::ALL[0] as u8;
-    let parcel = Parcel { key: 7, lane, body: "batch".into() };
+    let parcel = QueuedBatch { key: 7, lane, body: "batch".into() };
     batches.put(vec![parcel.clone()]).await.expect("put");
     let pulled = batches.pull(&[lane], 1, Duration::from_secs(5)).await.expect("pull");
     assert_eq!(pulled[0].parcel, parcel);

@@ -120,13 +120,13 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// The variant of a recipient, or [`VariantNum::OF_NONE`] outside the audience of the experiment. `None`: the
+    /// The variant of a recipient, or [`VariantNum::NO_VARIANT`] outside the audience of the experiment. `None`: the
     /// campaign has no experiment.
     pub(crate) fn draw(&self, recipient: &PushRecipient) -> Option<VariantNum> {
         let PushRecipient { user, id, attributes, .. } = recipient;
         let place = self.experiment.as_ref()?.group.place_of(user.as_ref(), id, attributes);
         let number = place.and_then(|place| u8::try_from(place + 1).ok());
-        Some(number.map_or(VariantNum::OF_NONE, VariantNum))
+        Some(number.map_or(VariantNum::NO_VARIANT, VariantNum))
     }
 
     /// Whether recipients with this variant get nothing.

@@ -16,7 +16,7 @@ use noroshi_cluster::{Cluster, Epoch, Holder, Take, Taken};
 use noroshi_store::{LoggedIn, Login, Recheck, Rechecked, Store};
 use noroshi_types::{AppId, DeviceId};
 
-use super::{Entered, Entering};
+use super::{LoginAttempt, LoginResult};
 use crate::cluster::Peers;
 use crate::cluster::outbox::To;
 use crate::cluster::wire::Record;
@@ -56,8 +56,8 @@ struct Displaced {
 pub(crate) async fn log_in(
     store: &dyn Store,
     peers: &Peers,
-    entering: Vec<Entering>,
-) -> Result<Vec<Entered>, Error> {
+    entering: Vec<LoginAttempt>,
+) -> Result<Vec<LoginResult>, Error> {
     let mut batch = Batch { store, cluster: &peers.cluster, effects: Effects::default() };
     let entered = batch.enter(entering).await;
     // Also after an error: the directory has taken the devices from these nodes.
@@ -81,13 +81,13 @@ struct Batch<'a> {
 /// A login that the store accepted.
 struct AcceptedLogin {
     place: usize,
-    entering: Entering,
+    entering: LoginAttempt,
     logged_in: LoggedIn,
 }
 
 impl Batch<'_> {
     /// All of the batch or, after an error, none: then the devices that it took are released.
-    async fn enter(&mut self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+    async fn enter(&mut self, entering: Vec<LoginAttempt>) -> Result<Vec<LoginResult>, Error> {
         let entered = self.try_enter(entering).await;
         if entered.is_err() {
             let taken = std::mem::take(&mut self.effects.taken);
@@ -96,10 +96,10 @@ impl Batch<'_> {
         entered
     }
 
-    async fn try_enter(&mut self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
-        let mut answers: Vec<Option<Entered>> =
+    async fn try_enter(&mut self, entering: Vec<LoginAttempt>) -> Result<Vec<LoginResult>, Error> {
+        let mut answers: Vec<Option<LoginResult>> =
             std::iter::repeat_with(|| None).take(entering.len()).collect();
-        let mut open: Vec<(usize, Entering)> = entering.into_iter().enumerate().collect();
+        let mut open: Vec<(usize, LoginAttempt)> = entering.into_iter().enumerate().collect();
         for attempt in 0..ATTEMPTS_MAX {
             if open.is_empty() {
                 break;
@@ -116,10 +116,10 @@ impl Batch<'_> {
     /// Answers the logins it can, and returns those whose device changed. `taken`: an earlier attempt took devices.
     async fn attempt(
         &mut self,
-        open: Vec<(usize, Entering)>,
+        open: Vec<(usize, LoginAttempt)>,
         taken: bool,
-        answers: &mut [Option<Entered>],
-    ) -> Result<Vec<(usize, Entering)>, Error> {
+        answers: &mut [Option<LoginResult>],
+    ) -> Result<Vec<(usize, LoginAttempt)>, Error> {
         let logins: Vec<Login> = open.iter().map(|(_, entering)| entering.login.clone()).collect();
         let read = self.store.log_in(logins).await?;
         let (mut accepted, mut gone) = (Vec::with_capacity(open.len()), Vec::new());
@@ -127,7 +127,7 @@ impl Batch<'_> {
             match answer {
                 Ok(logged_in) => accepted.push(AcceptedLogin { place, entering, logged_in }),
                 Err(why) => {
-                    answers[place] = Some(Entered::Refused(why));
+                    answers[place] = Some(LoginResult::Refused(why));
                     gone.push(self.named_by(&entering));
                 }
             }
@@ -143,7 +143,7 @@ impl Batch<'_> {
     async fn take(
         &mut self,
         accepted: Vec<AcceptedLogin>,
-        answers: &mut [Option<Entered>],
+        answers: &mut [Option<LoginResult>],
     ) -> Vec<AcceptedLogin> {
         if accepted.is_empty() {
             return accepted;
@@ -164,7 +164,7 @@ impl Batch<'_> {
         };
         let mut ours = Vec::with_capacity(accepted.len());
         for (accepted, taken) in accepted.into_iter().zip(taken) {
-            let Entering { login, generation } = &accepted.entering;
+            let LoginAttempt { login, generation } = &accepted.entering;
             match taken {
                 Taken::Now { previous } => {
                     self.displace(login, *generation, previous);
@@ -179,7 +179,9 @@ impl Batch<'_> {
                     self.effects.unregistered(*generation);
                     ours.push(accepted);
                 }
-                Taken::Behind { generation } => answers[accepted.place] = Some(Entered::Outrun(generation)),
+                Taken::Behind { generation } => {
+                    answers[accepted.place] = Some(LoginResult::GenerationTooLow(generation))
+                }
             }
         }
         ours
@@ -188,8 +190,8 @@ impl Batch<'_> {
     async fn look_again(
         &self,
         taken: Vec<AcceptedLogin>,
-        answers: &mut [Option<Entered>],
-    ) -> Result<Vec<(usize, Entering)>, Error> {
+        answers: &mut [Option<LoginResult>],
+    ) -> Result<Vec<(usize, LoginAttempt)>, Error> {
         if taken.is_empty() {
             return Ok(Vec::new());
         }
@@ -208,20 +210,20 @@ impl Batch<'_> {
                 Rechecked::Newer => true,
                 Rechecked::Same => false,
             };
-            answers[place] = Some(Entered::In { logged_in: Box::new(logged_in), behind });
+            answers[place] = Some(LoginResult::In { logged_in: Box::new(logged_in), behind });
         }
         Ok(anew)
     }
 
     fn entry_of(&self, accepted: &AcceptedLogin) -> Take {
-        let Entering { login, generation } = &accepted.entering;
+        let LoginAttempt { login, generation } = &accepted.entering;
         let user = accepted.logged_in.user.as_ref().map(|user| self.cluster.keys.user(login.app, user));
         let device = self.cluster.keys.device(login.app, &login.device);
         Take { device, user, generation: *generation }
     }
 
     /// The directory entry of a login whose device was not read, or does not exist.
-    fn named_by(&self, Entering { login, generation }: &Entering) -> Take {
+    fn named_by(&self, LoginAttempt { login, generation }: &LoginAttempt) -> Take {
         let user = login.user.as_ref().map(|user| self.cluster.keys.user(login.app, user));
         let device = self.cluster.keys.device(login.app, &login.device);
         Take { device, user, generation: *generation }

@@ -9,7 +9,7 @@
 //! older format.
 
 use bytes::Bytes;
-use noroshi_cluster::batches::Parcel;
+use noroshi_cluster::batches::QueuedBatch;
 use noroshi_store::{Batch, VariantNum, Work};
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, NotificationId, PushService, Timestamp};
 
@@ -20,7 +20,7 @@ const DRAWN: u8 = 2;
 /// More recipients than any batch has.
 const RECIPIENTS_MAX: u64 = 10_000;
 
-pub(crate) fn encode(batch: &Batch) -> Parcel {
+pub(crate) fn encode(batch: &Batch) -> QueuedBatch {
     let mut body = Vec::with_capacity(64 + batch.recipients.len() * 2);
     body.push(if batch.variant.is_some() { DRAWN } else { PLAIN });
     number(&mut body, batch.id.0);
@@ -49,11 +49,11 @@ pub(crate) fn encode(batch: &Batch) -> Parcel {
         number(&mut body, device.0.wrapping_sub(before));
         before = device.0;
     }
-    Parcel { key: batch.id.0, lane: batch.lane as u8, body: Bytes::from(body) }
+    QueuedBatch { key: batch.id.0, lane: batch.lane as u8, body: Bytes::from(body) }
 }
 
 /// `None`: not a parcel of this version.
-pub(crate) fn decode(parcel: &Parcel) -> Option<Batch> {
+pub(crate) fn decode(parcel: &QueuedBatch) -> Option<Batch> {
     let mut reader = Reader(&parcel.body);
     let version = reader.byte()?;
     if !matches!(version, PLAIN | DRAWN) {
@@ -179,7 +179,7 @@ mod tests {
             ..batch()
         };
         let drawn = Batch { variant: Some(VariantNum(20)), ..published.clone() };
-        let of_none = Batch { variant: Some(VariantNum::OF_NONE), ..drawn.clone() };
+        let of_none = Batch { variant: Some(VariantNum::NO_VARIANT), ..drawn.clone() };
         for (batch, version) in [(batch(), PLAIN), (published, PLAIN), (drawn, DRAWN), (of_none, DRAWN)] {
             let parcel = encode(&batch);
             assert_eq!(parcel.body[0], version);
@@ -193,15 +193,15 @@ mod tests {
     fn a_damaged_parcel_is_refused() {
         let parcel = encode(&batch());
         for end in 0..parcel.body.len() {
-            let cut = Parcel { body: parcel.body.slice(..end), ..parcel.clone() };
+            let cut = QueuedBatch { body: parcel.body.slice(..end), ..parcel.clone() };
             assert_eq!(decode(&cut), None, "{end} bytes");
         }
         let mut longer = parcel.body.to_vec();
         longer.push(0);
-        assert_eq!(decode(&Parcel { body: longer.into(), ..parcel.clone() }), None);
+        assert_eq!(decode(&QueuedBatch { body: longer.into(), ..parcel.clone() }), None);
         let mut newer = parcel.body.to_vec();
         newer[0] = DRAWN + 1;
-        assert_eq!(decode(&Parcel { body: newer.into(), ..parcel.clone() }), None);
-        assert_eq!(decode(&Parcel { key: 1, ..parcel }), None, "the key of another batch");
+        assert_eq!(decode(&QueuedBatch { body: newer.into(), ..parcel.clone() }), None);
+        assert_eq!(decode(&QueuedBatch { key: 1, ..parcel }), None, "the key of another batch");
     }
 }

@@ -65,7 +65,7 @@ impl Leadership {
             () = self.renew_forever(context, leader) => {}
         }
         self.set(None);
-        let yielded = context.store.yield_lead(TASK, self.holder);
+        let yielded = context.store.release_lead(TASK, self.holder);
         if !matches!(tokio::time::timeout(RENEW, yielded).await, Ok(Ok(()))) {
             tracing::debug!("could not give up the lead; its lease expires");
         }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use noroshi_push::Answer;
-use noroshi_store::{Again, Batch, Finished, PushPart, PushRecipient, TokenGone, TokenSuspect, VariantNum};
+use noroshi_store::{
+    Again, Batch, Finished, InvalidToken, PushPart, PushRecipient, SuspectToken, VariantNum,
+};
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use super::retry::{self, Backoff};
@@ -28,7 +30,7 @@ type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
 pub(crate) struct Settlement {
     finished: Finished,
     parts: BTreeMap<Fate, Vec<DeviceNum>>,
-    /// The variants drawn by this attempt, if the campaign sends variants; also [`VariantNum::OF_NONE`].
+    /// The variants drawn by this attempt, if the campaign sends variants; also [`VariantNum::NO_VARIANT`].
     variants: HashMap<DeviceNum, VariantNum>,
     /// The variant of the whole batch, if an earlier attempt drew it.
     drawn: Option<VariantNum>,
@@ -74,7 +76,7 @@ impl Settlement {
     }
 
     fn variant_of(&self, device: DeviceNum) -> Option<VariantNum> {
-        self.drawn_for(device).filter(|variant| *variant != VariantNum::OF_NONE)
+        self.drawn_for(device).filter(|variant| *variant != VariantNum::NO_VARIANT)
     }
 
     pub(crate) fn part(&mut self, outcome: Outcome, reason: Option<&'static str>, device: DeviceNum) {
@@ -145,7 +147,7 @@ impl Settlement {
         let Sent { device, token_at, .. } = *sent;
         if token_health::is_proof(since, token_at) {
             self.part(Outcome::PushTokenGone, Some(reason), device);
-            self.finished.gone.push(TokenGone { device, token_at, since, reason });
+            self.finished.gone.push(InvalidToken { device, token_at, since, reason });
         } else {
             self.part(Outcome::PushRefused, Some(reason), device);
         }
@@ -155,7 +157,7 @@ impl Settlement {
         let Sent { device, token_at, .. } = *sent;
         if normal {
             self.part(Outcome::PushTokenSuspect, Some(reason), device);
-            self.finished.suspects.push(TokenSuspect { device, token_at, reason });
+            self.finished.suspects.push(SuspectToken { device, token_at, reason });
         } else {
             // The credential is suspect, not the token: it stays.
             self.part(Outcome::PushRefused, Some(reason), device);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use noroshi_store::{Batch, PushPart, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work};
+use noroshi_store::{AbandonedBatch, Batch, PushPart, SENDER_ENDED, TAKES_MAX, Take, Taken, Work};
 use noroshi_types::{AppId, CampaignId, Outcome, PushService, Timestamp};
 
 use super::pipeline::Pipeline;
@@ -59,7 +59,7 @@ pub(super) async fn take(pipeline: &Pipeline, mut request: Take) -> Result<Taken
         // Batches may be gone without a take: the collector counts again.
         pipeline.work.collector.notify_one();
     }
-    for SetAside { batch, app, service, lane, work, recipients } in &taken.set_aside {
+    for AbandonedBatch { batch, app, service, lane, work, recipients } in &taken.set_aside {
         let count = recipients.len() as u64;
         tracing::warn!(
             batch = batch.0,

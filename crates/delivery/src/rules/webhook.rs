@@ -26,7 +26,7 @@ use super::{AppRules, Holder, Reason, Verdict};
 use crate::clock::Clock;
 
 /// Questions of one app in flight.
-pub const UNDER_WAY_MAX: usize = 16;
+pub const QUESTIONS_IN_FLIGHT_MAX: usize = 16;
 /// Questions of one app in flight or waiting. Further ones are denied.
 const PENDING_MAX: usize = 1_024;
 const ANSWER_BYTES_MAX: usize = 4 << 10;
@@ -42,7 +42,7 @@ pub(super) struct PendingQuestions {
 
 impl Default for PendingQuestions {
     fn default() -> Self {
-        Self { in_flight: Semaphore::new(UNDER_WAY_MAX), count: AtomicUsize::new(0) }
+        Self { in_flight: Semaphore::new(QUESTIONS_IN_FLIGHT_MAX), count: AtomicUsize::new(0) }
     }
 }
 

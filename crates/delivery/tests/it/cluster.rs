@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use noroshi_delivery::cluster::Config;
-use noroshi_delivery::{Entered, Entering};
+use noroshi_delivery::{LoginAttempt, LoginResult};
 use noroshi_store::{Devices, Registration};
 use noroshi_types::{AppId, CloseReason, DeviceId, Position, Presence, Target, When};
 
@@ -238,11 +238,11 @@ async fn a_lost_replacement_is_found_soon() {
     let device = cell.device("a", "u1", &[]).await;
     cell.connect(0, &device).await;
     cell.nodes[0].member.lose_messages(1);
-    let entering = vec![Entering { login: cell.login(&device), generation: u64::MAX / 2 }];
+    let entering = vec![LoginAttempt { login: cell.login(&device), generation: u64::MAX / 2 }];
     let (reply, entered) = tokio::sync::oneshot::channel();
     cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
     let entered = entered.await.expect("answered").expect("no failure");
-    assert!(matches!(entered[..], [Entered::In { .. }]));
+    assert!(matches!(entered[..], [LoginResult::In { .. }]));
     let replaced = [(device.clone(), CloseReason::Replaced)];
     cell.until("replaced", |cell| cell.nodes[0].edge.record().closed == replaced).await;
 }
@@ -448,11 +448,11 @@ async fn a_session_that_began_without_the_directory_is_registered_later() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     cell.nodes[1].member.partition();
     let generation = cell.generation.fetch_add(1, Ordering::SeqCst);
-    let entering = vec![Entering { login: cell.login(&device), generation }];
+    let entering = vec![LoginAttempt { login: cell.login(&device), generation }];
     let (reply, entered) = tokio::sync::oneshot::channel();
     cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
     let mut entered = entered.await.expect("answered").expect("let in without the directory");
-    let Some(Entered::In { logged_in, .. }) = entered.pop() else { panic!("it is let in") };
+    let Some(LoginResult::In { logged_in, .. }) = entered.pop() else { panic!("it is let in") };
     cell.nodes[1].member.heal();
     // The shard needs a moment to process the answer.
     tokio::time::sleep(Duration::from_millis(150)).await;

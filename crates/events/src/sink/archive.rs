@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_supervision::{Heartbeat, Kind, Threads};
 use noroshi_types::Timestamp;
 
 const PREFIX: &str = "events-";
@@ -33,7 +33,7 @@ impl Archive {
     pub(super) fn start(folder: PathBuf, keep_bytes: u64, threads: &Threads) -> io::Result<Self> {
         let ending = Arc::<AtomicBool>::default();
         let ends = ending.clone();
-        let run = move |pulse: &Pulse| {
+        let run = move |pulse: &Heartbeat| {
             loop {
                 pulse.working();
                 if let Err(error) = tidy(&folder, keep_bytes, &ends) {

@@ -20,7 +20,7 @@ use crate::wire::Speaks;
 use mio::{Events, Interest, Poll, Token};
 use noroshi_auth::ClientNetwork;
 use noroshi_protocol::http;
-use noroshi_supervision::Pulse;
+use noroshi_supervision::Heartbeat;
 use noroshi_types::CloseReason;
 use std::io::{self, Write};
 use std::net::{IpAddr, TcpStream};
@@ -75,7 +75,7 @@ impl Acceptor {
     }
 
     /// Runs until the gateway stops accepting.
-    pub(crate) fn run(mut self, pulse: &Pulse) {
+    pub(crate) fn run(mut self, pulse: &Heartbeat) {
         let mut events = Events::with_capacity(64);
         let mut patience = None;
         while self.shared.accepting.load(Ordering::SeqCst) {

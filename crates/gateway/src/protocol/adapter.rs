@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use noroshi_protocol::mqtt::{Owed, TopicFilter};
+use noroshi_protocol::mqtt::{TopicFilter, UnconfirmedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
@@ -190,7 +190,7 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// Of the messages that the session had in flight only these still exist.
-    fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
+    fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
         let _ = found;
     }
 

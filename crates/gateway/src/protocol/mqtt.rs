@@ -119,7 +119,7 @@ impl Mqtt {
 
     /// Sets when the client will have been silent for too long.
     fn set_timeout(&self, cx: &mut Context<'_>) {
-        let silence = self.conversation.silence_max_ms().map(Duration::from_millis);
+        let silence = self.conversation.idle_timeout_ms().map(Duration::from_millis);
         let due = silence.map_or(u32::MAX, |silence| self.heard_tick.saturating_add(ticks(silence)));
         cx.set_timeout(due.saturating_add(1));
     }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use noroshi_protocol::mqtt::{Owed, TopicFilter};
+use noroshi_protocol::mqtt::{TopicFilter, UnconfirmedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
@@ -248,7 +248,7 @@ impl Conversation {
         each!(self, it => it.handle_caught_up())
     }
 
-    pub(crate) fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
+    pub(crate) fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
         each!(self, it => it.handle_outstanding(found))
     }
 

@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use noroshi_protocol::mqtt::Owed;
+use noroshi_protocol::mqtt::UnconfirmedMessage;
 use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
@@ -180,8 +180,8 @@ impl Paged {
         Self { message, retained, by: Brought::Page }
     }
 
-    fn owed(&self) -> Owed {
-        Owed { id: self.message.id, retained: self.retained }
+    fn owed(&self) -> UnconfirmedMessage {
+        UnconfirmedMessage { id: self.message.id, retained: self.retained }
     }
 }
 

@@ -125,7 +125,7 @@ impl Shard {
             return;
         }
         let mut decoder = std::mem::take(&mut connection.decoder);
-        let result = decoder.feed_by(terms, bytes, &mut |input| {
+        let result = decoder.feed_with_terms(terms, bytes, &mut |input| {
             match input {
                 Input::Deflated(message) => self.handle_deflated(slot, message, terms.message_bytes_max),
                 input => self.handle_input(slot, input),

@@ -24,7 +24,7 @@ use crate::shard::connection::Opening;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
-use noroshi_delivery::{Entered, Entering, OverQuota};
+use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::ws::Input;
@@ -148,7 +148,7 @@ impl Shard {
                     .filter(|connection| connection.generation == *generation)
                     .and_then(|connection| connection.opening.as_ref()?.login.clone());
                 let wanted = login.is_some();
-                logins.extend(login.map(|login| Entering { login, generation: *generation }));
+                logins.extend(login.map(|login| LoginAttempt { login, generation: *generation }));
                 wanted
             });
             if logins.is_empty() {
@@ -174,18 +174,18 @@ impl Shard {
         }
     }
 
-    pub(crate) fn handle_log_in(&mut self, slot: u32, generation: u64, asked: Moment, answer: Entered) {
+    pub(crate) fn handle_log_in(&mut self, slot: u32, generation: u64, asked: Moment, answer: LoginResult) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase != Phase::LoggingIn {
             return;
         }
         let is_stream = connection.is_event_stream();
         match answer {
-            Entered::In { logged_in, .. } if !self.authorize_log_in(slot, &logged_in) => {}
-            Entered::In { logged_in, behind } => {
+            LoginResult::In { logged_in, .. } if !self.authorize_log_in(slot, &logged_in) => {}
+            LoginResult::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
-            Entered::Outrun(present) => {
+            LoginResult::GenerationTooLow(present) => {
                 self.shared.outrun(present);
                 let generation = self.shared.next_generation(self.now.wall);
                 if let Some(connection) = self.connection(slot) {
@@ -193,9 +193,9 @@ impl Shard {
                 }
                 self.queue_log_in(slot, generation);
             }
-            Entered::OverQuota(over) => self.refuse_over_quota(slot, &over),
-            Entered::Unavailable => self.fail_log_in(slot),
-            Entered::Refused(refused) => {
+            LoginResult::OverQuota(over) => self.refuse_over_quota(slot, &over),
+            LoginResult::Unavailable => self.fail_log_in(slot),
+            LoginResult::Refused(refused) => {
                 let why = match refused {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
                     LoginRefused::TooManyTopics => "more topics than a device may have",

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use noroshi_auth::{Identity, Refused};
-use noroshi_delivery::{Entered, Error};
+use noroshi_delivery::{Error, LoginResult};
 use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{AppId, CloseReason, Message};
 use parking_lot::Mutex;
@@ -102,7 +102,7 @@ pub(crate) enum Reply {
         to: Vec<(u32, u64)>,
         /// Taken before the read was sent.
         asked: Moment,
-        result: Result<Vec<Entered>, Error>,
+        result: Result<Vec<LoginResult>, Error>,
     },
     Backlog {
         to: (u32, u64),

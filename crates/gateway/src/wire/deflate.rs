@@ -149,7 +149,7 @@ mod tests {
             }
             std::ops::ControlFlow::Continue(())
         };
-        ws::Decoder::new().feed_by(terms, &mut frame.to_vec(), &mut on).expect("a frame");
+        ws::Decoder::new().feed_with_terms(terms, &mut frame.to_vec(), &mut on).expect("a frame");
         assert_eq!(said.len(), 1, "one whole frame");
         said.remove(0)
     }

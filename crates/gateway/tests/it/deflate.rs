@@ -81,7 +81,7 @@ impl Peer {
             }
             ControlFlow::Continue(())
         };
-        decoder.feed_by(terms, bytes, &mut on).expect("frames");
+        decoder.feed_with_terms(terms, bytes, &mut on).expect("frames");
     }
 
     async fn next(&mut self) -> Said {

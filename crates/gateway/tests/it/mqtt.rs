@@ -121,7 +121,7 @@ impl Client {
 
     pub(crate) async fn subscribe(&mut self, filters: &[(&str, Qos)]) {
         let items: Vec<_> = filters.iter().map(|(name, qos)| (*name, SubscribeOptions::new(*qos))).collect();
-        let filters = Subscribe::filters_of(&items);
+        let filters = Subscribe::encode_filters(&items);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
     }
 
@@ -468,7 +468,7 @@ async fn messages_of_an_ended_name_are_not_redelivered() {
         client.send(Packet::PubAck(Ack::success(packet_id))).await;
     }
     assert_eq!(client.next().await, "w/x 1 qos1 #3");
-    let filters = Unsubscribe::filters_of(&["w/a"]);
+    let filters = Unsubscribe::encode_filters(&["w/a"]);
     client.send(Packet::Unsubscribe(Unsubscribe::new(8, Properties::default(), &filters))).await;
     assert_eq!(client.next().await, "unsuback [0]");
     drop(client);
@@ -522,7 +522,7 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
             }
             for (at, packet_id) in unconfirmed.drain(..).enumerate() {
                 if (heard.len(), at) == (50, behind) {
-                    let filters = Unsubscribe::filters_of(&[&name]);
+                    let filters = Unsubscribe::encode_filters(&[&name]);
                     let properties = Properties::default();
                     client.send(Packet::Unsubscribe(Unsubscribe::new(8, properties, &filters))).await;
                 }

@@ -369,7 +369,8 @@ async fn a_wrong_token_is_refused_and_a_token_is_for_its_device() {
     let mut peer = Peer::dial(&node, 1).await;
     peer.ask(HEADER, FEATURES).await;
     let said = peer.ask(&auth("d1", "nonsense"), "</failure>").await;
-    let text = "<not-authorized/><text xml:lang='en'>the token is invalid or belongs to another device</text>";
+    let text =
+        "<not-authorized/><text xml:lang='en'>the token is invalid or belongs to another device</text>";
     assert!(said.contains(text), "{said}");
     peer.ask(&auth("d2", &node.token("d1")), "</failure>").await;
     let expired = node.token_for("d1", Duration::ZERO);

@@ -119,8 +119,8 @@ impl Arguments {
         let mut parameters = Parameters::default();
         for (at, (report, path)) in learned.iter().zip(&self.measured).enumerate() {
             let taught = match at {
-                0 => report.teach(&mut parameters),
-                _ => learned[0].teach_growth(report, &mut parameters),
+                0 => report.apply_costs_to(&mut parameters),
+                _ => learned[0].apply_growth_to(report, &mut parameters),
             };
             taught.map_err(|error| in_file(path, &error))?;
         }

@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// The client disconnected while its GET was pending.
-    pub fn handle_poll_gone(&mut self, out: &mut Outputs) {
+    pub fn handle_poll_disconnect(&mut self, out: &mut Outputs) {
         if let Some(polling) = &mut self.polling {
             polling.poll = false;
             self.end(CloseReason::PeerReset, out);
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// The client disconnected during a POST.
-    pub fn handle_post_gone(&mut self, out: &mut Outputs) {
+    pub fn handle_post_disconnect(&mut self, out: &mut Outputs) {
         if self.polling.is_some() {
             self.end(CloseReason::PeerReset, out);
         }
@@ -259,7 +259,7 @@ impl Session {
     }
 
     /// The session's WebSocket ended without a `close` packet.
-    pub fn handle_websocket_gone(&mut self, reason: CloseReason, out: &mut Outputs) {
+    pub fn handle_websocket_disconnect(&mut self, reason: CloseReason, out: &mut Outputs) {
         if self.is_websocket() {
             self.end(reason, out);
         }
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// The probing WebSocket disconnected or timed out: the session continues polling.
-    pub fn handle_probe_gone(&mut self) {
+    pub fn handle_probe_disconnect(&mut self) {
         if let Some(polling) = &mut self.polling {
             polling.probe = Probe::None;
         }

@@ -312,14 +312,16 @@ impl Will {
 
 /// A message that is sent and not yet confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owed {
+pub struct UnconfirmedMessage {
     pub id: NotificationId,
     /// It was sent as a retained message.
     pub retained: bool,
 }
 
-pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = Owed> {
-    sent.iter().filter(|sent| sent.is_open()).map(|sent| Owed { id: sent.id, retained: sent.retained })
+pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = UnconfirmedMessage> {
+    sent.iter()
+        .filter(|sent| sent.is_open())
+        .map(|sent| UnconfirmedMessage { id: sent.id, retained: sent.retained })
 }
 
 /// Session state that is not in the store (§4.1): in-flight messages in both directions, and the
@@ -342,7 +344,7 @@ impl Saved {
     }
 
     /// Messages sent and not confirmed, in sending order.
-    pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
+    pub fn in_flight(&self) -> impl Iterator<Item = UnconfirmedMessage> {
         in_flight(&self.sent)
     }
 

@@ -109,7 +109,7 @@ impl Conversation {
 
     /// The idle timeout after the log-in: one and a half times the keep alive ([MQTT-3.1.2-22]). `None`: no
     /// timeout.
-    pub fn silence_max_ms(&self) -> Option<u64> {
+    pub fn idle_timeout_ms(&self) -> Option<u64> {
         (self.keep_alive_s > 0).then(|| u64::from(self.keep_alive_s) * 1_500)
     }
 

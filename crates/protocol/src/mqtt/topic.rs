@@ -15,7 +15,7 @@
 //! last.
 
 use noroshi_types::Topic;
-use noroshi_types::topic::{fits, is_services_own};
+use noroshi_types::topic::{fits, is_server_topic};
 
 /// The topic of messages to the device itself.
 pub const INBOX_TOPIC: &str = "$noroshi/inbox";
@@ -33,7 +33,7 @@ pub fn is_topic_name(text: &str) -> bool {
 
 /// The topic that a client may publish to under this name, if its app permits.
 pub(super) fn published_topic(name: &str) -> Result<Topic, UnpublishableName> {
-    match is_services_own(name) {
+    match is_server_topic(name) {
         true => Err(UnpublishableName::Reserved),
         false => Topic::parse_any(name).map_err(|_| UnpublishableName::BadName),
     }
@@ -84,7 +84,7 @@ impl TopicFilter {
             false => {
                 let sayable = fits(text) && !text.chars().any(char::is_control);
                 // The inbox is the only reserved name that clients receive; `$SYS` has no messages.
-                sayable && (!is_services_own(text) || filter_matches(text, INBOX_TOPIC))
+                sayable && (!is_server_topic(text) || filter_matches(text, INBOX_TOPIC))
             }
         };
         match matchable {
@@ -100,7 +100,7 @@ impl TopicFilter {
             return Err(FilterError::Share);
         }
         // Each device has an inbox of its own, and shared subscriptions cannot be nested.
-        if is_services_own(filter) {
+        if is_server_topic(filter) {
             return Err(FilterError::Unmatchable);
         }
         Self::parse(filter)?;

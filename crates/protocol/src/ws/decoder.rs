@@ -79,11 +79,11 @@ impl Decoder {
         message_bytes_max: usize,
         on: &mut impl FnMut(Input<'_>) -> ControlFlow<()>,
     ) -> Result<(), WsError> {
-        self.feed_by(Terms { role, deflates: false, message_bytes_max }, bytes, on)
+        self.feed_with_terms(Terms { role, deflates: false, message_bytes_max }, bytes, on)
     }
 
     /// [`Decoder::feed`] for a connection that may use an extension.
-    pub fn feed_by(
+    pub fn feed_with_terms(
         &mut self,
         terms: Terms,
         bytes: &mut [u8],

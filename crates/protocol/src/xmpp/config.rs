@@ -49,7 +49,7 @@ pub struct Config {
     pub unacked_max: usize,
     pub unacked_bytes_max: usize,
     /// How long a client may exceed twice `unacked_max` without acknowledging before its stream ends.
-    pub unacked_patience_ms: u32,
+    pub unacked_timeout_ms: u32,
     /// In-band registration (XEP-0077).
     pub registration: bool,
     /// Secret for the salts of unknown names, so that they look like those of known names.
@@ -73,7 +73,7 @@ impl Config {
             resume_prefix: "".into(),
             unacked_max: noroshi_types::limits::ACK_IDS_MAX,
             unacked_bytes_max: noroshi_types::limits::SEND_QUEUE_SOFT_BYTES,
-            unacked_patience_ms: 20_000,
+            unacked_timeout_ms: 20_000,
             registration: false,
             decoy: [0; 32],
         }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::collapse;
 use crate::content;
-use crate::fields::{Fields, Unfit, merge_patch, own_fields, own_headers};
+use crate::fields::{Fields, InvalidContent, merge_patch, own_fields, own_headers};
 
 const PAYLOAD_BYTES_MAX: usize = 4_096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5_120;
@@ -135,7 +135,7 @@ impl Expiration {
 impl content::Payload for Payload {
     const SERVICE: PushService = PushService::Apns;
 
-    fn new(fields: &Fields) -> Result<Self, Unfit> {
+    fn new(fields: &Fields) -> Result<Self, InvalidContent> {
         let mut own = own_fields(PushService::Apns, fields.apns.as_ref(), &["headers", "payload"])?;
         let headers = Headers::read(&mut own)?;
         let own_payload = match own.remove("payload") {
@@ -159,7 +159,11 @@ impl content::Payload for Payload {
         let body = Bytes::from(Value::Object(payload).to_string());
         let bytes_max = push_type.payload_bytes_max();
         if body.len() > bytes_max {
-            return Err(Unfit::TooLarge { service: PushService::Apns, bytes: body.len(), bytes_max });
+            return Err(InvalidContent::TooLarge {
+                service: PushService::Apns,
+                bytes: body.len(),
+                bytes_max,
+            });
         }
         Ok(Self {
             body,
@@ -185,7 +189,7 @@ struct Headers {
 }
 
 impl Headers {
-    fn read(own: &mut Map<String, Value>) -> Result<Self, Unfit> {
+    fn read(own: &mut Map<String, Value>) -> Result<Self, InvalidContent> {
         let mut headers = Self::default();
         let allowed = [PUSH_TYPE, TOPIC, PRIORITY, EXPIRATION, COLLAPSE_ID];
         for (name, value) in own_headers(PushService::Apns, own, &allowed)? {
@@ -209,7 +213,7 @@ impl Headers {
         Ok(headers)
     }
 
-    fn topic_for(&self, push_type: PushType) -> Result<Option<Bytes>, Unfit> {
+    fn topic_for(&self, push_type: PushType) -> Result<Option<Bytes>, InvalidContent> {
         match &self.topic {
             Some(topic) if !topic.ends_with(push_type.topic_suffix()) => {
                 let rule = format!("must end in \"{}\" for this push type", push_type.topic_suffix());
@@ -220,7 +224,7 @@ impl Headers {
     }
 
     /// "background: always use priority 5. Using priority 10 is an error."
-    fn priority_for(&self, push_type: PushType, urgency: Urgency) -> Result<&'static str, Unfit> {
+    fn priority_for(&self, push_type: PushType, urgency: Urgency) -> Result<&'static str, InvalidContent> {
         match (push_type, self.priority) {
             (PushType::Background, None | Some("5")) => Ok("5"),
             (PushType::Background, Some(_)) => {
@@ -236,8 +240,8 @@ impl Headers {
     }
 }
 
-fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Unfit {
-    Unfit::invalid(PushService::Apns, format!("push.apns.{field}"), rule)
+fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> InvalidContent {
+    InvalidContent::invalid(PushService::Apns, format!("push.apns.{field}"), rule)
 }
 
 /// The payload before the provider's fields override it. Visible text is derived only for push types that show it; the
@@ -290,7 +294,7 @@ fn push_type_of(payload: &Map<String, Value>) -> PushType {
 }
 
 /// Rules of Apple for `aps` whose violation APNs does not report: the device would just ignore the push.
-fn check_aps(push_type: PushType, aps: &Value) -> Result<(), Unfit> {
+fn check_aps(push_type: PushType, aps: &Value) -> Result<(), InvalidContent> {
     match push_type {
         // "The payload must contain content-available, and not alert, sound or badge."
         PushType::Background if SHOWN.iter().any(|key| aps.get(key).is_some()) => {

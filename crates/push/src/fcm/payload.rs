@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::collapse;
 use crate::content;
-use crate::fields::{Fields, Shown, Unfit, merge_patch, own_fields};
+use crate::fields::{Fields, InvalidContent, Shown, merge_patch, own_fields};
 
 /// The limit of what reaches the device: notification and data.
 const PAYLOAD_BYTES_MAX: usize = 4_096;
@@ -63,7 +63,7 @@ struct TimeLeft {
 impl content::Payload for Payload {
     const SERVICE: PushService = PushService::Fcm;
 
-    fn new(fields: &Fields) -> Result<Self, Unfit> {
+    fn new(fields: &Fields) -> Result<Self, InvalidContent> {
         let own = canonical(own_fields(PushService::Fcm, fields.fcm.as_ref(), &OWN)?, &OPAQUE);
         let android = match own.contains_key("androidV2") {
             true => "androidV2",
@@ -82,7 +82,11 @@ impl content::Payload for Payload {
         check_data(&message)?;
         let bytes = payload_bytes(&message);
         if bytes > PAYLOAD_BYTES_MAX {
-            return Err(Unfit::TooLarge { service: PushService::Fcm, bytes, bytes_max: PAYLOAD_BYTES_MAX });
+            return Err(InvalidContent::TooLarge {
+                service: PushService::Fcm,
+                bytes,
+                bytes_max: PAYLOAD_BYTES_MAX,
+            });
         }
         let time_left = TimeLeft {
             android: at(&message, &[android, "ttl"]).is_none().then_some(android),
@@ -134,8 +138,8 @@ impl Payload {
     }
 }
 
-fn invalid(field: &str, rule: &'static str) -> Unfit {
-    Unfit::invalid(PushService::Fcm, format!("push.fcm.{field}"), rule)
+fn invalid(field: &str, rule: &'static str) -> InvalidContent {
+    InvalidContent::invalid(PushService::Fcm, format!("push.fcm.{field}"), rule)
 }
 
 fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
@@ -214,7 +218,7 @@ fn as_string(value: Value) -> Value {
 
 /// "The key should not be a reserved word (from, message_type, or any word starting with google. or
 /// gcm.notification.)"; the server refuses all of `gcm.`.
-fn check_data(message: &Map<String, Value>) -> Result<(), Unfit> {
+fn check_data(message: &Map<String, Value>) -> Result<(), InvalidContent> {
     let reserved = |key: &str| {
         matches!(key, "" | "from" | "message_type") || key.starts_with("google.") || key.starts_with("gcm.")
     };

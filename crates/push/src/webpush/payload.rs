@@ -14,7 +14,7 @@ use noroshi_types::{PushService, Timestamp};
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use crate::collapse::{is_web_push_topic, web_push_topic};
 use crate::content;
-use crate::fields::{Fields, Unfit, own_fields, own_headers};
+use crate::fields::{Fields, InvalidContent, own_fields, own_headers};
 
 const TTL: &str = "TTL";
 const URGENCY: &str = "Urgency";
@@ -33,14 +33,18 @@ pub(crate) struct Payload {
 impl content::Payload for Payload {
     const SERVICE: PushService = PushService::WebPush;
 
-    fn new(fields: &Fields) -> Result<Self, Unfit> {
+    fn new(fields: &Fields) -> Result<Self, InvalidContent> {
         let mut own = own_fields(PushService::WebPush, fields.webpush.as_ref(), &["headers", "payload"])?;
         let (mut ttl, mut topic) =
             (None, fields.collapse_key.as_deref().map(|key| web_push_topic(key).into()));
         let mut urgency = Bytes::from_static(fields.urgency.as_str().as_bytes());
         for (name, value) in own_headers(PushService::WebPush, &mut own, &[TTL, URGENCY, TOPIC])? {
             let wrong = |rule: &'static str| {
-                Err(Unfit::invalid(PushService::WebPush, format!("push.webpush.headers.{name}"), rule))
+                Err(InvalidContent::invalid(
+                    PushService::WebPush,
+                    format!("push.webpush.headers.{name}"),
+                    rule,
+                ))
             };
             match name {
                 // RFC 8030 §5.2: a non-negative number of seconds; 2^31 stands for any greater one.
@@ -60,7 +64,7 @@ impl content::Payload for Payload {
         let plaintext = Bytes::from(plaintext);
         if plaintext.len() > PLAINTEXT_BYTES_MAX {
             let (bytes, bytes_max) = (plaintext.len(), PLAINTEXT_BYTES_MAX);
-            return Err(Unfit::TooLarge { service: PushService::WebPush, bytes, bytes_max });
+            return Err(InvalidContent::TooLarge { service: PushService::WebPush, bytes, bytes_max });
         }
         Ok(Self { plaintext, urgency, topic, ttl, expires_at: fields.expires_at })
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use noroshi_cluster::Error;
-use noroshi_cluster::batches::{BatchQueue, Parcel};
+use noroshi_cluster::batches::{BatchQueue, QueuedBatch};
 use noroshi_sqs::{Connection, Queue, QueueConfig};
 
 use crate::sqs::{name, sqs};
@@ -76,14 +76,14 @@ async fn an_unreachable_sqs_is_a_temporary_error() {
 async fn an_oversized_batch_is_rejected_before_anything_is_sent() {
     let Some(sqs) = sqs().await else { return };
     let queue = OnSqs::new(sqs.connection).puller().await;
-    let large = Parcel { key: 1, lane: 1, body: Bytes::from(vec![0; 1 << 20]) };
-    let small = Parcel { key: 2, lane: 1, body: Bytes::from_static(b"x") };
+    let large = QueuedBatch { key: 1, lane: 1, body: Bytes::from(vec![0; 1 << 20]) };
+    let small = QueuedBatch { key: 2, lane: 1, body: Bytes::from_static(b"x") };
     let put = queue.put(vec![small, large]).await;
     assert!(matches!(put, Err(Error::TooLarge { .. })), "{put:?}");
     assert_eq!(queue.pull(&[1], 9, Duration::from_millis(500)).await.expect("pulled"), []);
     // Ten of these exceed one call.
     let body = Bytes::from(vec![7; 150 << 10]);
-    let parcels = (0..10).map(|key| Parcel { key, lane: 2, body: body.clone() }).collect();
+    let parcels = (0..10).map(|key| QueuedBatch { key, lane: 2, body: body.clone() }).collect();
     queue.put(parcels).await.expect("put");
     assert!(drain(&*queue, 10).await.iter().all(|one| one.parcel.body == body));
 }
@@ -98,7 +98,7 @@ async fn thousands_of_batches_pass() {
     let began = Instant::now();
     let putting = tokio::spawn(async move {
         for keys in (0..PARCELS).collect::<Vec<_>>().chunks(100) {
-            let parcel = |key: &u64| Parcel { key: *key, lane: 3, body: Bytes::from(vec![1; 600]) };
+            let parcel = |key: &u64| QueuedBatch { key: *key, lane: 3, body: Bytes::from(vec![1; 600]) };
             a.put(keys.iter().map(parcel).collect()).await.expect("put");
         }
     });

@@ -8,7 +8,7 @@ use noroshi_types::{
 };
 
 use super::notification::Fallback;
-use crate::{Accept, Accepted, Departed, OutcomePart};
+use crate::{Accept, Accepted, OutcomePart, RemovedMessages};
 
 /// Whether rows in inboxes or a topic's log keep the message. With a ttl of 0 it is delivered now or never
 /// (RFC 8030 §5.2).
@@ -26,7 +26,7 @@ impl Accepted {
         accept: &Accept,
         message: Message,
         parts: Vec<OutcomePart>,
-        departed: Departed,
+        departed: RemovedMessages,
     ) -> Self {
         let targets = accept.request.target.named_count();
         Self { message: Arc::new(message), targets, parts, departed, replayed: false }
@@ -35,7 +35,7 @@ impl Accepted {
     /// The answer to a repeated request. The same body names the same targets.
     pub(crate) fn replay(accept: &Accept, message: Arc<Message>) -> Self {
         let targets = accept.request.target.named_count();
-        Self { message, targets, parts: Vec::new(), departed: Departed::default(), replayed: true }
+        Self { message, targets, parts: Vec::new(), departed: RemovedMessages::default(), replayed: true }
     }
 }
 

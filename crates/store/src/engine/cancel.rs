@@ -10,7 +10,7 @@ use super::outcome::Part;
 use super::push::{Done, sorted};
 use super::record::Record;
 use crate::ids::{Ids, Num};
-use crate::{Cancelled, Departed, Error, VariantNum, Work};
+use crate::{Cancelled, Error, RemovedMessages, VariantNum, Work};
 
 /// What [`crate::Notifications::cancel`] removed from the queue.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl CancelledWork {
         let not_pushed = unsent.len() as u64;
         // A device that is in both lists is recorded once.
         unsent.retain(|device| removed.binary_search(device).is_err());
-        let mut departed = Departed::default();
+        let mut departed = RemovedMessages::default();
         for devices in [&removed, &unsent] {
             departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
         }
@@ -72,7 +72,7 @@ pub(crate) fn removed_batch(
     campaign: &CampaignRow,
     variants: &VariantNotifications,
     (ids, now): (&Ids, Timestamp),
-    departed: &mut Departed,
+    departed: &mut RemovedMessages,
 ) -> Result<(Part, Count), Error> {
     let (of, variant): (Num, _) = (row.int(0)?, VariantNum::from_code(row.code(1)?));
     let devices: Vec<DeviceNum> = device_list::decode(row.bytes(2)?).collect();

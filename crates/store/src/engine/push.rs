@@ -17,8 +17,8 @@ use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{Ids, Num};
 use crate::{
-    Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart, SENDER_ENDED, SetAside,
-    TAKES_MAX, Taken, VariantNum, Walk, Work,
+    AbandonedBatch, Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart,
+    SENDER_ENDED, TAKES_MAX, Taken, VariantNum, Walk, Work,
 };
 
 /// Devices that one call of `take` examines or drops, 1 µs each: the rest is due at once.
@@ -174,10 +174,10 @@ impl QueueRow {
         Work::of(ids, self.entry.num, self.campaign.map(|campaign| campaign.id))
     }
 
-    pub(crate) fn set_aside(&self, ids: &Ids, recipients: &[DeviceNum]) -> Option<SetAside> {
+    pub(crate) fn set_aside(&self, ids: &Ids, recipients: &[DeviceNum]) -> Option<AbandonedBatch> {
         let Entry { app, service, lane, .. } = self.entry;
         let (batch, recipients) = (BatchId(self.id as u64), recipients.to_vec());
-        Some(SetAside { batch, app, service, lane, work: self.work(ids)?, recipients })
+        Some(AbandonedBatch { batch, app, service, lane, work: self.work(ids)?, recipients })
     }
 
     pub(crate) fn batch(

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::ClientWrapper;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use noroshi_supervision::{Pulse, What};
+use noroshi_supervision::{Heartbeat, What};
 
 use super::connect::Connector;
 use super::group::{self, Answer, Mark};
@@ -81,7 +81,7 @@ pub(super) struct Acceptor {
     pub session: Option<ClientWrapper>,
     /// The mark of the last group that was tried.
     pub mark: Mark,
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
 }
 
 /// A group whose commit was not answered.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use noroshi_supervision::Pulse;
+use noroshi_supervision::Heartbeat;
 
 use super::group::{NOTED, NotificationSource, Rows};
 use super::options::PostgresOptions;
@@ -44,7 +44,7 @@ const UNMATCHED_MAX: usize = 16_384;
 pub(super) struct BackgroundWriter {
     pub store: Postgres,
     pub queued: Queued<BackgroundWrite>,
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
 }
 
 /// Parts without a notification, and since when.

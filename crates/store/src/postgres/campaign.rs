@@ -24,8 +24,8 @@ use crate::engine::record::{Record, to_array};
 use crate::engine::session::{Session, require_app};
 use crate::ids::{Ids, Num};
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    RemovedMessages, UploadLine,
 };
 
 #[async_trait::async_trait]
@@ -86,11 +86,11 @@ impl Campaigns for Postgres {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(CampaignState, Departed), Error> {
+    ) -> Result<(CampaignState, RemovedMessages), Error> {
         let (from, keep_until) = (from.to_vec(), self.keep_until(now));
         let (num, state) =
             self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
-        let mut departed = Departed::default();
+        let mut departed = RemovedMessages::default();
         let mut more = to == CampaignState::Aborted;
         while more {
             let ids = self.ids.clone();
@@ -344,8 +344,8 @@ async fn purge_batches(
     ids: Arc<Ids>,
     num: CampaignNum,
     now: Timestamp,
-) -> Result<(Departed, bool), Failed> {
-    let mut departed = Departed::default();
+) -> Result<(RemovedMessages, bool), Failed> {
+    let mut departed = RemovedMessages::default();
     let Some(campaign) = campaign_row::rows(&tx, &[num]).await?.remove(&num) else {
         return Ok((departed, false));
     };

@@ -82,7 +82,7 @@ impl Devices for Postgres {
         self.write(move |tx| {
             let device = device.clone();
             async move {
-                // The session may not continue ([`crate::KEPT_ENDED`]).
+                // The session may not continue ([`crate::ENDED_STATE_PREFIX`]).
                 let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1,
                                kept = CASE WHEN substr(kept, 1, 1) = '\\xff'::bytea THEN kept
                                            ELSE '\\xff'::bytea || coalesce(kept, ''::bytea) END

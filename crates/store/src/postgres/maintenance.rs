@@ -79,7 +79,7 @@ impl Maintenance for Postgres {
         .await
     }
 
-    async fn yield_lead(&self, task: &str, holder: u64) -> Result<(), Error> {
+    async fn release_lead(&self, task: &str, holder: u64) -> Result<(), Error> {
         let (task, holder) = (task.to_owned(), holder as i64);
         self.write(move |tx| {
             let task = task.clone();

@@ -11,7 +11,7 @@ use super::transaction::{Failed, Tx};
 use super::{Postgres, backlog};
 use crate::engine::topic::{self, draw_epoch};
 use crate::{
-    Error, LogPage, Place, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic,
+    Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince,
 };
 
 #[async_trait::async_trait]
@@ -46,7 +46,7 @@ impl Topics for Postgres {
         .await
     }
 
-    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error> {
+    async fn retained_page(&self, scan: RetainedScan, wanted: RetainedFilter) -> Result<RetainedPage, Error> {
         let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
         let (app, now, topics_max) = (i64::from(app.0), now.0 as i64, topics_max.max(1) as i64);
         let below = if until.is_some() { "name < $3" } else { "$3::text IS NULL" };

@@ -17,8 +17,8 @@ use crate::engine::notification::{Standing, message_of};
 use crate::engine::outcome::{Part, recorded};
 use crate::engine::record::Record;
 use crate::{
-    Accept, Accepted, Cancelled, Departed, Done, Error, Gate, Idempotency, NotificationState, Notifications,
-    OutcomePart, Trace,
+    Accept, Accepted, Cancelled, Done, Error, Gate, Idempotency, NotificationState, Notifications,
+    OutcomePart, RemovedMessages, Trace,
 };
 
 #[async_trait::async_trait]
@@ -31,7 +31,7 @@ impl Notifications for Sqlite {
     fn note(&self, request: Accept) -> Accepted {
         let num = self.ids.next(request.now);
         let message = message_of(&request, self.ids.id(num), None);
-        let accepted = Accepted::new(&request, message, Vec::new(), Departed::default());
+        let accepted = Accepted::new(&request, message, Vec::new(), RemovedMessages::default());
         self.writer.submit_background(1, move |w| {
             notification::insert(w, num, &request, 0, None, Standing::Nothing)
         });
@@ -90,7 +90,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     check_space(w)?;
     let num = w.ids.next(*now);
     let id = w.ids.id(num);
-    let (mut parts, mut departed) = (Vec::new(), Departed::default());
+    let (mut parts, mut departed) = (Vec::new(), RemovedMessages::default());
     let mut devices = Vec::new();
     let (mut standing, mut is_kept, mut place) = (Standing::Nothing, false, None);
     match &request.target {

@@ -19,8 +19,8 @@ use crate::engine::record::Record;
 use crate::engine::session;
 use crate::ids::Ids;
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    RemovedMessages, UploadLine,
 };
 
 #[async_trait::async_trait]
@@ -82,10 +82,10 @@ impl Campaigns for Sqlite {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(CampaignState, Departed), Error> {
+    ) -> Result<(CampaignState, RemovedMessages), Error> {
         let from = from.to_vec();
         let (num, state) = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
-        let mut departed = Departed::default();
+        let mut departed = RemovedMessages::default();
         let mut more = to == CampaignState::Aborted;
         while more {
             // `take` removes the rest if this stops early.
@@ -233,8 +233,8 @@ fn set_state(
 }
 
 /// Removes batches of an aborted campaign that nobody has taken. Returns whether there may be more.
-fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(Departed, bool), Error> {
-    let mut departed = Departed::default();
+fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(RemovedMessages, bool), Error> {
+    let mut departed = RemovedMessages::default();
     let Some(campaign) = campaign_row::load(w.db, num)? else { return Ok((departed, false)) };
     let variants = campaign_row::variants(w.db, num)?;
     let sql = "DELETE FROM push_queue WHERE id IN (

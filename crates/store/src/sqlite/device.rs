@@ -210,7 +210,7 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// The state of a session that may not continue: prefixed with [`crate::KEPT_ENDED`], once.
+/// The state of a session that may not continue: prefixed with [`crate::ENDED_STATE_PREFIX`], once.
 const ENDED: &str = "CASE WHEN kept IS NULL THEN X'FF' WHEN substr(kept, 1, 1) = X'FF' THEN kept
                      ELSE CAST(X'FF' || kept AS BLOB) END";
 

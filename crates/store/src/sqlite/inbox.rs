@@ -14,7 +14,7 @@ use crate::engine::inbox::Range;
 use crate::engine::outcome::Part;
 use crate::engine::record::Record;
 use crate::ids::{Ids, Num};
-use crate::{Departed, Device, Error, FirstCall, InboxPage, InboxRange, Work, engine};
+use crate::{Device, Error, FirstCall, InboxPage, InboxRange, RemovedMessages, Work, engine};
 
 /// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
 pub(super) fn deliver(
@@ -23,7 +23,7 @@ pub(super) fn deliver(
     collapse_key: Option<&str>,
     devices: &[DeviceNum],
     now: Timestamp,
-) -> Result<Departed, Error> {
+) -> Result<RemovedMessages, Error> {
     let mut removed = RemovedRows::default();
     let mut insert =
         w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
@@ -83,8 +83,8 @@ impl RemovedRows {
     }
 
     /// Devices were visited in order, so each list is sorted.
-    fn record(self, w: &Write<'_>, now: Timestamp) -> Result<Departed, Error> {
-        let mut departed = Departed::default();
+    fn record(self, w: &Write<'_>, now: Timestamp) -> Result<RemovedMessages, Error> {
+        let mut departed = RemovedMessages::default();
         for ((num, _), (outcome, devices)) in self.0 {
             departed.add(Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
             outcome::add(w.db, &Part::of(num, outcome, now, devices))?;

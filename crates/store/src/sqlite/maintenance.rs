@@ -51,7 +51,7 @@ impl Maintenance for Sqlite {
         Ok(true)
     }
 
-    async fn yield_lead(&self, _task: &str, _holder: u64) -> Result<(), Error> {
+    async fn release_lead(&self, _task: &str, _holder: u64) -> Result<(), Error> {
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::sync::RwLock;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_supervision::{Heartbeat, Kind, Threads};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -70,7 +70,7 @@ impl Readers {
 }
 
 /// The loop of a reader thread, until the queue is closed and empty.
-pub(super) fn run(jobs: &Receiver<Job>, db: &Connection, pulse: &Pulse) {
+pub(super) fn run(jobs: &Receiver<Job>, db: &Connection, pulse: &Heartbeat) {
     loop {
         pulse.waiting();
         let Ok(job) = jobs.recv() else { return };

@@ -18,7 +18,8 @@ use crate::engine::record::Record;
 use crate::engine::topic::{self, TopicNum, draw_epoch};
 use crate::ids::Num;
 use crate::{
-    Accept, Error, LogPage, Place, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic,
+    Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics,
+    TopicsSince,
 };
 
 #[async_trait::async_trait]
@@ -55,7 +56,7 @@ impl Topics for Sqlite {
         .await
     }
 
-    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error> {
+    async fn retained_page(&self, scan: RetainedScan, wanted: RetainedFilter) -> Result<RetainedPage, Error> {
         let ids = Arc::clone(&self.ids);
         self.read(move |db| {
             let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;

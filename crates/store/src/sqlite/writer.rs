@@ -17,7 +17,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use noroshi_supervision::{Kind, Pulse, Threads, What};
+use noroshi_supervision::{Heartbeat, Kind, Threads, What};
 use rusqlite::Connection;
 
 use super::options::Options;
@@ -188,7 +188,7 @@ pub(super) struct Loop {
 
 impl Loop {
     /// Runs until the queue is closed and empty.
-    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options, pulse: &Pulse) {
+    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options, pulse: &Heartbeat) {
         let mut room = Room::default();
         let mut write = Write { db, ids, room: &mut room, options };
         let mut group = Vec::new();
@@ -229,7 +229,7 @@ impl Loop {
 }
 
 /// Runs a group in one transaction. Returns a result for each job.
-fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Pulse) -> Vec<Result<(), Error>> {
+fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
     for job in group {
         // A group may take long on a slow disk, but a single operation must not.

@@ -21,7 +21,7 @@ use std::fmt;
 use super::claims::ClaimName;
 use super::{Claims, Subject};
 use crate::Invalid;
-use crate::topic::{fits, is_services_own};
+use crate::topic::{fits, is_server_topic};
 
 /// A valid pattern, with its original text.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Pattern {
                 reason: "a pattern must be 1 to 255 bytes long, unless the operator allows more",
             });
         }
-        if is_services_own(text) {
+        if is_server_topic(text) {
             return Err(PatternError { at: 0, reason: "rules do not apply to the service's own topics" });
         }
         if let Some(at) = text.find(char::is_control) {

@@ -62,7 +62,7 @@ fn subscribe(filters: &[&str]) -> Vec<u8> {
     let filters: Vec<_> = filters.iter().map(|filter| (*filter, options)).collect();
     let mut out = Vec::new();
     if !filters.is_empty() {
-        let filters = Subscribe::filters_of(&filters);
+        let filters = Subscribe::encode_filters(&filters);
         let subscribe = Subscribe::new(SUBSCRIBE_ID, Properties::default(), &filters);
         Packet::Subscribe(subscribe).encode(VERSION, &mut out);
     }

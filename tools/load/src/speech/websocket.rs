@@ -104,7 +104,7 @@ impl WebSocket {
             }
         };
         let terms = Terms { role: Role::Client, deflates, message_bytes_max: MESSAGE_BYTES_MAX };
-        let fed = decoder.feed_by(terms, bytes, &mut on_input);
+        let fed = decoder.feed_with_terms(terms, bytes, &mut on_input);
         *turn.inflater = inflater;
         match (fed, ended) {
             (_, Some(ended)) => Err(ended),

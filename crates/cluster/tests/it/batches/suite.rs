@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use noroshi_cluster::batches::{BatchQueue, LaneDepth, Parcel, Received};
+use noroshi_cluster::batches::{BatchQueue, LaneDepth, QueuedBatch, Received};
 
 /// How the implementations under test are set up.
 pub(crate) const CLAIM_AFTER: Duration = Duration::from_secs(3);
@@ -35,9 +35,9 @@ pub(crate) async fn until(mut reached: impl AsyncFnMut() -> bool) {
 }
 
 /// A body with every byte value, and some more.
-pub(crate) fn parcel(key: u64, lane: u8) -> Parcel {
+pub(crate) fn parcel(key: u64, lane: u8) -> QueuedBatch {
     let body: Vec<u8> = (0..=255).cycle().take(1_000 + usize::try_from(key).expect("small")).collect();
-    Parcel { key, lane, body: Bytes::from(body) }
+    QueuedBatch { key, lane, body: Bytes::from(body) }
 }
 
 /// Pulls until there are `count`.
@@ -66,7 +66,7 @@ async fn finish(queue: &dyn BatchQueue, received: Vec<Received>) {
 
 pub(crate) async fn batches_arrive_whole_and_in_order_of_their_lanes(engine: &dyn Engine) {
     let (a, b) = (engine.puller().await, engine.puller().await);
-    let parcels: Vec<Parcel> =
+    let parcels: Vec<QueuedBatch> =
         (0..60).map(|key| parcel(key, 3 - u8::try_from(key % 3).expect("small"))).collect();
     a.put(parcels.clone()).await.expect("put");
     let received = drain(&*b, 60).await;
@@ -169,7 +169,7 @@ pub(crate) async fn the_depth_is_what_waits_and_what_is_under_way(engine: &dyn E
     assert_eq!(depth(3).await, (0, 0));
     // More than one call holds.
     queue
-        .put((0..600).map(|key| Parcel { key, lane: 3, body: Bytes::from_static(b"x") }).collect())
+        .put((0..600).map(|key| QueuedBatch { key, lane: 3, body: Bytes::from_static(b"x") }).collect())
         .await
         .expect("put");
     until(async || depth(3).await == (600, 0)).await;

@@ -196,6 +196,6 @@ fn devices_get_the_variant_of_the_experiment() {
         assert_eq!(plan.holds_out(given), place == Some(0));
     }
     assert!(of(None, Some("ja")).is_some(), "a device without a user draws for itself");
-    assert_eq!(of(Some("user-1"), None), Some(VariantNum::OF_NONE), "it is not of the audience");
+    assert_eq!(of(Some("user-1"), None), Some(VariantNum::NO_VARIANT), "it is not of the audience");
     assert_eq!(of(Some("u0"), None), Some(VariantNum(2)), "it is named");
 }

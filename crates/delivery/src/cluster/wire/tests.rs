@@ -29,12 +29,12 @@ fn user_id(name: &str) -> UserId {
     UserId::parse(name).expect("an id")
 }
 
-fn device_named(name: &str) -> DeviceId {
+fn unverified_device(name: &str) -> DeviceId {
     DeviceId::parse(name).expect("an id")
 }
 
 fn one_of_each() -> Vec<Record> {
-    let (app, device, topic) = (AppId(5), device_named("d"), Topic::from_trusted("a/b"));
+    let (app, device, topic) = (AppId(5), unverified_device("d"), Topic::from_trusted("a/b"));
     let users = vec![user_id("u1"), user_id("日本")];
     let condition = Condition::parse("'a' in topics && !('b' in topics)").expect("a condition");
     let plain = Message {
@@ -59,7 +59,7 @@ fn one_of_each() -> Vec<Record> {
         }
     }
     let topics = vec![topic, Topic::everyone()];
-    let session = |presence| Session { device: device_named("x"), presence };
+    let session = |presence| Session { device: unverified_device("x"), presence };
     let sessions = vec![vec![], vec![session(Presence::Idle), session(Presence::Active)]];
     records.extend([
         Record::Marker { number: 4 },

@@ -108,7 +108,7 @@ fn a_drawn_variant_is_not_drawn_again() {
 
 #[test]
 fn a_recipient_without_a_variant_keeps_none() {
-    let of_none = Some(VariantNum::OF_NONE);
+    let of_none = Some(VariantNum::NO_VARIANT);
     let mut settle = Settlement::new(&batch(0, 2));
     assert_eq!(settle.variant(DeviceNum(0), || of_none), None);
     settle.again(NOW, 1, DeviceNum(0));

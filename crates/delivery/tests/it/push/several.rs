@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use noroshi_cluster::batches::{BatchQueue, InProcess, Parcel};
+use noroshi_cluster::batches::{BatchQueue, InProcess, QueuedBatch};
 use noroshi_delivery::campaign::{Audience, CampaignProgress, Spec};
 use noroshi_delivery::push::{Config, Outlet};
 use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
@@ -319,7 +319,10 @@ async fn lost_and_invalid_parcels_are_sent_from_the_store() {
     let queue = queue();
     let short = Config { queue_lease: Duration::from_secs(4), ..shared() };
     let node = cell.node(short, Some(queue.clone())).await;
-    queue.put(vec![Parcel { key: 1, lane: 3, body: bytes::Bytes::from_static(b"?") }]).await.expect("put");
+    queue
+        .put(vec![QueuedBatch { key: 1, lane: 3, body: bytes::Bytes::from_static(b"?") }])
+        .await
+        .expect("put");
     eventually("it is set aside", || node.metric("parcels_total{result=\"poison\"}") == 1).await;
     node.outlet.hold_all(true);
     let id = publish(&node, cell.app).await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use noroshi_protocol::mqtt::{Action, Frame, Owed, ServerReference, TopicFilter};
+use noroshi_protocol::mqtt::{Action, Frame, ServerReference, TopicFilter, UnconfirmedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
@@ -95,8 +95,8 @@ impl Adapter for Mqtt {
         self.conversation.caught_up()
     }
 
-    fn handle_outstanding(&mut self, found: &HashSet<Owed>) {
-        self.conversation.looked_for(|owed| found.contains(&owed));
+    fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
+        self.conversation.retain_in_flight(|owed| found.contains(&owed));
     }
 
     fn matched(&self, topic: &Topic, at: Place) -> Matched {

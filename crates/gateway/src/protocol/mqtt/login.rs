@@ -186,7 +186,7 @@ impl Mqtt {
         cx: &Context<'_>,
         begun: &Begun,
         parked: Option<&ParkedSession>,
-        owed: &mut Vec<noroshi_protocol::mqtt::Owed>,
+        owed: &mut Vec<noroshi_protocol::mqtt::UnconfirmedMessage>,
     ) -> Continued {
         let (session, now) = (&begun.session, cx.now.wall);
         let sessions: &ParkedSessions = &service(cx.services).sessions;

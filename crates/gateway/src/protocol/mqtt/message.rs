@@ -32,7 +32,7 @@ impl Mqtt {
         let delivery = match is_topic_name(outgoing.topic()) {
             true => self.conversation.deliver(&encoding.config.mqtt, outgoing, why, encoding.now, head),
             // Not a valid topic name in MQTT.
-            false => Delivery::NotForIt,
+            false => Delivery::NoMatch,
         };
         // A retained message says nothing about the position in the topic's log.
         let is_published = cause == Cause::Published;
@@ -46,7 +46,7 @@ impl Mqtt {
             }
             // A client never wants a topic's message that it rejects now (No Local). A message to the device itself waits
             // for a subscription.
-            Delivery::NotForIt => {
+            Delivery::NoMatch => {
                 let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
                 Offered::Pass { confirmed: passes(topic.is_some()) }
             }

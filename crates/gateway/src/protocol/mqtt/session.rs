@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_protocol::mqtt::{Answer, Owed, Saved, Will};
+use noroshi_protocol::mqtt::{Answer, Saved, UnconfirmedMessage, Will};
 use noroshi_store::Place;
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ pub(crate) struct Progress {
     /// See [`StoredSession::since`].
     pub(crate) since: Place,
     /// Messages at or before `since` that were not sent; at most [`OWED_MAX`].
-    pub(crate) unsent: Vec<Owed>,
+    pub(crate) unsent: Vec<UnconfirmedMessage>,
     /// Names that delivered some of the messages behind `since`.
     pub(crate) ended: Vec<Ended>,
     /// Messages before `since` that are owed, by topics.
@@ -70,7 +70,7 @@ impl ParkedSession {
     }
 
     /// What the session owes its client besides what is behind [`Progress::since`].
-    pub(crate) fn owed(&self) -> Vec<Owed> {
+    pub(crate) fn owed(&self) -> Vec<UnconfirmedMessage> {
         let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
         owed(in_flight, &self.progress.unsent)
     }
@@ -91,7 +91,7 @@ impl ParkedSession {
         let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
         let gaps: usize = self.progress.gaps.iter().map(Gap::bytes).sum();
         let due: usize = self.progress.retained_due.iter().map(|due| size_of::<Box<str>>() + due.len()).sum();
-        let unsent = self.progress.unsent.capacity() * size_of::<Owed>() + ended + gaps + due;
+        let unsent = self.progress.unsent.capacity() * size_of::<UnconfirmedMessage>() + ended + gaps + due;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()
@@ -103,9 +103,12 @@ impl ParkedSession {
 }
 
 /// Messages that were sent, then those that were not; each once.
-pub(crate) fn owed(in_flight: impl Iterator<Item = Owed>, unsent: &[Owed]) -> Vec<Owed> {
-    let mut owed: Vec<Owed> = in_flight.collect();
-    let sent: HashSet<Owed> = owed.iter().copied().collect();
+pub(crate) fn owed(
+    in_flight: impl Iterator<Item = UnconfirmedMessage>,
+    unsent: &[UnconfirmedMessage],
+) -> Vec<UnconfirmedMessage> {
+    let mut owed: Vec<UnconfirmedMessage> = in_flight.collect();
+    let sent: HashSet<UnconfirmedMessage> = owed.iter().copied().collect();
     owed.extend(unsent.iter().filter(|one| !sent.contains(one)));
     owed.truncate(OWED_MAX);
     owed

@@ -4,8 +4,8 @@
 //! of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other versions
 //! read the versions that they know: see docs/cluster.md.
 
-use noroshi_protocol::mqtt::{Owed, SubscribeOptions, Subscription, TopicFilter};
-use noroshi_store::{KEPT_ENDED, Place};
+use noroshi_protocol::mqtt::{SubscribeOptions, Subscription, TopicFilter, UnconfirmedMessage};
+use noroshi_store::{ENDED_STATE_PREFIX, Place};
 use noroshi_types::NotificationId;
 
 /// Without the messages that a session owes and the places where its subscriptions began. Written if both are empty, so
@@ -29,7 +29,7 @@ pub(crate) struct StoredSession {
     /// How long it outlives its connection.
     pub(crate) expiry_s: u32,
     /// In the order in which it was sent; at most [`OWED_MAX`].
-    pub(crate) owed: Vec<Owed>,
+    pub(crate) owed: Vec<UnconfirmedMessage>,
     pub(crate) subscriptions: Vec<Subscription>,
 }
 
@@ -43,7 +43,7 @@ impl StoredSession {
         if !is_plain {
             let owed = &self.owed[..self.owed.len().min(OWED_MAX)];
             out.extend_from_slice(&(owed.len() as u16).to_be_bytes());
-            for Owed { id, retained } in owed {
+            for UnconfirmedMessage { id, retained } in owed {
                 out.extend_from_slice(id.as_bytes());
                 out.push(if *retained { RETAINED } else { 0 });
             }
@@ -74,7 +74,7 @@ impl StoredSession {
     /// The second value: whether the session has ended, because the device got another user or its tokens were revoked.
     /// `None` if another program wrote it.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
-        let (bytes, ended) = match bytes.strip_prefix(&[KEPT_ENDED]) {
+        let (bytes, ended) = match bytes.strip_prefix(&[ENDED_STATE_PREFIX]) {
             Some(bytes) => (bytes, true),
             None => (bytes, false),
         };
@@ -90,7 +90,7 @@ impl StoredSession {
         for _ in 0..count {
             let id = NotificationId::from_bytes(take(&mut rest)?);
             let [flags] = take(&mut rest)?;
-            owed.push(Owed { id, retained: flags & RETAINED != 0 });
+            owed.push(UnconfirmedMessage { id, retained: flags & RETAINED != 0 });
         }
         let mut subscriptions = Vec::new();
         while let Some((len, mut after)) = rest.split_first() {
@@ -132,7 +132,7 @@ mod tests {
         let bytes = stored.encode();
         assert_eq!(bytes[0], 2);
         assert_eq!(StoredSession::parse(&bytes), Some((stored.clone(), false)));
-        let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
+        let ended = [&[ENDED_STATE_PREFIX], bytes.as_slice()].concat();
         assert_eq!(StoredSession::parse(&ended), Some((stored, true)));
         for cut in (0..bytes.len()).filter(|cut| ![13, 22, 29].contains(cut)) {
             assert_eq!(StoredSession::parse(&bytes[..cut]), None, "{cut}");
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn owed_messages_and_places_of_subscriptions_are_parsed_again() {
-        let owed = |byte, retained| Owed { id: NotificationId::from_bytes([byte; 16]), retained };
+        let owed =
+            |byte, retained| UnconfirmedMessage { id: NotificationId::from_bytes([byte; 16]), retained };
         let mut later = stored();
         later.subscriptions[1].since = 78;
         for stored in [StoredSession { owed: vec![owed(1, false), owed(2, true)], ..stored() }, later] {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_protocol::mqtt::Owed;
+use noroshi_protocol::mqtt::UnconfirmedMessage;
 use noroshi_store::Place;
 use noroshi_types::{Message, NotificationId, Topic};
 
@@ -13,11 +13,11 @@ use super::{Brought, CatchUp, Paged};
 /// What a session had in flight.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outstanding {
-    Wanted(Vec<Owed>),
+    Wanted(Vec<UnconfirmedMessage>),
     /// Queued or under way.
-    Reading(Vec<Owed>),
+    Reading(Vec<UnconfirmedMessage>),
     /// These were found.
-    Read(HashSet<Owed>),
+    Read(HashSet<UnconfirmedMessage>),
 }
 
 /// Up to where names brought the messages in flight.
@@ -40,7 +40,7 @@ impl SentByName {
 
 impl CatchUp {
     /// Sends what the session had in flight before everything else.
-    pub(crate) fn send_again(&mut self, owed: Vec<Owed>) {
+    pub(crate) fn send_again(&mut self, owed: Vec<UnconfirmedMessage>) {
         if !owed.is_empty() {
             self.outstanding = Outstanding::Wanted(owed);
         }
@@ -53,7 +53,7 @@ impl CatchUp {
 
     /// Whether a message was in flight when the session resumed: it is or was sent again.
     pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
-        matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&Owed { id, retained: false }))
+        matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&UnconfirmedMessage { id, retained: false }))
     }
 
     /// A page waits for the messages in flight.
@@ -62,16 +62,16 @@ impl CatchUp {
     }
 
     /// The messages in flight that still exist. Returns which they are.
-    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
+    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<UnconfirmedMessage> {
         let Outstanding::Reading(owed) = &self.outstanding else { return HashSet::new() };
         let by_id: HashMap<NotificationId, &Arc<Message>> =
             messages.iter().map(|message| (message.id, message)).collect();
-        let find = |owed: &Owed| {
+        let find = |owed: &UnconfirmedMessage| {
             let message = Arc::clone(by_id.get(&owed.id)?);
             Some(Paged { message, retained: owed.retained, by: Brought::ById })
         };
         let again: Vec<Paged> = owed.iter().filter_map(find).collect();
-        let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();
+        let found: HashSet<UnconfirmedMessage> = again.iter().map(Paged::owed).collect();
         self.rest.retain(|paged| !found.contains(&paged.owed()));
         self.note_sent_by_name(&again);
         self.rest.splice(0..0, again);
@@ -94,7 +94,7 @@ impl CatchUp {
     }
 
     /// Messages that the client still has to get, that no log would bring again, and that the connection did not send.
-    pub(crate) fn unsent(&self) -> Vec<Owed> {
+    pub(crate) fn unsent(&self) -> Vec<UnconfirmedMessage> {
         let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::ById);
         let rest = rest.map(Paged::owed);
         match &self.outstanding {

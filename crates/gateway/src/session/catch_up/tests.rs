@@ -153,7 +153,7 @@ fn a_retained_message_does_not_move_the_position() {
 
 #[test]
 fn in_flight_messages_are_sent_first_and_once() {
-    let owed = |id, retained| Owed { id: message(id).id, retained };
+    let owed = |id, retained| UnconfirmedMessage { id: message(id).id, retained };
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     catch_up.read_log(Place::of(message(4).id), Place::of(message(6).id));
     catch_up.send_again(vec![owed(5, false), owed(2, true), owed(3, false)]);
@@ -253,7 +253,7 @@ fn confirmed_messages_are_not_written() {
 #[test]
 fn an_ended_name_brought_its_messages_in_flight() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
-    let owed = |id| Owed { id: message(id).id, retained: false };
+    let owed = |id| UnconfirmedMessage { id: message(id).id, retained: false };
     for is_early in [true, false] {
         let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
         catch_up.read_log(at(1), at(9));
@@ -308,7 +308,7 @@ fn logs_leave_out_what_an_ended_name_brought() {
     catch_up.end_name(&news, at(2), at(6), message(5).id);
     let brought = |catch_up: &mut CatchUp, id| catch_up.ended().brought(&message(id));
     assert_eq!([2, 3, 6, 7].map(|id| brought(&mut catch_up, id)), [false, true, true, false]);
-    assert_eq!(catch_up.unsent(), [Owed { id: message(5).id, retained: false }]);
+    assert_eq!(catch_up.unsent(), [UnconfirmedMessage { id: message(5).id, retained: false }]);
     // It is told to the next connection, until logs were read that far.
     let ended = catch_up.ended().behind(at(5));
     assert_eq!((ended.len(), catch_up.ended().behind(at(6)).len()), (1, 0));

@@ -107,7 +107,7 @@ impl Device {
         let options = SubscribeOptions::new(qos);
         let options =
             if self.version == Version::V5 { options.with_retain_handling(handling) } else { options };
-        let filters = Subscribe::filters_of(&[(filter, options)]);
+        let filters = Subscribe::encode_filters(&[(filter, options)]);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
         // What it may get from here on.
         scene.account().ask(filter);
@@ -122,7 +122,7 @@ impl Device {
     }
 
     async fn unsubscribe(&mut self, scene: &mut Scene<'_>, filter: &'static str) -> Came {
-        let filters = Unsubscribe::filters_of(&[filter]);
+        let filters = Unsubscribe::encode_filters(&[filter]);
         self.send(Packet::Unsubscribe(Unsubscribe::new(7, Properties::default(), &filters))).await;
         self.until(scene, &Said::Granted).await?;
         scene.account().unsubscribe(filter);

@@ -170,12 +170,12 @@ fn second_concurrent_poll_or_post_closes_the_session() {
 fn abandoned_poll_closes_the_session() {
     let mut peer = Peer::polling();
     assert_eq!(peer.get(), Ok(()));
-    peer.session.handle_poll_gone(&mut peer.out);
+    peer.session.handle_poll_disconnect(&mut peer.out);
     peer.expect("ended:peer_reset");
     assert_eq!(peer.get(), Err(RequestError::UnknownSid));
     let mut peer = Peer::polling();
     peer.session.handle_post(0, &CONFIG, &mut peer.out).unwrap();
-    peer.session.handle_post_gone(&mut peer.out);
+    peer.session.handle_post_disconnect(&mut peer.out);
     peer.expect("ended:peer_reset");
 }
 
@@ -188,7 +188,7 @@ fn websocket_carries_one_packet_per_frame() {
     peer.expect(r#"frame:b"\x01\x02\x03\x04""#);
     peer.send("6");
     peer.expect("");
-    peer.session.handle_websocket_gone(CloseReason::PeerReset, &mut peer.out);
+    peer.session.handle_websocket_disconnect(CloseReason::PeerReset, &mut peer.out);
     peer.expect("ended:peer_reset");
 }
 
@@ -343,8 +343,8 @@ fn session_upgrades_to_a_websocket() {
     assert_eq!(peer.get(), Err(RequestError::BadRequest));
     assert_eq!(peer.post(&["4x"]), Err(RequestError::BadRequest));
     assert!(!peer.accept_probe());
-    peer.session.handle_poll_gone(&mut peer.out);
-    peer.session.handle_probe_gone();
+    peer.session.handle_poll_disconnect(&mut peer.out);
+    peer.session.handle_probe_disconnect();
     peer.send("4hello");
     peer.expect("frame:4hello");
     peer.pass(300);
@@ -381,7 +381,7 @@ fn invalid_probe_is_closed_and_polling_continues() {
         assert_eq!(peer.post(&["4x"]), Ok(()));
         assert!(peer.accept_probe());
         peer.probe("2probe");
-        peer.session.handle_probe_gone();
+        peer.session.handle_probe_disconnect();
         peer.expect("probe:3probe");
         assert_eq!(peer.get(), Ok(()));
         peer.expect("answer:4x");
@@ -485,10 +485,10 @@ proptest! {
                 5 => peer.probe("2probe"),
                 6 => peer.probe("5"),
                 7 => peer.probe("4x"),
-                8 => { peer.session.handle_probe_gone(); probing = false; }
+                8 => { peer.session.handle_probe_disconnect(); probing = false; }
                 9 => peer.send("3"),
                 10 => peer.send("4hello"),
-                11 if ms < 20 => { peer.session.handle_poll_gone(&mut peer.out); waits = false; }
+                11 if ms < 20 => { peer.session.handle_poll_disconnect(&mut peer.out); waits = false; }
                 12 if ms < 20 => peer.session.close(CloseReason::Drain, peer.now_ms, &CONFIG, &mut peer.out),
                 13 if ms < 10 => peer.send("2"),
                 _ => peer.pass(ms),

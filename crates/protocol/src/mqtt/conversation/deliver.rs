@@ -16,7 +16,7 @@ use bytes::Bytes;
 use noroshi_types::{NotificationId, Timestamp};
 
 use super::{Conversation, Phase};
-use crate::mqtt::action::{Action, Owed, in_flight};
+use crate::mqtt::action::{Action, UnconfirmedMessage, in_flight};
 use crate::mqtt::flight::{Sent, Stage};
 use crate::mqtt::frame::var_int_bytes;
 use crate::mqtt::outgoing::{Life, Outgoing, expiry_bytes, push_expiry};
@@ -43,7 +43,7 @@ pub enum Delivery {
     /// client will not acknowledge it (QoS 0), so it counts as received.
     Send { shared: Bytes, confirmed: bool },
     /// No subscription matches, or the client published it and disabled that (No Local).
-    NotForIt,
+    NoMatch,
     /// It is already in flight.
     InFlight,
     /// Too many messages are unconfirmed: offer it again when an action reports `room`.
@@ -99,7 +99,7 @@ impl Conversation {
             again.map(|(_, sent)| Granted { qos: sent.stage.qos(), retain_as_published: false, id_bytes: 0 });
         let granted = self.granted(outgoing).or(in_progress);
         let Some(granted) = granted.filter(|_| self.phase == Phase::Open) else {
-            return Delivery::NotForIt;
+            return Delivery::NoMatch;
         };
         let life = outgoing.life(now);
         if life == Life::Over {
@@ -175,7 +175,7 @@ impl Conversation {
     }
 
     /// Messages sent and not confirmed, in sending order.
-    pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
+    pub fn in_flight(&self) -> impl Iterator<Item = UnconfirmedMessage> {
         self.flight.iter().flat_map(|flight| in_flight(&flight.sent))
     }
 
@@ -319,18 +319,18 @@ impl Conversation {
     }
 
     /// Drops in-flight messages that `is_there` reports as gone (expired or evicted).
-    pub fn looked_for(&mut self, is_there: impl Fn(Owed) -> bool) {
+    pub fn retain_in_flight(&mut self, is_there: impl Fn(UnconfirmedMessage) -> bool) {
         if let Some(flight) = &mut self.flight {
-            flight
-                .sent
-                .retain(|sent| !sent.resend || is_there(Owed { id: sent.id, retained: sent.retained }));
+            flight.sent.retain(|sent| {
+                !sent.resend || is_there(UnconfirmedMessage { id: sent.id, retained: sent.retained })
+            });
         }
     }
 
     /// All stored messages of the session were offered again: drops in-flight messages that were not among
     /// them. Returns messages that the device has received and that were not yet reported.
     pub fn caught_up(&mut self) -> Vec<NotificationId> {
-        self.looked_for(|_| false);
+        self.retain_in_flight(|_| false);
         let ids = self.flight.as_mut().map(|flight| flight.take_confirmed()).unwrap_or_default();
         self.free_flight();
         ids

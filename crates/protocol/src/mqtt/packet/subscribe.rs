@@ -152,12 +152,12 @@ pub struct SubAck<'a> {
 }
 
 impl<'a> Subscribe<'a> {
-    /// `filters` must be the output of [`Subscribe::filters_of`].
+    /// `filters` must be the output of [`Subscribe::encode_filters`].
     pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
         Self { packet_id, properties, filters: Filters { bytes: filters, with_options: true } }
     }
 
-    pub fn filters_of(filters: &[(&str, SubscribeOptions)]) -> Vec<u8> {
+    pub fn encode_filters(filters: &[(&str, SubscribeOptions)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         push_filters(&mut bytes, filters.iter().copied(), true);
         bytes
@@ -179,12 +179,12 @@ impl<'a> Subscribe<'a> {
 }
 
 impl<'a> Unsubscribe<'a> {
-    /// `filters` must be the output of [`Unsubscribe::filters_of`].
+    /// `filters` must be the output of [`Unsubscribe::encode_filters`].
     pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
         Self { packet_id, properties, filters: Filters { bytes: filters, with_options: false } }
     }
 
-    pub fn filters_of(filters: &[&str]) -> Vec<u8> {
+    pub fn encode_filters(filters: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
         push_filters(&mut bytes, filters.iter().map(|filter| (filter, SubscribeOptions(0))), false);
         bytes

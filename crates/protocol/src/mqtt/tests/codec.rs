@@ -361,9 +361,9 @@ proptest! {
                 is_mqtt31: flag && version == Version::V3, clean_start: flag, client_id: &more, properties, will: flag.then_some(will),
                 username: Some(&more), password: flag.then_some(&binary), ..connect(version)
             }));
-            let filters = Subscribe::filters_of(&[(&text, if version == Version::V5 { subscribe_options } else { options(qos) })]);
+            let filters = Subscribe::encode_filters(&[(&text, if version == Version::V5 { subscribe_options } else { options(qos) })]);
             round_trip(version, Packet::Subscribe(Subscribe::new(id, properties, &filters)));
-            let filters = Unsubscribe::filters_of(&[&text, &text]);
+            let filters = Unsubscribe::encode_filters(&[&text, &text]);
             round_trip(version, Packet::Unsubscribe(Unsubscribe::new(id, properties, &filters)));
             round_trip(version, Packet::SubAck(SubAck { packet_id: id, properties, reasons: &[0x80, qos] }));
             round_trip(version, Packet::PingReq);

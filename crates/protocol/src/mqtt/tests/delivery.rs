@@ -51,12 +51,12 @@ fn shared_subscription_receives_only_its_copies() {
     let mut peer = Peer::open(Version::V5);
     peer.subscribe(&[("$share/g/+", options(2)), ("$share/h/a", options(1))]);
     let message = outgoing(1, "a", r#""text":"x","qos":2"#);
-    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NotForIt, "it was not assigned");
+    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NoMatch, "it was not assigned");
     let copy = |share: &str| {
         let fields = format!(r#""text":"x","qos":2,"topic":"a","share":"{share}""#);
         Outgoing::new(&Message { topic: None, ..published(2, "a", &fields) })
     };
-    assert_eq!(peer.deliver(&copy("$share/other/a"), Cause::Published), Delivery::NotForIt);
+    assert_eq!(peer.deliver(&copy("$share/other/a"), Cause::Published), Delivery::NoMatch);
     peer.subscribe(&[("a", options(0)), ("$noroshi/inbox", options(0))]);
     peer.delivers(&copy("$share/g/+"));
     peer.expect_packets(&[Packet::Publish(publish(2, 1, "a", b"x"))]);
@@ -67,11 +67,11 @@ fn shared_subscription_receives_only_its_copies() {
 fn unmatched_messages_are_not_sent() {
     let mut peer = Peer::open(Version::V5);
     let message = outgoing(1, "a", r#""text":"x""#);
-    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NotForIt);
+    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NoMatch);
     peer.subscribe(&[("b", options(1)), ("a/+", options(1)), ("$noroshi/inbox", options(0))]);
-    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NotForIt);
+    assert_eq!(peer.deliver(&message, Cause::Published), Delivery::NoMatch);
     let mut closed = Peer::new(Version::V5);
-    assert_eq!(closed.deliver(&message, Cause::Published), Delivery::NotForIt);
+    assert_eq!(closed.deliver(&message, Cause::Published), Delivery::NoMatch);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn overlapping_subscriptions_deliver_one_copy_with_all_identifiers() {
     for (id, filter, qos) in [(3, "a/#", 0), (300, "a/b", 2), (5, "+/b", 1), (9, "c", 1)] {
         let mut list = PropertyList::new();
         list.push(Property::SubscriptionIdentifier, Value::VarInt(id));
-        let filters = Subscribe::filters_of(&[(filter, options(qos))]);
+        let filters = Subscribe::encode_filters(&[(filter, options(qos))]);
         peer.send(Packet::Subscribe(Subscribe::new(1, list.properties(), &filters)));
     }
     peer.out.clear();
@@ -113,7 +113,7 @@ fn no_local_suppresses_own_messages() {
     let other = outgoing(2, "a", r#""text":"x","from":"0000000000000008""#);
     let mut peer = Peer::open(Version::V5);
     peer.subscribe(&[("a", options(0).with_no_local())]);
-    assert_eq!(peer.deliver(&own, Cause::Published), Delivery::NotForIt);
+    assert_eq!(peer.deliver(&own, Cause::Published), Delivery::NoMatch);
     peer.delivers(&other);
     peer.subscribe(&[("+", options(0))]);
     peer.delivers(&own);

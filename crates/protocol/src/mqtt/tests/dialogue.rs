@@ -47,7 +47,7 @@ fn device_logs_in_with_its_token() {
         };
         peer.expect_packets(&[connack(ReasonCode::Success, &told)]);
         assert!(peer.conversation.is_open());
-        assert_eq!(peer.conversation.silence_max_ms(), Some(90_000));
+        assert_eq!(peer.conversation.idle_timeout_ms(), Some(90_000));
         assert_eq!(peer.send(Packet::PingReq), Outcome::Nothing);
         peer.expect_packets(&[Packet::PingResp]);
     }
@@ -126,12 +126,12 @@ fn changed_values_are_announced_in_connack() {
             (Property::ServerKeepAlive, Value::U16(50)),
         ]);
         peer.expect_packets(&[connack(ReasonCode::Success, &told)]);
-        assert_eq!(peer.conversation.silence_max_ms(), Some(75_000));
+        assert_eq!(peer.conversation.idle_timeout_ms(), Some(75_000));
     }
     // MQTT 3.1.1 has no such property; the client keeps its own value.
     let mut peer = Peer::with(Version::V3, config);
     peer.log_in(&Connect { keep_alive_s: 0, ..connect(Version::V3) }, LoggedIn::default());
-    assert_eq!(peer.conversation.silence_max_ms(), None);
+    assert_eq!(peer.conversation.idle_timeout_ms(), None);
     let kept = Connect { clean_start: false, ..connect(Version::V3) };
     assert!(matches!(
         Peer::new(Version::V3).send(Packet::Connect(kept)),
@@ -274,7 +274,7 @@ fn filters_are_granted_or_rejected_individually() {
         ("+/c", options(0)),
         ("$noroshi/inbox", options(1)),
     ];
-    let filters = Subscribe::filters_of(&asked);
+    let filters = Subscribe::encode_filters(&asked);
     for (version, reasons) in
         [(Version::V3, [2, 0x80, 2, 0x80, 0x80, 0, 1]), (Version::V5, [2, 0x8F, 2, 0x8F, 0x87, 0, 1])]
     {
@@ -293,7 +293,7 @@ fn filters_are_granted_or_rejected_individually() {
         assert!(peer.conversation.receives_inbox());
         assert_eq!(peer.conversation.subscriptions().count(), 4);
         let asked = ["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##", "$share/g/a", "$share/h/a"];
-        let filters = Unsubscribe::filters_of(&asked);
+        let filters = Unsubscribe::encode_filters(&asked);
         let unsubscribe = Packet::Unsubscribe(Unsubscribe::new(10, properties, &filters));
         assert_eq!(peer.send(unsubscribe), Outcome::Unsubscribe(7));
         let reasons = &[0, 0x11, 0, 0x11, 0, 0x11, 0x11, 0, 0x11];
@@ -324,11 +324,11 @@ fn subscriptions_are_limited() {
     let mut peer = Peer::open(Version::V5);
     peer.config.subscriptions_max = 2;
     peer.subscribe(&[("a", options(0)), ("b", options(0))]);
-    let filters = Subscribe::filters_of(&[("a", options(1)), ("c", options(0))]);
+    let filters = Subscribe::encode_filters(&[("a", options(1)), ("c", options(0))]);
     peer.send(Packet::Subscribe(Subscribe::new(2, Properties::default(), &filters)));
     let properties = Properties::default();
     peer.expect_packets(&[Packet::SubAck(SubAck { packet_id: 2, properties, reasons: &[1, 0x97] })]);
-    let filters = Subscribe::filters_of(&[("a", options(1)); 3]);
+    let filters = Subscribe::encode_filters(&[("a", options(1)); 3]);
     let did = peer.send(Packet::Subscribe(Subscribe::new(2, properties, &filters)));
     assert_eq!(did, Outcome::Close(CloseReason::BadMessage));
 }
@@ -418,7 +418,7 @@ fn replies_stay_below_the_clients_maximum() {
     let mut peer = Peer::new(Version::V5);
     peer.log_in(&connect, LoggedIn::default());
     peer.out.clear();
-    let filters = Subscribe::filters_of(&[("a", options(0)); 30]);
+    let filters = Subscribe::encode_filters(&[("a", options(0)); 30]);
     peer.send_only(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
     let request = peer.subscribe.take().unwrap();
     let result = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out);

@@ -101,8 +101,8 @@ fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8>
         reason: if bits & 16 != 0 { ReasonCode::UnspecifiedError } else { ReasonCode::Success },
         properties,
     };
-    let filters = Subscribe::filters_of(&[(topic, options(qos as u8))]);
-    let names = Unsubscribe::filters_of(&[topic]);
+    let filters = Subscribe::encode_filters(&[(topic, options(qos as u8))]);
+    let names = Unsubscribe::encode_filters(&[topic]);
     let will = LastWill { qos, retain: false, properties: Properties::default(), topic: "w", payload: b"" };
     let (reason, reasons) = (ReasonCode::Success, &[0][..]);
     let packet = match kind {

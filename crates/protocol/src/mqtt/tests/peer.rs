@@ -148,7 +148,7 @@ impl Peer {
     }
 
     pub(super) fn subscribe(&mut self, filters: &[(&str, SubscribeOptions)]) {
-        let filters = Subscribe::filters_of(filters);
+        let filters = Subscribe::encode_filters(filters);
         self.send(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
         self.out.clear();
     }

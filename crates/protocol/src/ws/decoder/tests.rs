@@ -429,7 +429,7 @@ fn check_deflating(wire: &[u8], expected: &[Received], result: Result<(), WsErro
         let mut fed = Ok(());
         for piece in wire.chunks(piece_bytes) {
             fed = fed.and_then(|()| {
-                decoder.feed_by(terms, &mut piece.to_vec(), &mut |input| {
+                decoder.feed_with_terms(terms, &mut piece.to_vec(), &mut |input| {
                     heard.extend(Received::of(input));
                     ControlFlow::Continue(())
                 })

@@ -47,12 +47,12 @@ impl Conversation {
         push_framed(&mut out.bytes, self.framing, build);
         let Some(management) = self.management.as_mut().filter(|it| it.counts) else { return };
         let bytes = || Bytes::copy_from_slice(&out.bytes[start..]);
-        let Config { unacked_bytes_max, unacked_max, unacked_patience_ms, .. } = cx.config;
+        let Config { unacked_bytes_max, unacked_max, unacked_timeout_ms, .. } = cx.config;
         management.push(None, Keep::Needed, *unacked_bytes_max, bytes);
         // Notifications stop at the limit, other stanzas do not. A client that answers requests acknowledges
         // them in time, however many were sent before it received the request; other clients get no further
         // state.
-        if management.is_exhausted(2 * unacked_max, cx.now_ms, *unacked_patience_ms) {
+        if management.is_exhausted(2 * unacked_max, cx.now_ms, *unacked_timeout_ms) {
             return self.close(cx, CloseReason::SlowConsumer, None, out);
         }
         if management.is_due(*unacked_bytes_max) {

@@ -6,7 +6,7 @@ use crate::fields::tests::{fields, json_text};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
-fn payload(notification: Value, data: Value, own: Value) -> Result<Payload, Unfit> {
+fn payload(notification: Value, data: Value, own: Value) -> Result<Payload, InvalidContent> {
     let some = |value: Value| (!value.is_null()).then(|| json_text(&value)).flatten();
     Payload::new(&Fields { notification: some(notification), data: some(data), apns: some(own), ..fields() })
 }
@@ -22,7 +22,9 @@ fn check(notification: Value, data: Value, own: Value, push_type: PushType, expe
 
 fn refused(own: Value, field: &str) {
     match payload(json!({"title": "t"}), Value::Null, own) {
-        Err(Unfit::Invalid { service: PushService::Apns, field: found, .. }) => assert_eq!(found, field),
+        Err(InvalidContent::Invalid { service: PushService::Apns, field: found, .. }) => {
+            assert_eq!(found, field)
+        }
         other => panic!("{field}: {other:?}"),
     }
 }
@@ -191,6 +193,6 @@ fn the_limit_is_exact_and_wider_for_calls() {
         let fits = with(bytes_max - bare).unwrap();
         assert_eq!(fits.body.len(), bytes_max);
         let (service, bytes) = (PushService::Apns, bytes_max + 1);
-        assert_eq!(with(bytes_max - bare + 1), Err(Unfit::TooLarge { service, bytes, bytes_max }));
+        assert_eq!(with(bytes_max - bare + 1), Err(InvalidContent::TooLarge { service, bytes, bytes_max }));
     }
 }

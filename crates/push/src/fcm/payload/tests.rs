@@ -18,14 +18,16 @@ fn message(payload: &Payload, now: Timestamp) -> Value {
     message
 }
 
-fn own(own: &Value) -> Result<Payload, Unfit> {
+fn own(own: &Value) -> Result<Payload, InvalidContent> {
     let notification = json_text(&json!({"title": "t"}));
     Payload::new(&Fields { notification, fcm: json_text(own), ..fields() })
 }
 
 fn refused(value: Value, field: &str) {
     match own(&value) {
-        Err(Unfit::Invalid { service: PushService::Fcm, field: found, .. }) => assert_eq!(found, field),
+        Err(InvalidContent::Invalid { service: PushService::Fcm, field: found, .. }) => {
+            assert_eq!(found, field)
+        }
         other => panic!("{field}: {other:?}"),
     }
 }
@@ -220,7 +222,7 @@ fn the_limit_is_exact_and_counts_what_reaches_a_device() {
     // {"body":"b"} and {"d":"…","noroshi_id":"…"}
     let bare = 12 + 8 + 13 + 2 + 36 + 1;
     assert!(with(4_096 - bare, &json!({})).is_ok());
-    let too_large = |bytes| Unfit::TooLarge { service: PushService::Fcm, bytes, bytes_max: 4_096 };
+    let too_large = |bytes| InvalidContent::TooLarge { service: PushService::Fcm, bytes, bytes_max: 4_096 };
     assert_eq!(with(4_097 - bare, &json!({})).err(), Some(too_large(4_097)));
     // A platform's own part counts for that platform only.
     let own = json!({"android": {"notification": {"tag": "t"}}, "webpush": {"notification": {"tag": "t"}}});

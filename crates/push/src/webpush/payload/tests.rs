@@ -9,13 +9,15 @@ use crate::fields::tests::{fields, json_text};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
-fn own(own: &Value) -> Result<Payload, Unfit> {
+fn own(own: &Value) -> Result<Payload, InvalidContent> {
     Payload::new(&Fields { webpush: json_text(own), ..fields() })
 }
 
 fn refused(value: Value, field: &str) {
     match own(&value) {
-        Err(Unfit::Invalid { service: PushService::WebPush, field: found, .. }) => assert_eq!(found, field),
+        Err(InvalidContent::Invalid { service: PushService::WebPush, field: found, .. }) => {
+            assert_eq!(found, field)
+        }
         other => panic!("{field}: {other:?}"),
     }
 }
@@ -84,6 +86,6 @@ fn own_fields_that_the_protocol_rejects_are_rejected() {
 fn the_limit_is_exact() {
     let with = |length: usize| own(&json!({"payload": "x".repeat(length)}));
     assert_eq!(with(3_991).unwrap().plaintext.len(), 3_993);
-    let expected = Unfit::TooLarge { service: PushService::WebPush, bytes: 3_994, bytes_max: 3_993 };
+    let expected = InvalidContent::TooLarge { service: PushService::WebPush, bytes: 3_994, bytes_max: 3_993 };
     assert_eq!(with(3_992), Err(expected));
 }

@@ -15,7 +15,7 @@ use crate::engine::outcome::Part;
 use crate::ids::{Ids, Num};
 use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
-use crate::{Accept, Accepted, Departed, Error, Gate, OutcomePart, Work};
+use crate::{Accept, Accepted, Error, Gate, OutcomePart, RemovedMessages, Work};
 
 /// The answers of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
@@ -248,7 +248,7 @@ impl<'a> Plan<'a> {
             self.keys.ends.push(key_expires_at(*now).0 as i64);
         }
         let message = message_of(accept, id, published.map(|place| place.position));
-        Ok(Accepted::new(accept, message, parts, Departed::default()))
+        Ok(Accepted::new(accept, message, parts, RemovedMessages::default()))
     }
 
     /// Adds it to inboxes. Returns the outcomes that are known before rows are evicted.

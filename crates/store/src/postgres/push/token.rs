@@ -10,7 +10,7 @@ use noroshi_types::{AppId, DeviceNum, Timestamp};
 use tokio_postgres::Row;
 
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{TokenGone, TokenSuspect};
+use crate::{InvalidToken, SuspectToken};
 
 /// Names invalidations among the advisory locks ("toke").
 const LOCKS: i32 = 0x746f_6b65;
@@ -63,8 +63,8 @@ impl TokenReports {
 /// Locks the devices of both lists in the order in which all calls lock devices.
 pub(super) async fn lock(
     tx: &Tx,
-    gone: &[(AppId, &TokenGone)],
-    suspects: &[(AppId, &TokenSuspect)],
+    gone: &[(AppId, &InvalidToken)],
+    suspects: &[(AppId, &SuspectToken)],
 ) -> Result<(), Failed> {
     let gone = gone.iter().map(|(_, gone)| gone.device.0 as i64);
     let suspects = suspects.iter().map(|(_, suspect)| suspect.device.0 as i64);
@@ -74,7 +74,7 @@ pub(super) async fn lock(
 }
 
 /// Removes tokens that are still those that were pushed to, and were registered before the push service's time.
-pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<Ended>, Failed> {
+pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &InvalidToken)]) -> Result<Vec<Ended>, Failed> {
     if gone.is_empty() {
         return Ok(Vec::new());
     }
@@ -112,7 +112,7 @@ pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<
 /// Suspends tokens that are still those that were pushed to, and were not suspect before.
 pub(super) async fn set_aside(
     tx: &Tx,
-    suspects: &[(AppId, &TokenSuspect)],
+    suspects: &[(AppId, &SuspectToken)],
     now: Timestamp,
 ) -> Result<Vec<Ended>, Failed> {
     if suspects.is_empty() {

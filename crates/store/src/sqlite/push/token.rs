@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use crate::engine::record::Record;
 use crate::sqlite::statement::Statements;
-use crate::{Error, TokenGone, TokenSuspect};
+use crate::{Error, InvalidToken, SuspectToken};
 
 /// A device's current token.
 struct Token {
@@ -17,7 +17,12 @@ struct Token {
 }
 
 /// True if the token is still the one that was pushed to, and was registered before the push service's time.
-pub(super) fn remove(db: &Connection, app: AppId, gone: &TokenGone, now: Timestamp) -> Result<bool, Error> {
+pub(super) fn remove(
+    db: &Connection,
+    app: AppId,
+    gone: &InvalidToken,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let Some(token) = find(db, app, gone.device)? else { return Ok(false) };
     let registered_since = gone.since.is_some_and(|since| token.at as u64 >= since.0);
     if token.at as u64 != gone.token_at.0 || registered_since {
@@ -35,7 +40,7 @@ pub(super) fn remove(db: &Connection, app: AppId, gone: &TokenGone, now: Timesta
 pub(super) fn set_aside(
     db: &Connection,
     app: AppId,
-    suspect: &TokenSuspect,
+    suspect: &SuspectToken,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let Some(token) = find(db, app, suspect.device)? else { return Ok(false) };

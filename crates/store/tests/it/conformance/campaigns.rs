@@ -1,8 +1,9 @@
 //! Campaigns: states, uploads, sums and how they end.
 
 use noroshi_store::{
-    Accept, Again, Audience, Campaign, CampaignState, Departed, Error, Finished, Idempotency, NewBatch,
-    NewCampaign, NewVariant, OfCampaign, OutcomePart, PushPart, Store, Take, UploadLine, VariantNum, Work,
+    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
+    NewVariant, OfCampaign, OutcomePart, PushPart, RemovedMessages, Store, Take, UploadLine, VariantNum,
+    Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -271,7 +272,7 @@ pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     assert_eq!((found.batches_open, found.batches_taken), (2, 2), "the active ones");
     let taken = take(store, 9).await;
     assert_eq!(taken.batches, []);
-    assert_eq!(taken.departed, Departed::default(), "once");
+    assert_eq!(taken.departed, RemovedMessages::default(), "once");
     let retry = vec![again(3, 1, &sent[0].recipients)];
     let retried = Finished { again: retry, ..ended(sent[0].id) };
     let pushed =
@@ -507,7 +508,7 @@ pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store)
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
-    let of_none = (Some(VariantNum::OF_NONE.0), vec![nums[4]]);
+    let of_none = (Some(VariantNum::NO_VARIANT.0), vec![nums[4]]);
     let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]]), of_none];
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
     let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
@@ -534,7 +535,7 @@ pub(crate) async fn retries_keep_their_variant(store: &dyn Store) {
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     assert_eq!(sent.variant, None, "no device was drawn for");
-    let of_none = (Some(VariantNum::OF_NONE.0), vec![nums[6]]);
+    let of_none = (Some(VariantNum::NO_VARIANT.0), vec![nums[6]]);
     let drawn =
         [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec()), of_none];
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, DepartedPart, Error, Idempotency, LoggedIn, Login, LoginRefused,
-    Registration, Store, Work,
+    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration,
+    RemovedPart, Store, Work,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, PushEnvironment,
@@ -84,8 +84,8 @@ pub(crate) fn ttl(seconds: u64) -> Ttl {
 }
 
 /// Devices whose row or push of one notification was removed as a side effect of a call.
-pub(crate) fn removed_part(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> DepartedPart {
-    DepartedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
+pub(crate) fn removed_part(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> RemovedPart {
+    RemovedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
 /// The outcomes recorded with the acceptance: their devices and counts.

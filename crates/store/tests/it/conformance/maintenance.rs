@@ -217,6 +217,6 @@ pub(crate) async fn a_task_is_led(store: &dyn Store) {
         assert!(store.lead("prune", 1, lease).await.expect("queried"));
     }
     assert!(store.lead("collect", 2, lease).await.expect("queried"), "each task for itself");
-    store.yield_lead("prune", 1).await.expect("recorded");
+    store.release_lead("prune", 1).await.expect("recorded");
     assert!(store.lead("prune", 2, lease).await.expect("queried"));
 }

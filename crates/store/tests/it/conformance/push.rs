@@ -1,8 +1,9 @@
 //! The push queue: enqueuing, the order of taking, and finishing batches.
 
 use noroshi_store::{
-    Batch, CampaignState, Departed, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
-    SENDER_ENDED, SetAside, State, Store, TAKES_MAX, Take, Taken, TokenSuspect, TraceStep, Work,
+    AbandonedBatch, Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration,
+    RemovedMessages, Renewal, SENDER_ENDED, State, Store, SuspectToken, TAKES_MAX, Take, Taken, TraceStep,
+    Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
 
@@ -217,14 +218,14 @@ pub(crate) async fn a_batch_that_crashes_its_senders_is_set_aside(store: &dyn St
         Lane::Direct => (direct, of_campaign),
         _ => (of_campaign, direct),
     };
-    let of = |set_aside: &SetAside| {
-        let SetAside { app, service, lane, work, recipients, .. } = set_aside.clone();
+    let of = |set_aside: &AbandonedBatch| {
+        let AbandonedBatch { app, service, lane, work, recipients, .. } = set_aside.clone();
         (app, service, lane, work, recipients)
     };
     let apns = Some(PushService::Apns);
     assert_eq!(of(direct), (app, apns, Lane::Direct, Work::Notification(id), vec![num]));
     assert_eq!(of(of_campaign), (app, apns, Lane::Campaign, Work::Campaign(campaign), vec![num]));
-    assert_eq!(taken.departed, Departed::default(), "reported as set aside");
+    assert_eq!(taken.departed, RemovedMessages::default(), "reported as set aside");
     let steps = store.trace(app, id, &device("a")).await.expect("read").expect("found").steps;
     let last = steps.last().expect("steps");
     assert_eq!((last.outcome, last.reason.as_deref()), (Outcome::PushRefused, Some(SENDER_ENDED)));
@@ -443,7 +444,7 @@ pub(crate) async fn deleting_an_app_removes_its_push_work(store: &dyn Store) {
 async fn set_aside(store: &dyn Store, app: AppId, num: DeviceNum, id: &str) {
     send(store, app, Request { push: always(), when: When::Active, ..stored(devices(&[id])) }).await;
     let batch = take(store, 0).await.batches.remove(0);
-    let suspects = vec![TokenSuspect { device: num, token_at: NOW, reason: "DeviceTokenNotForTopic" }];
+    let suspects = vec![SuspectToken { device: num, token_at: NOW, reason: "DeviceTokenNotForTopic" }];
     let counts = store.finish(vec![Finished { suspects, ..ended(batch.id) }], NOW).await.expect("finished");
     assert_eq!(counts.tokens_suspected, 1);
 }

@@ -1,8 +1,8 @@
 //! Log-ins and backlogs.
 
 use noroshi_store::{
-    Ack, Backlog, DeviceChange, KEPT_ENDED, Login, LoginRefused, Outstanding, Place, Recheck, Rechecked,
-    Store,
+    Ack, Backlog, DeviceChange, ENDED_STATE_PREFIX, Login, LoginRefused, Outstanding, Place, Recheck,
+    Rechecked, Store,
 };
 use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
 
@@ -327,7 +327,7 @@ pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
     };
     let kept =
         async || store.log_in(vec![login(app, "d1")]).await.expect("read").remove(0).expect("inserted").kept;
-    let ended = Some(vec![KEPT_ENDED, 2, 0, 200, 7]);
+    let ended = Some(vec![ENDED_STATE_PREFIX, 2, 0, 200, 7]);
     keep(Some(&[2, 0, 200, 7])).await;
     join(store, app, "d1", "u1", &[]).await;
     assert_eq!(kept().await, Some(vec![2, 0, 200, 7]), "the same user");
@@ -342,16 +342,16 @@ pub(crate) async fn a_kept_session_ends_with_its_user(store: &dyn Store) {
     let change = DeviceChange { user: Some(Some(user("u4"))), ..DeviceChange::default() };
     keep(Some(&[2])).await;
     store.update_device(app, &d1, change, NOW).await.expect("changed");
-    assert_eq!(kept().await, Some(vec![KEPT_ENDED, 2]));
+    assert_eq!(kept().await, Some(vec![ENDED_STATE_PREFIX, 2]));
     keep(None).await;
-    assert_eq!(log_in(store, jwt(app, "d1", "u5", &[])).await.kept, Some(vec![KEPT_ENDED]));
+    assert_eq!(log_in(store, jwt(app, "d1", "u5", &[])).await.kept, Some(vec![ENDED_STATE_PREFIX]));
     keep(None).await;
     // Also if nothing was kept: the state that the session is about to keep has ended too.
     store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     keep(Some(&[2])).await;
     let again = Login { token_version: None, ..login(app, "d1") };
-    assert_eq!(log_in(store, again).await.kept, Some(vec![KEPT_ENDED]));
+    assert_eq!(log_in(store, again).await.kept, Some(vec![ENDED_STATE_PREFIX]));
 }
 
 pub(crate) async fn outstanding_messages_of_a_session_are_found(store: &dyn Store) {

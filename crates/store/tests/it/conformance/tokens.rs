@@ -1,8 +1,8 @@
 //! Push tokens: registration, suspension, removal, and the records of invalidations.
 
 use noroshi_store::{
-    Accepted, Batch, DeviceChange, Finished, Invalidation, Registration, Renewal, Store, TokenGone,
-    TokenSuspect,
+    Accepted, Batch, DeviceChange, Finished, InvalidToken, Invalidation, Registration, Renewal, Store,
+    SuspectToken,
 };
 use noroshi_types::{
     AppId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
@@ -19,12 +19,12 @@ async fn under_way(store: &dyn Store, app: AppId, id: &str) -> Batch {
     take(store, 0).await.batches.remove(0)
 }
 
-fn invalid_token(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> TokenGone {
-    TokenGone { device, token_at, since, reason: "Unregistered" }
+fn invalid_token(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> InvalidToken {
+    InvalidToken { device, token_at, since, reason: "Unregistered" }
 }
 
-fn suspect(device: DeviceNum, token_at: Timestamp) -> TokenSuspect {
-    TokenSuspect { device, token_at, reason: "BadDeviceToken" }
+fn suspect(device: DeviceNum, token_at: Timestamp) -> SuspectToken {
+    SuspectToken { device, token_at, reason: "BadDeviceToken" }
 }
 
 /// How many tokens finishing a push to the device removed and suspended.
@@ -32,8 +32,8 @@ async fn end(
     store: &dyn Store,
     app: AppId,
     id: &str,
-    gone: Vec<TokenGone>,
-    suspects: Vec<TokenSuspect>,
+    gone: Vec<InvalidToken>,
+    suspects: Vec<SuspectToken>,
     seconds: u64,
 ) -> (u64, u64) {
     let batch = under_way(store, app, id).await;
@@ -54,7 +54,7 @@ async fn token(store: &dyn Store, app: AppId, id: &str) -> Option<PushToken> {
 pub(crate) async fn a_token_is_removed_only_on_proof(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
-    let check = async |gone: TokenGone, removed: bool, why: &str| {
+    let check = async |gone: InvalidToken, removed: bool, why: &str| {
         let counts = end(store, app, "d", vec![gone], Vec::new(), 100).await;
         assert_eq!(counts, (u64::from(removed), 0), "{why}");
         assert_eq!(token(store, app, "d").await.is_none(), removed, "{why}");

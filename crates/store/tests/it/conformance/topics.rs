@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noroshi_store::{BacklogPage, Recover, RetainedScan, Store, TopicState, WantedTopic};
+use noroshi_store::{BacklogPage, Recover, RetainedFilter, RetainedScan, Store, TopicState};
 use noroshi_types::{
     AppId, Epoch, Message, NotificationId, Position, Request, Target, Timestamp, Topic, When,
 };
@@ -366,7 +366,7 @@ pub(crate) async fn retained_messages_are_found_by_range(store: &dyn Store) {
     let next = next.expect("more");
     assert_eq!(page(&next, None, 9, 100_000, NOW).await, (kept[3..].to_vec(), 2, None));
     // Unwanted messages are skipped without being read.
-    let wanted: WantedTopic = Arc::new(|name: &str| name.ends_with("/x"));
+    let wanted: RetainedFilter = Arc::new(|name: &str| name.ends_with("/x"));
     let scan =
         RetainedScan { app, from: String::new(), until: None, topics_max: 100, messages_max: 100, now: NOW };
     let found = store.retained_page(scan, wanted).await.expect("read");

@@ -7,9 +7,9 @@ use noroshi_store::cells::{
 };
 use noroshi_store::migrate::{MigrateError, Migrated, migrate};
 use noroshi_store::{
-    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, EndpointHash, Idempotency, KeyHash, Login,
-    Maintenance as _, NewCredential, NewEndpoint, NewKey, Registration, Sqlite, Store, TokenGone,
-    TokenSuspect, UploadLine,
+    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, EndpointHash, Idempotency, InvalidToken,
+    KeyHash, Login, Maintenance as _, NewCredential, NewEndpoint, NewKey, Registration, Sqlite, Store,
+    SuspectToken, UploadLine,
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
@@ -119,8 +119,8 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     if let Some(batch) = taken.first() {
         let mut finished = ended(batch.id);
         finished.gone =
-            vec![TokenGone { device: nums[1], token_at: NOW, since: None, reason: "Unregistered" }];
-        finished.suspects = vec![TokenSuspect { device: nums[2], token_at: NOW, reason: "BadDeviceToken" }];
+            vec![InvalidToken { device: nums[1], token_at: NOW, since: None, reason: "Unregistered" }];
+        finished.suspects = vec![SuspectToken { device: nums[2], token_at: NOW, reason: "BadDeviceToken" }];
         store.finish(vec![finished], at(6)).await.expect("finished");
     }
     sent

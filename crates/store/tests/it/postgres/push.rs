@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts, Lease,
-    NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
+    Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
+    InvalidToken, Lease, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store,
+    Take,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
@@ -304,7 +305,7 @@ async fn invalidations_are_read_without_gaps() {
     let batches = take(&one, 0).await.batches;
     let finish = async |store: &dyn Store, some: &[(&Batch, &DeviceNum)]| {
         for (batch, device) in some {
-            let gone = TokenGone { device: **device, token_at: NOW, since: None, reason: "Unregistered" };
+            let gone = InvalidToken { device: **device, token_at: NOW, since: None, reason: "Unregistered" };
             let finished = Finished { gone: vec![gone], ..pushed(batch) };
             assert_eq!(store.finish(vec![finished], NOW).await.expect("finished").tokens_removed, 1);
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use noroshi_store::{
-    Ack, CampaignState, Campaigns, DEPARTED_PARTS_MAX, Devices, Maintenance, PushQueue, Sessions, Take,
+    Ack, CampaignState, Campaigns, Devices, Maintenance, PushQueue, REMOVED_PARTS_MAX, Sessions, Take,
 };
 use noroshi_types::{Lane, Outcome, PushEnvironment, PushService, Request, Timestamp, When};
 use rusqlite::Connection;
@@ -273,6 +273,6 @@ async fn waiting_rows_are_skipped() {
         (aborted.batches_open, &*aborted.counts),
         (0, &[(Outcome::Cancelled, String::new(), 10_000)][..])
     );
-    assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX, "the total of all pages");
+    assert_eq!(departed.parts.len(), REMOVED_PARTS_MAX, "the total of all pages");
     assert_eq!(departed.count(Outcome::Cancelled), 10_000);
 }

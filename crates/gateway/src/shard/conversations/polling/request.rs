@@ -350,14 +350,14 @@ impl Shard {
         match request.kind {
             Kind::Poll if is_here(legs.poll) => {
                 legs.poll = None;
-                self.ask_engine(session, |engine, _, _, out| engine.handle_poll_gone(out));
+                self.ask_engine(session, |engine, _, _, out| engine.handle_poll_disconnect(out));
             }
             Kind::Post { .. } => {
-                self.ask_engine(session, |engine, _, _, out| engine.handle_post_gone(out));
+                self.ask_engine(session, |engine, _, _, out| engine.handle_post_disconnect(out));
             }
             Kind::Probe if is_here(legs.probe) => {
                 legs.probe = None;
-                self.ask_engine(session, |engine, _, _, _| engine.handle_probe_gone());
+                self.ask_engine(session, |engine, _, _, _| engine.handle_probe_disconnect());
             }
             Kind::Poll | Kind::Probe | Kind::Moved(_) => {}
         }

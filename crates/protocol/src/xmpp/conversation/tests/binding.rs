@@ -223,7 +223,7 @@ fn client_that_confirms_nothing_gets_no_more_notifications() {
         assert_eq!(deliver(&mut peer, 4), Delivery::Full);
         peer.say(&PING.repeat(4));
         assert!(peer.conversation.is_open(), "it may not have heard a request yet");
-        peer.now_ms = peer.config.unacked_patience_ms;
+        peer.now_ms = peer.config.unacked_timeout_ms;
         let said = peer.say(PING);
         if enable.is_empty() {
             assert!(peer.conversation.is_open());

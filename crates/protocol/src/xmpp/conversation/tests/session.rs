@@ -369,7 +369,7 @@ fn nothing_follows_the_end_of_the_stream() {
     let message = || Archived::new(&peer.config, &notification(When::Stored, None, r#"{"title":"t"}"#));
     let page = ArchivePage::new(query, vec![message(), message()], 0, 2);
     // A client that acknowledges nothing is closed at the first of them.
-    (peer.config.unacked_max, peer.config.unacked_patience_ms) = (0, 0);
+    (peer.config.unacked_max, peer.config.unacked_timeout_ms) = (0, 0);
     let said = peer.answer(Answer::Archive(page));
     assert_eq!(said.matches("</result>").count(), 1, "{said}");
     assert!(said.ends_with("</stream:error></stream:stream>"), "{said}");
