@@ -32,10 +32,11 @@ pub(crate) async fn range<S: Session>(
         let sql = format!("SELECT count(*) {FROM}");
         session::one(session, &sql, &values![device.0, since, until, now], |row| row.count(0)).await
     };
-    match anchor(asked.place, ids) {
-        Some(Some(num)) if count(num, num).await? > 0 => {}
-        Some(_) => return Ok(None),
-        None => {}
+    if let InboxPlace::After(id) | InboxPlace::Before(id) = asked.place {
+        let Some(num) = ids.num(id) else { return Ok(None) };
+        if count(num, num).await? == 0 {
+            return Ok(None);
+        }
     }
     let Window { first, last, order } = Window::of(asked.place, ids, since, until);
     let sql = format!("SELECT i.num {FROM} ORDER BY i.num {order} LIMIT $5");
@@ -79,14 +80,5 @@ impl Window {
             InboxPlace::Before(id) => (since, until.min(num(id) - 1), "DESC"),
         };
         Self { first, last, order }
-    }
-}
-
-/// The message that must be in the inbox: `None` if the place names none, `Some(None)` for an id that this store never
-/// issued.
-fn anchor(place: InboxPlace, ids: &Ids) -> Option<Option<Num>> {
-    match place {
-        InboxPlace::First | InboxPlace::Last => None,
-        InboxPlace::After(id) | InboxPlace::Before(id) => Some(ids.num(id)),
     }
 }

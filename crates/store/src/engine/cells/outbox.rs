@@ -98,12 +98,15 @@ impl NewRow<'_> {
     }
 }
 
+/// One answer for each message.
+pub(crate) type Answers = Vec<Result<Taken, Error>>;
+
 impl Reading {
     /// Answers in order, and what is written.
     pub(crate) fn plan<'m>(
         &mut self,
         messages: &'m [NewMessage],
-    ) -> Result<(Vec<Result<Taken, Error>>, Vec<NewRow<'m>>), Error> {
+    ) -> Result<(Answers, Vec<NewRow<'m>>), Error> {
         let (mut answers, mut rows) = (Vec::with_capacity(messages.len()), Vec::new());
         for message in messages {
             let key = message.idempotency.as_ref().map(|key| ((message.app, key.key.to_string()), key));

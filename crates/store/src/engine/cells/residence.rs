@@ -325,10 +325,10 @@ const FOLLOW: &str = "UPDATE cell_devices AS d SET previous = d.cell, cell = u.c
      FROM cell_users AS u WHERE d.app = $1 AND d.device = $2 AND d.step = 0
          AND u.app = d.app AND u.\"user\" = d.\"user\" AND u.until = 0 AND u.cell <> d.cell";
 
-/// As columns: names, users, cells, previous cells and steps.
-pub(crate) fn columns<'a>(
-    changed: &'a HashMap<&'a str, CellDevice>,
-) -> (Vec<&'a str>, Vec<Option<&'a str>>, Vec<i64>, Vec<Option<i64>>, Vec<i64>) {
+/// Names, users, cells, previous cells and steps.
+pub(crate) type Columns<'a> = (Vec<&'a str>, Vec<Option<&'a str>>, Vec<i64>, Vec<Option<i64>>, Vec<i64>);
+
+pub(crate) fn columns<'a>(changed: &'a HashMap<&'a str, CellDevice>) -> Columns<'a> {
     let devices = || changed.values();
     (
         changed.keys().copied().collect(),
