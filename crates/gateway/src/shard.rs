@@ -263,7 +263,7 @@ impl Shard {
     /// Runs a handler; a panic in it ends the connection it was about.
     pub(crate) fn guard(&mut self, slot: Option<u32>, handler: impl FnOnce(&mut Self)) {
         // A panic may leave two things half done: the state of the connection, which is removed, and the counts of
-        // connections that wait for a message, which are counted anew.
+        // connections that wait for a message, which are recounted.
         if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
             self.shared.metrics.panics.inc();
             tracing::error!(shard = self.index, slot, "a handler panicked; closing its connection");

@@ -1,6 +1,6 @@
 //! What a log-in is until its session begins, and how log-ins are batched.
 //!
-//! [`crate::session::verification`] tells whose token it is; everything else is one read of the store for all log-ins of
+//! [`crate::session::verification`] identifies the device; everything else is one read of the store for all log-ins of
 //! the same few milliseconds. While no batch is under way, a log-in leaves with the turn it arrived in. While one is, the
 //! next gathers until the answer is there, it is large enough, or [`LINGER_MS`] have passed: the busier the node, the
 //! larger the batches.

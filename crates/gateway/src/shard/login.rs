@@ -258,7 +258,7 @@ impl Shard {
         catch_up.ask_at(as_of);
         if !resumed {
             // Pages reach further than held messages, so they also bring messages accepted from here on.
-            catch_up.hear_from(noroshi_delivery::id_at(as_of));
+            catch_up.receive_own_from(noroshi_delivery::id_at(as_of));
         }
         if let Some(connection) = self.connection(slot) {
             connection.attachment.catch_up = Some(Box::new(catch_up));

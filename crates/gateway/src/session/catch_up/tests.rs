@@ -370,7 +370,7 @@ fn a_reread_backlog_brings_what_its_pages_contain() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     // By wildcards it hears everything from 9 on; of names pages bring the rest.
-    catch_up.hear_from(message(9).id);
+    catch_up.receive_own_from(message(9).id);
     catch_up.take_page(page(&[2, 3], &[], true));
     catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
@@ -452,7 +452,7 @@ fn pages_begin_before_the_messages_that_a_recovery_holds() {
 fn pages_also_bring_messages_accepted_after_the_log_in() {
     let own = || vec![Topic::from_trusted("news")];
     let mut catch_up = CatchUp::after_log_in(None, own(), false);
-    catch_up.hear_from(message(4).id);
+    catch_up.receive_own_from(message(4).id);
     catch_up.take_page(page(&[2], &[], true));
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after, own_topics, heard }) = catch_up.begin_read(None) else {
