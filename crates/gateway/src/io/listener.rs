@@ -4,7 +4,7 @@
 //! `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the same
 //! time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
 
-use std::io::{self};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 

@@ -7,21 +7,18 @@
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
-use crate::session::registry::Address;
-use crate::session::registry::Registry;
-use crate::session::registry::Versions;
-use noroshi_auth::Identity;
-use noroshi_delivery::rules::Known;
-use noroshi_store::LoggedIn;
-use noroshi_store::{BacklogPage, Login, Place};
-use noroshi_types::rule::Claims;
-use noroshi_types::{Timestamp, Topic};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_auth::Identity;
+use noroshi_delivery::rules::Known;
+use noroshi_store::{BacklogPage, LoggedIn, Login, Place};
+use noroshi_types::rule::Claims;
+use noroshi_types::{Timestamp, Topic};
+
 use crate::session::permission::Permissions;
-use crate::session::registry::Session;
+use crate::session::registry::{Address, Registry, Session, Versions};
 
 /// Batches under way at once: readers of the store work in parallel.
 pub(crate) const BATCHES_MAX: usize = 8;

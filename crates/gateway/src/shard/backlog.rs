@@ -3,6 +3,13 @@
 //! [`crate::session::catch_up`] decides what to read next and in which order to write; this file reads and writes. The
 //! next read of a connection begins only when its socket took the result of the last one.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use noroshi_delivery::Error;
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
+
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
 use crate::session::phase::Phase;
@@ -11,14 +18,8 @@ use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
-use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::page;
-use noroshi_delivery::Error;
-use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
-use std::collections::HashSet;
-use std::sync::Arc;
+use crate::wire::{Framing, page};
 
 /// Rows of logs that one read examines.
 const LOG_ROWS: usize = 512;

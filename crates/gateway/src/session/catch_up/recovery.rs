@@ -1,7 +1,6 @@
 //! What a connection gets of one topic that it subscribes to, or for which it names a position: the log behind the
 //! position, the retained message, and what was published meanwhile, by offsets.
 
-use crate::session::catch_up::behind;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use noroshi_store::BacklogPage;
 use noroshi_types::{Message, Position, Topic};
 
 use super::{CatchUp, Paged, Stage, Step};
+use crate::session::catch_up::behind;
 use crate::wire::dispatch::Dispatch;
 
 pub(super) struct Recovery {

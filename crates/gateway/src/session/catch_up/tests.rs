@@ -1,9 +1,10 @@
 //! Catch-up of one connection, with scripted reads: pages, held messages, recoveries.
 
+use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
+
 use super::confirmed::CONFIRMED_MIN;
 use super::held::HELD_MAX;
 use super::*;
-use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
 fn message(id: u8) -> Arc<Message> {
     let position = Position { epoch: Epoch(1), offset: u64::from(id) };
