@@ -3,7 +3,6 @@
 //!
 //! May use `io::tls` and `wire`.
 
-use crate::wire::Speaks;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use noroshi_supervision::Threads;
 use noroshi_types::limits;
 
 use crate::io::tls;
+use crate::wire::Speaks;
 
 pub mod xmpp;
 

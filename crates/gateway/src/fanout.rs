@@ -367,12 +367,12 @@ impl Fanout {
 
     // -- after a panic -----------------------------------------------------------------------------
 
-    /// Counts anew which messages are waited for, by the marks of every connection.
+    /// Recounts the connections that wait for each message, by the marks of all connections.
     pub(crate) fn recount(&mut self, marks: impl Iterator<Item = Marks>) {
         self.ring.recount(marks.map(Marks::bits));
     }
 
-    /// Begins anew. Returns the deliveries that are lost; changes of subscriptions that waited still do.
+    /// Resets everything. Returns the deliveries that are lost; changes of subscriptions still wait.
     pub(crate) fn rebuild(&mut self, history: OfferHistory) -> Vec<Mail> {
         let stalled = std::mem::replace(self, Self::new(history)).stalled.into_mail();
         let (deliveries, changes): (Vec<_>, Vec<_>) = stalled.partition(|mail| mail.dispatch().is_some());

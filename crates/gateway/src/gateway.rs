@@ -4,7 +4,6 @@
 //! [`Bound::start`] starts the shards and the accepting thread (`acceptor`). `edge` is what `delivery` calls;
 //! `bridge` is for HTTP/2 streams of the API.
 
-use crate::shard::shared::{HandoverFn, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +33,7 @@ use crate::session::parking::{self, Capacity};
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
+use crate::shard::shared::{HandoverFn, Shared};
 use crate::shard::{Shard, WAKER};
 use crate::wire::Speaks;
 

@@ -31,7 +31,7 @@ use timer::{Precise, Wheel};
 const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(2);
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The sockets of one shard, beside those that its connections own.
+/// The IO of one shard, without the sockets, which its connections own.
 pub(crate) struct Io {
     poll: Poll,
     pub(crate) wheel: Wheel,

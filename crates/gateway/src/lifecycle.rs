@@ -1,7 +1,7 @@
 //! How connections are admitted, drained and closed.
 //!
 //! May use: everything below it ([`crate::wire`], [`crate::io`], [`crate::session`], [`crate::fanout`],
-//! [`crate::protocol`]). Decides about connections by what it is told of them, and touches none: the shard does.
+//! [`crate::protocol`]). Decides about connections by what it is passed of them, and changes none: the shard does.
 //!
 //! The node owns the [`drain`] and the counts of [`clients`]; a shard owns one [`Lifecycle`].
 
@@ -20,7 +20,7 @@ use unauthenticated::Unauthenticated;
 /// How often one shard looks for parked sessions that are due.
 pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 
-/// How far the connections of one shard are, beside what they own.
+/// The lifecycle of one shard's connections, without what they own.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     pub(crate) unauthenticated: Unauthenticated,

@@ -3,7 +3,6 @@
 //! May use `wire`. Every layer above counts through [`Metrics`]; a shard collects a turn's counts in a
 //! `Tally`.
 
-use crate::wire::deflate::DeflateTotals;
 use std::time::Duration;
 
 use noroshi_telemetry::{Histogram, Registry};
@@ -14,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
 
+use crate::wire::deflate::DeflateTotals;
 use crate::wire::{Framing, Protocol};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -30,13 +30,6 @@ mod timers;
 #[cfg(feature = "io-uring")]
 mod uring;
 
-use crate::io::Io;
-use crate::io::timer::{Jitter, Now};
-use crate::lifecycle::Lifecycle;
-use crate::metrics::Tally;
-use crate::session::Sessions;
-use crate::shard::mailbox::Reply;
-use crate::wire::gzip::Trailers;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -52,14 +45,18 @@ use slab::Slab;
 
 use crate::fanout::Fanout;
 use crate::fanout::history::OfferHistory;
-use crate::io::timer::TICK_MS;
+use crate::io::Io;
+use crate::io::timer::{Jitter, Now, TICK_MS};
 use crate::io::tls::TlsSession;
-use crate::lifecycle::PARKED_EVERY_MS;
+use crate::lifecycle::{Lifecycle, PARKED_EVERY_MS};
+use crate::metrics::Tally;
 use crate::protocol::mqtt;
+use crate::session::Sessions;
 use crate::shard::connection::Connection;
 use crate::shard::conversations::Conversations;
-use crate::shard::mailbox::{Close, Mailbox, Receivers};
+use crate::shard::mailbox::{Close, Mailbox, Receivers, Reply};
 use crate::shard::shared::Shared;
+use crate::wire::gzip::Trailers;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -263,7 +260,7 @@ impl Shard {
     /// Runs a handler; a panic in it ends the connection it was about.
     pub(crate) fn guard(&mut self, slot: Option<u32>, handler: impl FnOnce(&mut Self)) {
         // A panic may leave two things half done: the state of the connection, which is removed, and the counts of
-        // connections that wait for a message, which are counted anew.
+        // connections that wait for a message, which are recounted.
         if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
             self.shared.metrics.panics.inc();
             tracing::error!(shard = self.index, slot, "a handler panicked; closing its connection");

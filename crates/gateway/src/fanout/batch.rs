@@ -116,7 +116,7 @@ impl Batch {
     }
 }
 
-/// What a connection is to be written, and what its conversation reports about it.
+/// Packets for a connection, and what its conversation reports about them.
 #[derive(Default)]
 pub(crate) struct Outbound {
     pub(crate) batch: Batch,
@@ -127,7 +127,7 @@ pub(crate) struct Outbound {
 
 #[cfg(feature = "io-uring")]
 impl Outbound {
-    /// Appends what has to be written, if that is not too much to be copied.
+    /// Appends the packets, unless they are too long to be copied.
     pub(crate) fn join(&self, to: &mut Vec<u8>) {
         if !self.failed && self.batch.bytes() <= JOINED_BYTES {
             self.batch.join(to);

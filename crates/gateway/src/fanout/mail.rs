@@ -1,11 +1,12 @@
 //! Mail: what a shard does for its sessions, in the order in which it arrives.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_types::{Condition, NotificationId, Position, Topic};
+
 use crate::session::registry::{Address, Key};
 use crate::wire::dispatch::Dispatch;
-use bytes::Bytes;
-use noroshi_types::Condition;
-use noroshi_types::{NotificationId, Position, Topic};
-use std::sync::Arc;
 
 /// Why a shard does not get a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

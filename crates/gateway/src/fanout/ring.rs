@@ -192,7 +192,7 @@ impl Ring {
         }
     }
 
-    /// Counts anew which connections wait, by the bits of every connection.
+    /// Recounts the connections that wait for each message, by the bits of all connections.
     pub(crate) fn recount(&mut self, pending: impl Iterator<Item = u64>) {
         self.frames_mut().for_each(|frame| frame.waiting = 0);
         for place in pending.flat_map(places) {

@@ -8,6 +8,18 @@
 //! the handshake that has to be put off; if that queue is full, TCP retries after one, three and seven seconds. Where
 //! all connections are in use, the oldest without a credential is evicted; where there is none, a device gets `503`.
 
+use std::io::{self, Write};
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use noroshi_auth::ClientNetwork;
+use noroshi_protocol::http;
+use noroshi_supervision::Heartbeat;
+use noroshi_types::CloseReason;
+
 use crate::gateway::Error;
 use crate::io::listener::Listening;
 use crate::io::tls;
@@ -17,16 +29,6 @@ use crate::rate::{Bucket, Rate};
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::shared::Shared;
 use crate::wire::Speaks;
-use mio::{Events, Interest, Poll, Token};
-use noroshi_auth::ClientNetwork;
-use noroshi_protocol::http;
-use noroshi_supervision::Heartbeat;
-use noroshi_types::CloseReason;
-use std::io::{self, Write};
-use std::net::{IpAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 /// Sockets taken from one listener before the next one's turn.
 const ACCEPTS_PER_TURN: usize = 256;

@@ -1,15 +1,16 @@
 //! HTTP/2 streams that the API passes to the gateway ([`crate::io::bridge`]).
 
-use crate::gateway::Gateway;
-use crate::gateway::acceptor::OVER_MAX;
-use crate::lifecycle::origin::Origin;
-use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
-use crate::shard::shared::Shared;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use crate::gateway::Gateway;
+use crate::gateway::acceptor::OVER_MAX;
+use crate::lifecycle::origin::Origin;
+use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
+use crate::shard::shared::Shared;
 
 /// What the kernel holds for a slow client before the shard's own limits apply: as much as those allow.
 const SEND_BUFFER_BYTES: usize = 64 << 10;

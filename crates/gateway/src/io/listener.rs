@@ -1,10 +1,10 @@
 //! A listening socket and the TCP options that its connections inherit. The accepting thread is in `gateway::acceptor`.
 //!
-//! TCP itself finds peers that vanished, whatever they speak: the kernel probes a silent connection after
+//! TCP itself finds peers that vanished, with any protocol: the kernel probes a silent connection after
 //! `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the same
 //! time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
 
-use std::io::{self};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// Unanswered probes after which the peer is gone: with [`PROBE_INTERVAL`], one minute.
 const PROBES: u32 = 4;
 
-/// A listening socket, and what its connections speak.
+/// A listening socket, and the protocol of its connections.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<tls::Acceptor>,

@@ -8,9 +8,10 @@
 //! Deadlines are seconds long in service, so a tick is at most a hundredth of one. [`Precise`] keeps heartbeats of a
 //! few ticks, which only the conformance suites use.
 
-use noroshi_types::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
+
+use noroshi_types::Timestamp;
 
 /// A deadline is met up to one tick late. A shard with many connections wakes up for each tick, so a finer one would
 /// cost CPU time while nothing happens.

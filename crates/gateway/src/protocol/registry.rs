@@ -1,6 +1,6 @@
 //! The protocols of the gateway: the one place that lists them.
 //!
-//! [`protocols!`] makes an enum of all adapters, so that a call costs a branch and no virtual dispatch, and a connection
+//! `protocols!` makes an enum of all adapters, so that a call costs a branch and no virtual dispatch, and a connection
 //! holds one pointer. Adapters without state of their own (`stateless`) are made for each call and never stored.
 
 use std::any::Any;

@@ -79,7 +79,7 @@ pub(crate) struct CatchUp {
     brought_to: Option<NotificationId>,
     /// The connection received everything up to here that only it receives (its own topics, and what filters with
     /// wildcards match), wherever pages begin.
-    heard: Option<NotificationId>,
+    received_to: Option<NotificationId>,
     /// The connection was live before and missed nothing since: it was offered the same topic messages as its shard.
     pub(crate) was_live: bool,
     /// One at a time, after the backlog.
@@ -137,11 +137,11 @@ pub(crate) enum Step {
 
 /// A read of the store.
 pub(crate) enum Read {
-    /// Own topics are read behind `heard`, if that is later.
+    /// Own topics are read behind `received_to`, if that is later.
     Backlog {
         after: Option<NotificationId>,
         own_topics: Vec<Topic>,
-        heard: Option<NotificationId>,
+        received_to: Option<NotificationId>,
     },
     Topic {
         number: u64,
@@ -198,7 +198,7 @@ impl CatchUp {
             paged: after,
             back_to: None,
             brought_to: None,
-            heard: None,
+            received_to: None,
             was_live: false,
             recoveries: VecDeque::new(),
             page_bytes: 0,
@@ -227,8 +227,8 @@ impl CatchUp {
     }
 
     /// The connection receives its own topics from here on, wherever pages begin.
-    pub(crate) fn hear_from(&mut self, place: NotificationId) {
-        self.heard = Some(place);
+    pub(crate) fn receive_own_from(&mut self, place: NotificationId) {
+        self.received_to = Some(place);
     }
 
     /// A read of the backlog that begins now is complete up to here, if it is the last.
@@ -270,7 +270,7 @@ impl CatchUp {
             false => self.after,
         };
         self.covered = self.covered.max(covered.map_or(Place(0), Place::of));
-        self.heard = if self.has_all_pages() { covered } else { self.heard.max(covered) };
+        self.received_to = if self.has_all_pages() { covered } else { self.received_to.max(covered) };
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
         }
@@ -323,7 +323,7 @@ impl CatchUp {
             // Held messages that were written may lie behind the lost ones.
             self.missed = true;
             self.back_to = Some(self.back_to.map_or(after, |back_to| back_to.min(after)));
-            self.heard = self.heard.map(|heard| heard.min(after));
+            self.received_to = self.received_to.map(|received| received.min(after));
         }
         self.covered = self.covered.min(Place::of(after));
     }
@@ -396,7 +396,7 @@ impl CatchUp {
             }
             self.begin_before_recoveries();
             let (after, own_topics) = (self.after, self.own_topics.clone());
-            return Some(Read::Backlog { after, own_topics, heard: self.heard });
+            return Some(Read::Backlog { after, own_topics, received_to: self.received_to });
         }
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.stage == Stage::Reading)?;
         recovery.missed = false;

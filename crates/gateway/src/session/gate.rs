@@ -89,7 +89,7 @@ pub(crate) struct Answered {
     pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waited.
     pub(crate) op: Option<Op>,
-    /// What came behind the operation.
+    /// Later operations of the client, in order.
     pub(crate) waiting: VecDeque<Op>,
     pub(crate) verdicts: Verdicts,
     /// Something a log-in needs is neither allowed nor ended, or the question panicked.
@@ -106,7 +106,7 @@ pub(crate) enum Entry {
 }
 
 impl Asked {
-    /// Whether a webhook has to be asked, and not only something be ended.
+    /// Whether a webhook has to be called; otherwise only subscriptions end.
     pub(crate) fn needs_webhook(&self) -> bool {
         self.verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Ask)
     }

@@ -1,27 +1,24 @@
 //! What a log-in is until its session begins, and how log-ins are batched.
 //!
-//! [`crate::session::verification`] tells whose token it is; everything else is one read of the store for all log-ins of
+//! [`crate::session::verification`] identifies the device; everything else is one read of the store for all log-ins of
 //! the same few milliseconds. While no batch is under way, a log-in leaves with the turn it arrived in. While one is, the
 //! next gathers until the answer is there, it is large enough, or [`LINGER_MS`] have passed: the busier the node, the
 //! larger the batches.
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
-use crate::session::registry::Address;
-use crate::session::registry::Registry;
-use crate::session::registry::Versions;
-use noroshi_auth::Identity;
-use noroshi_delivery::rules::Known;
-use noroshi_store::LoggedIn;
-use noroshi_store::{BacklogPage, Login, Place};
-use noroshi_types::rule::Claims;
-use noroshi_types::{Timestamp, Topic};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_auth::Identity;
+use noroshi_delivery::rules::Known;
+use noroshi_store::{BacklogPage, LoggedIn, Login, Place};
+use noroshi_types::rule::Claims;
+use noroshi_types::{Timestamp, Topic};
+
 use crate::session::permission::Permissions;
-use crate::session::registry::Session;
+use crate::session::registry::{Address, Registry, Session, Versions};
 
 /// Batches under way at once: readers of the store work in parallel.
 pub(crate) const BATCHES_MAX: usize = 8;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use noroshi_delivery::rules::{AppRules, Reason, Verdict};
 use noroshi_types::Topic;
 
-/// What the rules say to the names of an operation. Empty where the app has none.
+/// The verdicts of the rules about the names of an operation. Empty where the app has none.
 pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
 
-/// What the rules say to an operation, and which rules these are.
+/// The verdicts about an operation, and the rules that made them.
 pub(crate) struct Decided {
     /// None where the app has none.
     pub(crate) rules: Option<Arc<AppRules>>,

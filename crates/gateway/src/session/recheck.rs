@@ -82,7 +82,7 @@ impl Recheck {
         Self { laps: HashMap::new(), next_place: 0, returning: Returning::default(), returns }
     }
 
-    /// The rules of an app changed. Sessions of it that have to log in again are found anew.
+    /// The rules of an app changed. Its sessions that have to log in again are collected from the beginning.
     pub(crate) fn begin(&mut self, app: AppId) {
         self.laps.insert(app, Lap { began_at: self.next_place, is_around: false });
         self.returning.forget(app);

@@ -3,6 +3,14 @@
 //!
 //! Called by the event loop and, for a request's client, by `input`. The limits themselves are in [`crate::lifecycle`].
 
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use mio::Token;
+use noroshi_auth::ClientNetwork;
+use noroshi_protocol::http::Head;
+use noroshi_types::CloseReason;
+
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
 use crate::lifecycle::origin::Origin;
@@ -12,12 +20,6 @@ use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};
 use crate::wire::{Framing, Speaks};
-use mio::Token;
-use noroshi_auth::ClientNetwork;
-use noroshi_protocol::http::Head;
-use noroshi_types::CloseReason;
-use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 
 /// Sockets taken in one turn.
 const ARRIVALS_PER_TURN: usize = 256;

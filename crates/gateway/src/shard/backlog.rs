@@ -3,6 +3,13 @@
 //! [`crate::session::catch_up`] decides what to read next and in which order to write; this file reads and writes. The
 //! next read of a connection begins only when its socket took the result of the last one.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use noroshi_delivery::Error;
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
+
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
 use crate::session::phase::Phase;
@@ -11,14 +18,8 @@ use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::Reply;
-use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::page;
-use noroshi_delivery::Error;
-use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
-use std::collections::HashSet;
-use std::sync::Arc;
+use crate::wire::{Framing, page};
 
 /// Rows of logs that one read examines.
 const LOG_ROWS: usize = 512;
@@ -47,7 +48,7 @@ impl Shard {
 
     /// [`Shard::subscribe`] for clients that choose whether they want the retained message, also of a topic that they
     /// are subscribed to already.
-    pub(crate) fn hear(
+    pub(crate) fn subscribe_choosing_retained(
         &mut self,
         slot: u32,
         topic: Topic,
@@ -191,7 +192,7 @@ impl Shard {
             catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
-                Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
+                Some(Read::Backlog { after, own_topics: session_topics, received_to: session_since }) => {
                     let (app, device) = (session.app, session.num);
                     let backlog = Backlog { app, device, after, session_topics, session_since, now };
                     self.delivery.backlog(backlog, move |result| {
@@ -258,7 +259,7 @@ impl Shard {
         self.guard(Some(slot), |shard| match result {
             Ok(LogPage { mut messages, next }) => {
                 let to = messages.last().map(|message| Place::of(message.id));
-                messages.retain(|message| shard.hears_by_wildcard(slot, message));
+                messages.retain(|message| shard.matches_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
                 let Some(catch_up) = &mut connection.attachment.catch_up else { return };
                 let paged = catch_up.take_log(messages, to, next);
@@ -299,22 +300,23 @@ impl Shard {
     }
 
     /// Whether a filter with wildcards matches a message that the backlog does not bring by its topic's name.
-    fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
-        let Some(heard) = self.heard(slot, message) else { return false };
-        heard.by_wildcard && (heard.before_name || !self.hears_by_name(slot, message))
+    fn matches_by_wildcard(&self, slot: u32, message: &Message) -> bool {
+        let Some(matched) = self.matched(slot, message) else { return false };
+        matched.by_wildcard && (matched.before_name || !self.is_subscribed_by_name(slot, message))
     }
 
     /// Whether only filters with wildcards match the message now, even if a name matched it before.
-    fn hears_by_wildcard_alone(&self, slot: u32, message: &Message) -> bool {
-        self.heard(slot, message).is_some_and(|heard| heard.by_wildcard) && !self.hears_by_name(slot, message)
+    fn matches_only_by_wildcard(&self, slot: u32, message: &Message) -> bool {
+        self.matched(slot, message).is_some_and(|matched| matched.by_wildcard)
+            && !self.is_subscribed_by_name(slot, message)
     }
 
-    fn heard(&self, slot: u32, message: &Message) -> Option<Matched> {
+    fn matched(&self, slot: u32, message: &Message) -> Option<Matched> {
         let conversation = self.connections.get(slot as usize)?.conversation.as_ref()?;
         Some(conversation.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
     }
 
-    fn hears_by_name(&self, slot: u32, message: &Message) -> bool {
+    fn is_subscribed_by_name(&self, slot: u32, message: &Message) -> bool {
         let key = |topic| self.shared.registry.topic_key(message.app, topic);
         message
             .topic
@@ -331,7 +333,7 @@ impl Shard {
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         // Names that ended while the page was read: filters with wildcards bring their messages.
-        let of_ended = page.messages.iter().filter(|message| self.hears_by_wildcard_alone(slot, message));
+        let of_ended = page.messages.iter().filter(|message| self.matches_only_by_wildcard(slot, message));
         let of_ended: HashSet<NotificationId> = of_ended.map(|message| message.id).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.attachment.catch_up else { return };

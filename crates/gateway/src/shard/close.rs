@@ -7,15 +7,16 @@
 //! Invariant: a connection that is not alive has no session, no subscription and no entry in a map: a device is offline
 //! from the moment at which the end is decided.
 
+use bytes::Bytes;
+use noroshi_events::Event;
+use noroshi_protocol::ws;
+use noroshi_types::{CloseReason, SessionId};
+
 use crate::lifecycle::reconnect;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
-use bytes::Bytes;
-use noroshi_events::Event;
-use noroshi_protocol::ws;
-use noroshi_types::{CloseReason, SessionId};
 
 /// Slots that are kept however few are in use: 25 KiB.
 const PLACES_KEPT: usize = 128;

@@ -1,11 +1,6 @@
 //! What one connection consists of. A node has a million: while idle, a connection owns no buffer, no timer and no
 //! channel, and its size is asserted.
 
-use crate::fanout::marks::Marks;
-use crate::fanout::{Received, Recipient};
-use crate::lifecycle::origin::Origin;
-use crate::session::phase::{Phase, Ping};
-use crate::wire::{Framing, Protocol};
 use std::sync::Arc;
 
 use noroshi_protocol::ws::Decoder;
@@ -13,13 +8,18 @@ use noroshi_store::Login;
 use noroshi_types::rule::Claims;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
+use crate::fanout::marks::Marks;
+use crate::fanout::{Received, Recipient};
 use crate::io::socket::Socket;
+use crate::lifecycle::origin::Origin;
 use crate::protocol::registry::Conversation;
 use crate::protocol::services::Services;
 use crate::rate::Bucket;
 use crate::session::attachment::Attachment;
 use crate::session::permission::Permissions;
+use crate::session::phase::{Phase, Ping};
 use crate::session::registry::Session;
+use crate::wire::{Framing, Protocol};
 
 /// Exists until a connection is open.
 #[derive(Default)]

@@ -331,7 +331,7 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_tls(cx));
     }
 
-    /// The session is attached. Returns bytes that came early: they follow behind the first page.
+    /// The session is attached. Returns early bytes, which are handled behind the first page.
     pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
     }

@@ -8,6 +8,12 @@
 //! Invariants: no ordered message overtakes one that waits for room. Between [`Shard::offer_marked`] and
 //! [`Shard::write_outbound`] nothing else is sent to the connection.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topic};
+
 use crate::fanout::batch::{BATCH_BYTES, Batch, Outbound};
 use crate::fanout::history::OfferHistory;
 use crate::fanout::mail::{Audience, Mail};
@@ -23,10 +29,6 @@ use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
-use bytes::Bytes;
-use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topic};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// Mail processed in one turn; mail without a recipient here takes no place in the ring.
 const MAIL_PER_TURN: usize = 256;

@@ -3,6 +3,16 @@
 //! Called by the event loop for readable sockets. What a request head asks for is decided in [`route`]; protocols get
 //! their bytes through [`crate::shard::conversations`].
 
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use bytes::Bytes;
+use noroshi_protocol::http;
+use noroshi_protocol::http2::PREFACE;
+use noroshi_protocol::ws::{Deflated, Input, Role, Terms, UpgradeError};
+use noroshi_types::{CloseReason, limits};
+
 use crate::io::handover::Handover;
 use crate::io::transport::Received;
 use crate::lifecycle::refusal;
@@ -13,14 +23,6 @@ use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::route::{self, BadQuery, Route};
 use crate::wire::{Framing, Protocol};
-use bytes::Bytes;
-use noroshi_protocol::http;
-use noroshi_protocol::http2::PREFACE;
-use noroshi_protocol::ws::{Deflated, Input, Role, Terms, UpgradeError};
-use noroshi_types::{CloseReason, limits};
-use std::io;
-use std::ops::ControlFlow;
-use std::time::Instant;
 
 /// Reads of one connection in one turn; the rest waits for the next turn.
 const READS_PER_TURN: usize = 4;

@@ -6,11 +6,20 @@
 //! Invariant: [`Shard::open_session`] attaches the session, adds its topics to the index, and only then looks at the
 //! stamps ([`crate::session::stamp`]). So no message is missed between the read and live delivery.
 
+use std::sync::Arc;
+
+use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
+use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
+use noroshi_events::Event;
+use noroshi_events::event::Connected;
+use noroshi_protocol::ws::Input;
+use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
+use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
+
 use crate::lifecycle::origin::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::session_of;
-use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of};
+use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of, session_of};
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
@@ -23,16 +32,6 @@ use crate::shard::Shard;
 use crate::shard::connection::Opening;
 use crate::shard::mailbox::Reply;
 use crate::wire::{Framing, Protocol};
-use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
-use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
-use noroshi_events::Event;
-use noroshi_events::event::Connected;
-use noroshi_protocol::ws::Input;
-use noroshi_store::Place;
-use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused};
-use noroshi_types::UserId;
-use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic};
-use std::sync::Arc;
 
 /// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
@@ -258,7 +257,7 @@ impl Shard {
         catch_up.ask_at(as_of);
         if !resumed {
             // Pages reach further than held messages, so they also bring messages accepted from here on.
-            catch_up.hear_from(noroshi_delivery::id_at(as_of));
+            catch_up.receive_own_from(noroshi_delivery::id_at(as_of));
         }
         if let Some(connection) = self.connection(slot) {
             connection.attachment.catch_up = Some(Box::new(catch_up));

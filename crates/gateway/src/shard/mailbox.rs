@@ -15,7 +15,6 @@
 //! Invariant: whoever queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it looks,
 //! so nothing waits unnoticed.
 
-use crate::fanout::mail::{Mail, Undelivered};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{AppId, CloseReason, Message};
 use parking_lot::Mutex;
 
+use crate::fanout::mail::{Mail, Undelivered};
 use crate::io::tls::TlsSession;
 use crate::lifecycle::clients::Seat;
 use crate::lifecycle::origin::Origin;

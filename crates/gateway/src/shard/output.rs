@@ -1,16 +1,18 @@
 //! Bytes to sockets, behind the messages that are marked; answers in HTTP; and the limit of unsent bytes.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use noroshi_protocol::http;
+use noroshi_protocol::ws;
+use noroshi_types::CloseReason;
+
 use crate::io::socket::Flushed;
 use crate::lifecycle::refusal::drawn_id;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};
-use bytes::Bytes;
-use noroshi_protocol::http::{self};
-use noroshi_protocol::ws::{self};
-use noroshi_types::CloseReason;
-use std::time::Duration;
 
 /// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
 /// Rounded up to a tick it is less than a second, so a client that ignores close frames soon writes to a closed

@@ -1,19 +1,17 @@
 //! From a request head to what the connection is for. Pure: it touches no connection.
 
-use noroshi_protocol::app_name;
 use noroshi_protocol::device_path::DevicePath;
 use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
-use noroshi_protocol::sse;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
+use noroshi_protocol::{app_name, sse};
 use noroshi_types::{Topic, limits};
 
 use crate::config::Config;
 use crate::protocol::credentials::Credentials;
 use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
-use crate::wire::Protocol;
-use crate::wire::gzip;
+use crate::wire::{Protocol, gzip};
 
 /// What a request head asks for.
 pub(crate) enum Route {

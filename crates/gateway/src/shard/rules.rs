@@ -115,7 +115,7 @@ impl Shard {
             Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
                 self.perform(slot, op, Decided { rules: Some(rules), verdicts });
             }
-            // The rules changed: it is decided again, before what came after it.
+            // The rules changed: it is decided again, before later operations.
             Some(op) => waiting.push_front(op),
             None => {}
         }

@@ -1,5 +1,12 @@
 //! What all shards and the accepting thread share.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use noroshi_auth::{Auth, ClientNetwork};
+use noroshi_types::Timestamp;
+
 use crate::config::Config;
 use crate::io::bridge::Bridges;
 use crate::io::handover::Handover;
@@ -11,11 +18,6 @@ use crate::rate::Rate;
 use crate::session::registry::Registry;
 use crate::session::stamp::Stamps;
 use crate::shard::mailbox::{Arrival, Mailbox};
-use noroshi_auth::{Auth, ClientNetwork};
-use noroshi_types::Timestamp;
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Receives every connection that is not the gateway's own. Called on a shard, so it must not block.
 pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;

@@ -1,10 +1,11 @@
 //! Deadlines: fires timers of connections, pings, expiries and stalled sockets, and the periodic work of the shard.
 
+use noroshi_types::CloseReason;
+
 use crate::io::timer::ticks;
 use crate::protocol::mqtt;
 use crate::session::phase::{Phase, Ping};
 use crate::shard::Shard;
-use noroshi_types::CloseReason;
 
 /// How often the shard checks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;

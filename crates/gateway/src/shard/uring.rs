@@ -4,14 +4,16 @@
 //! connections that wait for one message: one message to a whole topic, where single calls cost most. The packets of a
 //! conversation are copied into one piece. Each connection then continues as if it had been written to separately.
 
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smallvec::SmallVec;
+
 use crate::fanout::Queue;
 use crate::fanout::batch::Outbound;
 use crate::io::uring::{BATCH, Uring, taken};
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use smallvec::SmallVec;
-use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Shard {
     /// Writes to at most `count` connections of a queue, as many as possible with one call.

@@ -16,9 +16,9 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress};
+use noroshi_protocol::ws;
 use noroshi_protocol::ws::deflate::FLUSH_END;
 use noroshi_protocol::ws::extension::WINDOW_BITS_MAX;
-use noroshi_protocol::ws::{self};
 use noroshi_types::limits;
 
 use crate::wire::Framing;

@@ -1,4 +1,4 @@
-//! The two axes of what a connection speaks: the protocol, and the framing of its bytes. [`Speaks`] is what a listener
+//! Protocols, and how their bytes are framed: the two axes of a connection. [`Speaks`] is what a listener
 //! expects.
 
 use noroshi_protocol::ws::Upgrade;
@@ -108,7 +108,7 @@ impl Framing {
     }
 }
 
-/// What the connections of a listener speak from their first byte on.
+/// The protocol that a listener expects from the first byte on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
     /// The request selects WebSocket, event streams or the API.

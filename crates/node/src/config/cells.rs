@@ -65,7 +65,7 @@ impl Sqs {
         ];
         for (chosen, key, checked) in used.into_iter().flatten() {
             if !noroshi_sqs::AVAILABLE {
-                reader.problem(chosen, "this build does not include Amazon SQS (feature `sqs`)");
+                reader.problem(chosen, "this build does not include Amazon SQS (feature `sqs`); `make dist` builds one that does");
             }
             if let Err(problem) = checked {
                 reader.problem(key, problem);

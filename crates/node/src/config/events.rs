@@ -25,12 +25,11 @@ impl Events {
                     None => return reader.problem("events.webhook.key_file", EXPECTED),
                 },
                 Sink::Firehose(_) if !noroshi_events::sink::FIREHOSE => {
-                    let text =
-                        "this build does not include Amazon Kinesis Data Firehose (feature `firehose`)";
+                    let text = "this build does not include Amazon Kinesis Data Firehose (feature `firehose`); `make dist` builds one that does";
                     reader.problem("events.firehose.stream", text);
                 }
                 Sink::Kafka(_) if !noroshi_events::sink::KAFKA => {
-                    let text = "this build does not include Apache Kafka (feature `kafka`)";
+                    let text = "this build does not include Apache Kafka (feature `kafka`); `make dist` builds one that does";
                     reader.problem("events.kafka.topic", text);
                 }
                 Sink::Kafka(kafka) => {

@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 16 << 10;
 impl Tracing {
     pub(super) fn complete(&mut self, reader: &mut Reader) {
         if self.endpoint.is_some() && !noroshi_otel::AVAILABLE {
-            let text = "this build does not include OpenTelemetry (feature `otel`), unlike released builds";
+            let text = "this build does not include OpenTelemetry (feature `otel`); `make dist` builds one that does";
             reader.problem("tracing.endpoint", text);
         }
         if let Some(path) = &self.headers_file {

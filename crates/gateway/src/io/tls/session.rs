@@ -13,9 +13,9 @@ use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use rustls::server::UnbufferedServerConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncryptError, UnbufferedStatus, WriteTraffic};
-use rustls::{InvalidMessage, ServerConfig, server::ServerConnectionData};
+use rustls::{InvalidMessage, ServerConfig};
 
 use super::scratch::{
     INCOMING_BYTES, Outgoing, RECORD_BYTES_MAX, RECORD_PLAINTEXT_MAX, Scratch, with_scratch,

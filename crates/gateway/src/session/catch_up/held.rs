@@ -1,12 +1,12 @@
 //! Live messages that wait while a connection catches up, or until its conversation has room.
 
-use crate::session::catch_up::behind;
 use std::sync::Arc;
 
 use noroshi_types::{Message, NotificationId, Topic};
 
 use super::recovery::before;
 use super::{CatchUp, Paged, Stage};
+use crate::session::catch_up::behind;
 use crate::wire::dispatch::Dispatch;
 
 /// Live messages held for one connection or one of its topics; more are read from the store.

@@ -138,7 +138,7 @@ impl CatchUp {
     /// Up to where the connection was sent what only wildcards match. A live one was sent everything up to `offered`.
     /// Pages reached up to `watermark`: held messages before that are not released.
     pub(crate) fn sent_to(&self, offered: Place, watermark: NotificationId) -> Place {
-        let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
+        let read_on = || self.after.max(self.received_to).map_or(Place(0), Place::of).max(self.logged_to);
         let to = match self.log {
             Some(log) => log,
             None if self.missed || self.stage == Stage::Wanted => read_on(),
@@ -158,9 +158,9 @@ impl CatchUp {
     /// and missed messages are held nowhere.
     pub(super) fn read_log_too(&mut self, heard: Place) {
         if self.log.is_none() {
-            let after = self.after.max(self.heard).map_or(heard, Place::of);
+            let after = self.after.max(self.received_to).map_or(heard, Place::of);
             self.log = Some(after.max(heard).max(self.logged_to));
-            // Logs brought these before, and record anew what they bring now.
+            // Logs brought these before; from here on the record starts empty.
             self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
             self.logged.clear();
         }

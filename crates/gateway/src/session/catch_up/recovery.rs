@@ -1,7 +1,6 @@
 //! What a connection gets of one topic that it subscribes to, or for which it names a position: the log behind the
 //! position, the retained message, and what was published meanwhile, by offsets.
 
-use crate::session::catch_up::behind;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use noroshi_store::BacklogPage;
 use noroshi_types::{Message, Position, Topic};
 
 use super::{CatchUp, Paged, Stage, Step};
+use crate::session::catch_up::behind;
 use crate::wire::dispatch::Dispatch;
 
 pub(super) struct Recovery {
@@ -152,7 +152,7 @@ impl CatchUp {
         first.any(|dispatch| dispatch.message.id <= message.id)
     }
 
-    /// A page of a topic. Returns what has to be written, in order; none if it is not wanted any more.
+    /// A page of a topic. Returns what has to be written, in order; none if the subscription ended meanwhile.
     pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
         recovery.retained_due = false;

@@ -1,9 +1,10 @@
-//! What one connection catches up with, as a conversation with nobody: pages, held messages, recoveries.
+//! Catch-up of one connection, with scripted reads: pages, held messages, recoveries.
+
+use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
 use super::confirmed::CONFIRMED_MIN;
 use super::held::HELD_MAX;
 use super::*;
-use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
 fn message(id: u8) -> Arc<Message> {
     let position = Position { epoch: Epoch(1), offset: u64::from(id) };
@@ -31,7 +32,7 @@ fn ids(paged: &[Paged]) -> Vec<(u8, bool)> {
     paged.iter().map(|paged| (paged.message.id.as_bytes()[0], paged.retained)).collect()
 }
 
-/// What a connection does by itself, as a text: `?` asks, `=` waits, `3` writes 3, `.` is done.
+/// What a connection does without input, as text: `?` reads, `=` waits, `3` writes 3, `.` is done.
 fn run(catch_up: &mut CatchUp) -> String {
     let mut did = String::new();
     loop {
@@ -91,7 +92,7 @@ fn missed_messages_are_read_before_anything_continues() {
 
 #[test]
 fn passed_over_messages_are_read_again() {
-    // On a live connection, and on one that reads: then what is out is not what is wanted.
+    // On a live connection, and on one that reads: then the read under way is not the one that is wanted.
     let mut catch_up = CatchUp::live();
     catch_up.reread(None, Vec::new(), message(0).id);
     assert_eq!(run(&mut catch_up), "?=");
@@ -130,7 +131,7 @@ fn a_topic_is_recovered_by_offset() {
     assert_eq!(run(&mut catch_up), "!5.");
 }
 
-/// The log is not read, so nothing is known of what was published between the subscription and what the topic retains.
+/// The log is not read, so messages between the subscription and the retained one are unknown.
 #[test]
 fn a_retained_message_does_not_move_the_position() {
     for (copies, heard) in [(false, "!6."), (true, "!67.")] {
@@ -158,7 +159,7 @@ fn in_flight_messages_are_sent_first_and_once() {
     catch_up.read_log(Place::of(message(4).id), Place::of(message(6).id));
     catch_up.send_again(vec![owed(5, false), owed(2, true), owed(3, false)]);
     assert!(catch_up.awaits_again());
-    // The page that came with the log-in waits.
+    // The page of the log-in waits.
     let first = catch_up.take_page(page(&[3, 6], &[], false));
     catch_up.defer(first);
     assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
@@ -171,7 +172,7 @@ fn in_flight_messages_are_sent_first_and_once() {
     assert!(found.contains(&owed(2, true)) && !found.contains(&owed(3, false)) && found.len() == 2);
     let Step::Page(rest) = catch_up.step() else { panic!("a page") };
     assert_eq!(ids(&rest), [(5, false), (2, true), (3, false), (6, false)]);
-    // No room for any: it is still owed what has no place in a log, and logs are read on from where they were.
+    // No room for any: messages without a place in a log are still due, and logs are read from the same place.
     catch_up.keep_rest(rest);
     assert_eq!(catch_up.unsent(), [owed(5, false), owed(2, true)]);
     assert_eq!(catch_up.sent_to(Place::of(message(7).id), message(0).id), Place::of(message(4).id));
@@ -197,7 +198,7 @@ fn the_sent_place_is_before_everything_that_waits() {
     let Step::Release(dispatch) = catch_up.step() else { panic!("let out") };
     assert!(catch_up.pass(&dispatch.message));
     assert_eq!(catch_up.sent_to(at(9), message(0).id), before(5));
-    // More comes than is held: what was missed is behind what was parked first. The fourth may come again.
+    // More arrives than is held: missed messages are behind the first one that was parked. The fourth may arrive again.
     for _ in 0..HELD_MAX {
         catch_up.hold(&Dispatch::new(message(6)), None);
     }
@@ -222,9 +223,11 @@ fn messages_held_during_a_reread_are_read_from_logs() {
     catch_up.waits_for_room = false;
     catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(run(&mut catch_up), "?=");
-    let Some(Read::Backlog { heard, .. }) = catch_up.begin_read(Some(at(1))) else { panic!("a page") };
+    let Some(Read::Backlog { received_to: heard, .. }) = catch_up.begin_read(Some(at(1))) else {
+        panic!("a page")
+    };
     assert!(Place::of(heard.expect("it was live")) < at(4));
-    // Pages leave out what is heard by a wildcard alone, and what is held and not above them is dropped.
+    // Pages leave out what only a wildcard matches; held messages up to their end are dropped.
     catch_up.take_page(page(&[8], &[], false));
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Log { since }) = catch_up.begin_read(Some(at(1))) else { panic!("logs") };
@@ -240,7 +243,7 @@ fn confirmed_messages_are_not_written() {
     catch_up.waits_for_room = false;
     let Step::Page(rest) = catch_up.step() else { panic!("a page") };
     assert_eq!(ids(&rest), [(2, true), (3, false), (5, false)]);
-    // Nor what is read of it from now on, before it is written.
+    // Neither is what reads bring from now on, before it is written.
     assert!(catch_up.is_confirmed(message(4).id) && !catch_up.is_confirmed(message(5).id));
     assert_eq!(ids(&catch_up.take_log(vec![message(4), message(6)], None, None)), [(6, false)]);
     let many: Vec<_> =
@@ -259,7 +262,7 @@ fn an_ended_name_brought_its_messages_in_flight() {
         catch_up.read_log(at(1), at(9));
         catch_up.send_again(vec![owed(7)]);
         assert_eq!(run(&mut catch_up), "?=");
-        // The fifth and the sixth are confirmed; the page ends before the seventh, and waits for it.
+        // The fifth and the sixth are confirmed; the page ends before the seventh, which waits.
         let paged = catch_up.take_page(page(&[3], &[], true));
         catch_up.defer(paged);
         if is_early {
@@ -281,7 +284,7 @@ fn an_ended_name_brought_its_messages_in_flight() {
 fn a_held_message_of_a_log_does_not_delay_logs() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let mut catch_up = CatchUp::live();
-    // Of the fourth the log has nothing: it is heard by its name, or expired meanwhile.
+    // Logs have nothing of the fourth: its name brings it, or it expired meanwhile.
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     catch_up.hold(&Dispatch::new(message(6)), None);
     catch_up.read_log(at(1), at(3));
@@ -289,7 +292,7 @@ fn a_held_message_of_a_log_does_not_delay_logs() {
     assert_eq!(catch_up.sent_to(at(9), message(3).id), at(9), "the sixth was sent, and perhaps confirmed");
     catch_up.hold(&Dispatch::new(message(8)), None);
     assert_eq!(catch_up.sent_to(at(9), message(3).id), Place(at(8).0 - 1));
-    // If it was heard by a name that ends, logs bring it after all.
+    // If a name that ends brought it, logs bring it after all.
     catch_up.end_name(&news, at(2), at(9), message(3).id);
     assert!(catch_up.gaps().has(&message(4)));
     let begin = catch_up.gaps().begin().expect("a gap");
@@ -309,13 +312,13 @@ fn logs_leave_out_what_an_ended_name_brought() {
     let brought = |catch_up: &mut CatchUp, id| catch_up.ended().brought(&message(id));
     assert_eq!([2, 3, 6, 7].map(|id| brought(&mut catch_up, id)), [false, true, true, false]);
     assert_eq!(catch_up.unsent(), [UnconfirmedMessage { id: message(5).id, retained: false }]);
-    // It is told to the next connection, until logs were read that far.
+    // The next connection gets it too, until logs were read that far.
     let ended = catch_up.ended().behind(at(5));
     assert_eq!((ended.len(), catch_up.ended().behind(at(6)).len()), (1, 0));
     let mut next = CatchUp::after_log_in(None, Vec::new(), false);
     next.ended().restore(ended);
     assert!(brought(&mut next, 3));
-    // Before the first page nothing was written.
+    // Nothing was written before the first page.
     next.end_name(&news, at(0), at(6), message(0).id);
     assert_eq!([1, 2, 7].map(|id| brought(&mut next, id)), [false; 3]);
 }
@@ -329,7 +332,8 @@ fn logs_bring_what_an_ended_name_did_not() {
     catch_up.read_log(at(1), at(3));
     catch_up.take_page(page(&[3], &[], false));
     assert_eq!(run(&mut catch_up), "?=");
-    // Logs reach further than pages, and leave out what the name is to bring. Then more comes than can be held.
+    // Logs reach further than pages, and leave out what the name still has to bring. Then more arrives than can be
+    // held.
     assert!(matches!(catch_up.begin_read(Some(at(1))), Some(Read::Log { .. })));
     catch_up.take_log(Vec::new(), Some(at(7)), None);
     catch_up.waits_for_room = true;
@@ -338,13 +342,13 @@ fn logs_bring_what_an_ended_name_did_not() {
     }
     assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
     catch_up.end_name(&news, at(0), at(9), message(3).id);
-    // A connection that ends now tells the next one.
+    // A connection that ends now passes it to the next one.
     assert_eq!(catch_up.gaps().begin(), Some(at(3)));
     assert_eq!(catch_up.sent_to(at(9), message(3).id), at(7));
     let mut next = CatchUp::after_log_in(None, Vec::new(), false);
     next.gaps().restore(catch_up.gaps().held());
     assert_eq!(next.gaps().begin(), Some(at(3)));
-    // This one reads them behind the pages. What stands behind the gap is the filters' own.
+    // This one reads them behind the pages. Messages behind the gap belong to the filters.
     catch_up.waits_for_room = false;
     assert_eq!(run(&mut catch_up), "?=");
     assert!(matches!(catch_up.begin_read(Some(at(1))), Some(Read::Backlog { .. })));
@@ -355,7 +359,7 @@ fn logs_bring_what_an_ended_name_did_not() {
     let paged = catch_up.take_log(vec![message(5), message(8)], Some(at(8)), None);
     assert_eq!(ids(&paged), [(5, false)]);
     assert!(paged.iter().all(|paged| paged.by == Brought::ById) && catch_up.gaps().is_empty());
-    // A connection that reads logs from before the gap does not bring it once more.
+    // A connection that reads logs from before the gap does not bring it again.
     next.gaps().restore(Vec::new());
     next.ended().restore(catch_up.ended().behind(at(1)));
     next.read_log(at(1), at(9));
@@ -369,12 +373,12 @@ fn logs_bring_what_an_ended_name_did_not() {
 fn a_reread_backlog_brings_what_its_pages_contain() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
-    // By wildcards it hears everything from 9 on; of names pages bring the rest.
-    catch_up.hear_from(message(9).id);
+    // Wildcards match everything from 9 on; pages bring the rest of names.
+    catch_up.receive_own_from(message(9).id);
     catch_up.take_page(page(&[2, 3], &[], true));
     catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
-    // One that had all its pages was offered everything.
+    // A connection with all its pages was offered everything.
     let mut live = CatchUp::live();
     live.reread(None, Vec::new(), message(9).id);
     assert_eq!(live.brought_by_name(&news, at(0), at(9), message(3).id), at(9));
@@ -411,7 +415,7 @@ fn gaps_close_as_logs_are_read_and_are_bounded() {
     );
     gaps.close(at(2), Some(at(3)));
     assert_eq!(gaps.begin(), Some(at(3)));
-    // One that is added while a read is out that began behind it.
+    // One that is added during a read that began behind it.
     gaps.add(&news, at(1), at(4));
     gaps.close(at(3), None);
     assert!(gaps.has(&message(2)) && gaps.has(&message(3)) && !gaps.has(&message(4)));
@@ -426,7 +430,7 @@ fn pages_begin_before_the_messages_that_a_recovery_holds() {
     let mut catch_up = CatchUp::live();
     catch_up.copy_retained(1, 5, Topic::from_trusted("news"));
     assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
-    // Another topic's has no room, and then more comes than is held.
+    // A message of another topic has no room, and then more arrives than is held.
     let other = |id| {
         let mut other = (*message(id)).clone();
         other.topic.as_mut().expect("one").topic = Topic::from_trusted("other");
@@ -440,7 +444,7 @@ fn pages_begin_before_the_messages_that_a_recovery_holds() {
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a page") };
     assert!(after.is_some_and(|after| Place::of(after) < Place::of(message(4).id)));
-    // What was written already, of others and of the topic, does not come again.
+    // Messages that were written, of others and of the topic, are not written again.
     let mut page = page(&[4, 8], &[], false);
     page.messages.insert(1, other(5));
     page.messages.insert(0, message(3));
@@ -452,18 +456,20 @@ fn pages_begin_before_the_messages_that_a_recovery_holds() {
 fn pages_also_bring_messages_accepted_after_the_log_in() {
     let own = || vec![Topic::from_trusted("news")];
     let mut catch_up = CatchUp::after_log_in(None, own(), false);
-    catch_up.hear_from(message(4).id);
+    catch_up.receive_own_from(message(4).id);
     catch_up.take_page(page(&[2], &[], true));
     assert_eq!(run(&mut catch_up), "?=");
-    let Some(Read::Backlog { after, own_topics, heard }) = catch_up.begin_read(None) else {
+    let Some(Read::Backlog { after, own_topics, received_to: heard }) = catch_up.begin_read(None) else {
         panic!("a page")
     };
     assert_eq!((after, own_topics, heard), (Some(message(2).id), own(), Some(message(4).id)));
-    // What was passed over is wanted before the pages end: own topics are read on where pages stand.
+    // Passed-over messages are wanted before the pages end: own topics are read from where pages end.
     catch_up.take_page(page(&[6], &[], true));
     catch_up.reread(None, own(), message(9).id);
     assert_eq!(run(&mut catch_up), "?=");
-    let Some(Read::Backlog { after: None, heard, .. }) = catch_up.begin_read(None) else { panic!("anew") };
+    let Some(Read::Backlog { after: None, received_to: heard, .. }) = catch_up.begin_read(None) else {
+        panic!("anew")
+    };
     assert_eq!(heard, Some(message(6).id));
 }
 
@@ -483,7 +489,7 @@ fn waiting_messages_differ_from_released_ones() {
 
 #[test]
 fn a_reoffered_message_is_released_wherever_pages_end() {
-    // Later ones of its topic were confirmed, so no page brings it, and the pages' ids are above its own.
+    // Later messages of its topic were confirmed, so no page brings it, and the ids of the pages are above its own.
     let again = Dispatch::offered(message(3), true);
     assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
     let mut catch_up = CatchUp::live();
@@ -496,14 +502,14 @@ fn a_reoffered_message_is_released_wherever_pages_end() {
 
 #[test]
 fn lost_messages_are_read_from_before_the_loss() {
-    // Live: from where it is told.
+    // Live: from the reported place.
     let mut catch_up = CatchUp::live();
     catch_up.read_again(message(3).id, Vec::new());
     assert!(catch_up.was_live);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
     assert_eq!(after, Some(message(3).id));
-    // While it reads, and has passed the place already.
+    // During a read that has passed the place already.
     assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Held);
     catch_up.take_page(page(&[5], &[], false));
     assert!(matches!(catch_up.step(), Step::Release(_)) && catch_up.pass(&message(9)));

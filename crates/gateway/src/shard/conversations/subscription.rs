@@ -46,7 +46,7 @@ impl Shard {
         let key = self.shared.registry.topic_key(app, &topic);
         let kind = if durable { Subscription::durable } else { Subscription::own };
         match retained {
-            Some(retained) => self.hear(slot, topic, key, kind, retained),
+            Some(retained) => self.subscribe_choosing_retained(slot, topic, key, kind, retained),
             None => self.subscribe(slot, topic, key, kind, None),
         }
     }

@@ -14,7 +14,7 @@ use crate::wire::{Framing, Protocol};
 const EARLY_FRAMES_MAX: usize = 64;
 
 impl Shard {
-    /// A connection begins to speak a protocol.
+    /// Starts a protocol on a connection.
     pub(crate) fn open_protocol(&mut self, slot: u32, protocol: Protocol, framing: Framing) {
         self.set_protocol(slot, protocol, framing);
         let (shared, now) = (self.shared.clone(), self.now);

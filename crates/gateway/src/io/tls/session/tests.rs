@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use rustls::client::Resumption;
+use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedProtocolVersion};
-use rustls::{version::TLS12, version::TLS13};
 use rustls_pki_types::ServerName;
 
 use super::*;

@@ -8,9 +8,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use noroshi_protocol::engine_io::answer;
 use noroshi_protocol::engine_io::payload::Decoder;
-use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestError, Session, Sid};
+use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestError, Session, Sid, answer};
 use noroshi_types::CloseReason;
 
 use super::headers;
