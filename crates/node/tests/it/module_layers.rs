@@ -13,7 +13,17 @@ const CYCLE_MODULES_MAX: usize = 4;
 
 /// From the lowest to the highest: each names only modules before it.
 const GATEWAY_LAYERS: [&str; 11] = [
-    "rate", "wire", "io", "config", "metrics", "session", "fanout", "protocol", "lifecycle", "shard", "gateway",
+    "rate",
+    "wire",
+    "io",
+    "config",
+    "metrics",
+    "session",
+    "fanout",
+    "protocol",
+    "lifecycle",
+    "shard",
+    "gateway",
 ];
 
 type Module = Vec<String>;
@@ -33,7 +43,9 @@ impl Modules {
         let mut texts: BTreeMap<Module, String> = BTreeMap::new();
         let mut folders = vec![src.to_path_buf()];
         while let Some(folder) = folders.pop() {
-            for path in std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            for path in
+                std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path())
+            {
                 if path.is_dir() {
                     folders.push(path);
                 } else if let Some(module) = module_of(src, &path) {
@@ -46,7 +58,8 @@ impl Modules {
         let all: BTreeSet<Module> = texts.keys().cloned().collect();
         for (module, text) in texts {
             let (imports, body) = imports(&text);
-            let by_name = |(path, name): (Module, Option<String>)| Some((name.or(path.last().cloned())?, path));
+            let by_name =
+                |(path, name): (Module, Option<String>)| Some((name.or(path.last().cloned())?, path));
             let by_name: BTreeMap<String, Module> = imports.iter().cloned().filter_map(by_name).collect();
             let mut paths: Vec<Module> = imports.into_iter().map(|(path, _)| path).collect();
             for path in paths_in(&body) {
@@ -178,7 +191,10 @@ fn imports(text: &str) -> (Vec<(Module, Option<String>)>, String) {
         let code = line.trim_start();
         let item = code.strip_prefix("pub").map_or(code, |item| {
             let item = item.trim_start();
-            item.strip_prefix('(').and_then(|item| item.split_once(')')).map_or(item, |(_, item)| item).trim_start()
+            item.strip_prefix('(')
+                .and_then(|item| item.split_once(')'))
+                .map_or(item, |(_, item)| item)
+                .trim_start()
         });
         if tree.is_empty() && !item.starts_with("use ") {
             body.push_str(line);
@@ -289,7 +305,11 @@ fn cycles_of_modules_are_small() {
             found.extend(large.map(|cycle| format!("{name}::{}: {cycle:?}", level.join("::"))));
         }
     }
-    assert!(found.is_empty(), "modules in cycles of more than {CYCLE_MODULES_MAX}:\n  {}", found.join("\n  "));
+    assert!(
+        found.is_empty(),
+        "modules in cycles of more than {CYCLE_MODULES_MAX}:\n  {}",
+        found.join("\n  ")
+    );
 }
 
 #[test]
@@ -313,7 +333,8 @@ fn layers_of_the_gateway_name_only_those_below() {
 fn paths_are_found_wherever_they_are() {
     let text = "use crate::{a::B, c as d};\npub(crate) use super::e::{\n    self, F,\n};\nfn f() { d::g(); crate::h::I::new() }\n#[cfg(test)]\nmod tests { use crate::never; }\n";
     let (imports, body) = imports(&without_tests(text));
-    let shown: Vec<String> = imports.iter().map(|(path, name)| format!("{} {name:?}", path.join("::"))).collect();
+    let shown: Vec<String> =
+        imports.iter().map(|(path, name)| format!("{} {name:?}", path.join("::"))).collect();
     assert_eq!(shown, ["crate::a::B None", "crate::c Some(\"d\")", "super::e None", "super::e::F None"]);
     let paths: Vec<String> = paths_in(&body).iter().map(|path| path.join("::")).collect();
     assert_eq!(paths, ["d::g", "crate::h::I::new"]);
