@@ -26,7 +26,7 @@ pub(crate) mod verification;
 pub(crate) mod wildcard;
 
 use gate::Gates;
-use login::{LogIns, Successions};
+use login::{LogInQueue, Successions};
 use outcome::Outcomes;
 use reads::Reads;
 use recheck::Recheck;
@@ -41,7 +41,7 @@ pub(crate) struct Sessions {
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
     pub(crate) verifications: Verifications,
-    pub(crate) log_ins: LogIns,
+    pub(crate) log_ins: LogInQueue,
     pub(crate) successions: Successions,
     pub(crate) renewals: Renewals,
     pub(crate) reads: Reads,

@@ -25,7 +25,7 @@ use super::services::Services;
 use crate::config::Config;
 use crate::io::timer::Now;
 use crate::rate::Rate;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
@@ -115,7 +115,7 @@ pub(crate) trait Adapter: Sized {
 
     /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
     /// the first page of the backlog.
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8>;
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8>;
 
     /// The log-in is refused for a reason that the client can act on.
     fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {

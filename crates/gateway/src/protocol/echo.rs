@@ -9,7 +9,7 @@ use super::adapter::Adapter;
 use super::context::Context;
 use super::effect::Reply;
 use crate::config::Config;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::wire::deflate;
 
 /// Messages of the conformance suite's case 9.
@@ -30,7 +30,7 @@ impl Adapter for Echo {
         cx.send(deflate::packed(cx.facts.framing, frame));
     }
 
-    fn handle_login(&mut self, _: &mut Context<'_>, _: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, _: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
         Vec::new()
     }
 

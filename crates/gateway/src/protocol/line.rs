@@ -24,7 +24,7 @@ use super::adapter::{Adapter, Cause, Offered, Opening};
 use super::context::{Context, Encoding};
 use super::effect::{Attach, Effect, Reply};
 use crate::config::Config;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::verification::close_reason;
 use crate::wire::Protocol;
@@ -88,7 +88,7 @@ impl Adapter for Line {
         cx.close(CloseReason::BadMessage);
     }
 
-    fn handle_login(&mut self, cx: &mut Context<'_>, _: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
         cx.send("OK\n");
         Vec::new()
     }

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
 use crate::io::timer::ticks;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::phase::Phase;
 use crate::session::verification::close_reason;
 use crate::wire::Protocol;
@@ -46,7 +46,7 @@ impl Adapter for Native {
         }
     }
 
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         let (session, interval) = (&begun.session, cx.config().ping_interval.as_secs());
         let mut ready = Vec::with_capacity(128);
         native::ready(&mut ready, &session.device, SessionId(session.address.generation), interval);

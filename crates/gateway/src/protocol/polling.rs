@@ -18,7 +18,7 @@ use super::adapter::Adapter;
 use super::context::Context;
 use super::effect::Reply;
 use crate::config::Config;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 
 /// What a connection does for a session of another slot.
 pub(crate) struct PollingRequest {
@@ -48,7 +48,7 @@ impl Adapter for PollingRequest {
 
     fn handle_message(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
 
-    fn handle_login(&mut self, _: &mut Context<'_>, _: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, _: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
         Vec::new()
     }
 

@@ -19,7 +19,7 @@ use super::requests::Turn;
 use super::services::Services;
 use crate::config::Config;
 use crate::rate::Rate;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::parking::Capacity;
 use crate::session::registry::Session;
@@ -158,7 +158,7 @@ impl Conversation {
         each!(self, it => it.handle_message(cx, input))
     }
 
-    pub(crate) fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    pub(crate) fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         each!(self, it => it.handle_login(cx, begun))
     }
 

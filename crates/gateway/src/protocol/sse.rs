@@ -15,7 +15,7 @@ use super::adapter::Adapter;
 use super::context::Context;
 use super::effect::{Attach, Effect, HttpRefusal, Refusal, Reply, TopicNotice};
 use crate::config::Config;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::wire::gzip;
 
@@ -57,7 +57,7 @@ impl Adapter for Events {
     fn handle_message(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
 
     /// The stream begins.
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + cx.jitter(1_000);
         let (mut head, mut retry) = (Vec::with_capacity(288), Vec::with_capacity(16));
         sse::push_response_head(&mut head, begun.asks_gzip);

@@ -28,7 +28,7 @@ pub(crate) const LINGER_MS: u64 = 5;
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A session that is attached, as its protocol gets it.
-pub(crate) struct Begun {
+pub(crate) struct OpenedSession {
     pub(crate) session: Arc<Session>,
     /// Durable ones, without `$everyone`.
     pub(crate) topics: Vec<Topic>,
@@ -47,7 +47,7 @@ pub(crate) struct Begun {
 /// arrives meanwhile is held.
 pub(crate) struct Succession {
     generation: u64,
-    begun: Begun,
+    begun: OpenedSession,
     page: BacklogPage,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Succession {
 pub(crate) struct Successions(HashMap<u32, Succession>);
 
 impl Successions {
-    pub(crate) fn insert(&mut self, slot: u32, generation: u64, begun: Begun, page: BacklogPage) {
+    pub(crate) fn insert(&mut self, slot: u32, generation: u64, begun: OpenedSession, page: BacklogPage) {
         self.0.insert(slot, Succession { generation, begun, page });
     }
 
-    pub(crate) fn take(&mut self, slot: u32, generation: u64) -> Option<(Begun, BacklogPage)> {
+    pub(crate) fn take(&mut self, slot: u32, generation: u64) -> Option<(OpenedSession, BacklogPage)> {
         let succession = self.0.remove(&slot).filter(|succession| succession.generation == generation)?;
         Some((succession.begun, succession.page))
     }
@@ -72,14 +72,14 @@ impl Successions {
 
 /// Log-ins on their way to the store, in batches.
 #[derive(Default)]
-pub(crate) struct LogIns {
+pub(crate) struct LogInQueue {
     waiting: Vec<(u32, u64)>,
     /// When the first of `waiting` was added.
     since_ms: u64,
     batches_out: usize,
 }
 
-impl LogIns {
+impl LogInQueue {
     /// Adds a connection (slot and generation).
     pub(crate) fn push(&mut self, connection: (u32, u64), now_ms: u64) {
         if self.waiting.is_empty() {

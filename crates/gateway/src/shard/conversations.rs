@@ -26,7 +26,7 @@ use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
 use crate::protocol::legs::PollingSessions;
 use crate::protocol::registry::Conversation;
 use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
 use crate::session::registry::Address;
@@ -332,7 +332,7 @@ impl Shard {
     }
 
     /// The session is attached. Returns early bytes, which are handled behind the first page.
-    pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
+    pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &OpenedSession) -> Vec<u8> {
         self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
     }
 

@@ -19,7 +19,7 @@ use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topi
 use crate::lifecycle::origin::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{Begun, LOG_IN_TIMEOUT, login_of, session_of};
+use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, login_of, session_of};
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
@@ -248,7 +248,7 @@ impl Shard {
         let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let complete = page.heads.iter().all(|head| head.complete);
         let (permitted, asks_gzip) = (std::mem::take(&mut opening.permitted), opening.asks_gzip);
-        let begun = Begun { session, topics, complete, kept, as_of, permitted, asks_gzip };
+        let begun = OpenedSession { session, topics, complete, kept, as_of, permitted, asks_gzip };
         if !has_adapter {
             self.begin_conversation(slot, &begun);
         }
@@ -392,7 +392,7 @@ impl Shard {
     }
 
     /// Starts the session of a protocol with a conversation: the client is notified, and gets its backlog.
-    fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
+    fn begin_session(&mut self, slot: u32, begun: &OpenedSession, page: BacklogPage) {
         let early = self.begin_conversation(slot, begun);
         self.handle_page(slot, page);
         if !early.is_empty() && self.is_alive(slot) {

@@ -14,7 +14,7 @@ use crate::protocol::adapter::{Adapter, Cause, Matched, Offered, Opening};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::wire::dispatch::Dispatch;
 use crate::wire::{Framing, Protocol};
 
@@ -57,7 +57,7 @@ impl Adapter for Mqtt {
         cx.close(CloseReason::BadMessage);
     }
 
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         self.begin_session(cx, begun)
     }
 

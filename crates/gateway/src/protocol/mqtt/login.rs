@@ -18,7 +18,7 @@ use super::will::{self, When};
 use super::{Mqtt, Request, origin, send, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Attach, Effect};
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::topic_rules::TopicRules;
 use crate::session::verification::close_reason;
 
@@ -114,7 +114,7 @@ impl Mqtt {
     }
 
     /// Sends CONNACK; from here on the keep alive counts. Returns bytes that came before.
-    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         let (services, session) = (cx.services, &begun.session);
         // What another holder of the device left ends here, its will unpublished.
         let parked = service(services).sessions.take(session.device_key);
@@ -184,7 +184,7 @@ impl Mqtt {
     fn continue_stored(
         &mut self,
         cx: &Context<'_>,
-        begun: &Begun,
+        begun: &OpenedSession,
         parked: Option<&ParkedSession>,
         owed: &mut Vec<noroshi_protocol::mqtt::UnconfirmedMessage>,
     ) -> Continued {

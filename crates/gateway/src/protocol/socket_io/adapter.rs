@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Refusal, Reply, TopicNotice};
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
 
@@ -34,7 +34,7 @@ impl Adapter for SocketIo {
         }
     }
 
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         self.begin_session(cx, begun);
         Vec::new()
     }

@@ -8,7 +8,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::{App, Request, SocketIo};
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Attach, Effect, Refusal};
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::verification::close_reason;
 
 impl SocketIo {
@@ -41,7 +41,7 @@ impl SocketIo {
     }
 
     /// The session is attached: sends the client its public id, and the private one to come back with.
-    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &Begun) {
+    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) {
         let public = SessionId(begun.session.address.generation).to_string();
         let mut random = [0; 16];
         let drawn = SystemRandom::new().fill(&mut random).map(|()| {

@@ -18,7 +18,7 @@ use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
 use crate::rate::Rate;
-use crate::session::login::Begun;
+use crate::session::login::OpenedSession;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
@@ -87,7 +87,7 @@ impl Adapter for Xmpp {
         self.conversation.encrypted();
     }
 
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &Begun) -> Vec<u8> {
+    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         self.begin_session(cx, begun);
         Vec::new()
     }

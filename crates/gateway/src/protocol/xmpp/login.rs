@@ -15,7 +15,7 @@ use super::job::{Checked, check};
 use super::{Request, Xmpp, framing_of, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::{Attach, Effect};
-use crate::session::login::{Begun, login_of};
+use crate::session::login::{OpenedSession, login_of};
 use crate::session::registry::{Holder, Key};
 use crate::session::verification::close_reason;
 
@@ -201,7 +201,7 @@ impl Xmpp {
     }
 
     /// The session is attached.
-    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &Begun) {
+    pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) {
         // Until the client sends its presence.
         begun.session.set_presence(Presence::Offline);
         self.refill_frames(cx);
