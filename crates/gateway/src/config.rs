@@ -76,9 +76,9 @@ pub struct Config {
     /// The app whose devices MQTT clients without a token are, where those are admitted; they may publish. For the
     /// conformance suites; never in production.
     pub anonymous_app: Option<String>,
-    /// Open sockets; above it a client is told to reconnect later.
+    /// Open sockets; above this number, a client gets the advice to reconnect later.
     pub connections_max: usize,
-    /// Those of them without a credential; 0: a quarter of the above.
+    /// Open sockets without a credential; 0: a quarter of `connections_max`.
     pub unauthenticated_max: usize,
     /// Open sockets of one client network; 0: no limit.
     pub connections_per_client: u32,

@@ -25,7 +25,7 @@ pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 pub(crate) struct Lifecycle {
     pub(crate) unauthenticated: Unauthenticated,
     pub(crate) seats: Seats,
-    /// While a drain is under way.
+    /// The current round of a drain, if one is in progress.
     pub(crate) round: Option<Round>,
     /// Connections that are removed when the handler is done.
     ended: Vec<u32>,

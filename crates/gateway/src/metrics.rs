@@ -330,7 +330,7 @@ impl Metrics {
         self.messages_out.iter().map(|counter| counter.get()).sum()
     }
 
-    /// `progress`: while a drain is under way, its rate a second and the time since it began.
+    /// `progress`: while a drain is in progress, its rate a second and the time since it began.
     pub(crate) fn observe_drain(&self, remaining: usize, progress: Option<(u32, Duration)>) {
         let remaining = if progress.is_some() { remaining } else { 0 };
         self.drain_active.set(i64::from(progress.is_some()));

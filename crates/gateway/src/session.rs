@@ -1,4 +1,5 @@
-//! Sessions: who is connected, which topics each receives, how a log-in becomes a session, what it has to catch up with.
+//! Sessions: the connected devices, the topics each receives, how a log-in becomes a session, and the messages it
+//! catches up with.
 //!
 //! May use: [`crate::wire`], [`crate::rate`], [`crate::io`]. Knows no protocol and writes to no socket: what a session
 //! receives is offered to it by [`crate::fanout`].

@@ -1,4 +1,4 @@
-//! Which messages under way one connection still has to get, one bit each.
+//! Which messages in flight one connection still has to get, one bit each.
 //!
 //! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a connection.
 //!

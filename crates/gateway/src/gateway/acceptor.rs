@@ -3,10 +3,11 @@
 //! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays where it began for
 //! days; one accepting thread is never the bottleneck.
 //!
-//! Over the rate of connects, a plaintext connection's request is still read: a device gets `503` with its own delay,
-//! the API serves its requests. A TLS connection waits in the kernel's queue for its turn, since an answer would cost
-//! the handshake that has to be put off; if that queue is full, TCP retries after one, three and seven seconds. Where
-//! all connections are in use, the oldest without a credential is evicted; where there is none, a device gets `503`.
+//! Over the rate of connects, the request of a plaintext connection is still read: a device gets `503` with its own
+//! delay, and the API serves its requests. A TLS connection waits in the kernel's queue for its turn, since an answer
+//! would cost the handshake that the limit postpones; if that queue is full, TCP retries after one, three and seven
+//! seconds. When all connections are in use, the oldest one without a credential is evicted; if all have one, a device
+//! gets `503`.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, TcpStream};

@@ -48,7 +48,7 @@ impl Socket {
         self.transport.into_parts()
     }
 
-    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which has to be registered.
+    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which the caller must register.
     pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
         self.transport.begin_tls(session)
     }

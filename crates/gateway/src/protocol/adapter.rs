@@ -74,7 +74,7 @@ pub(crate) trait Adapter: Sized {
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
 
-    /// The protocol whose connections it opens by itself, if any.
+    /// The protocol whose connections it opens without another adapter's help, if any.
     const PROTOCOL: Option<Protocol> = None;
 
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts

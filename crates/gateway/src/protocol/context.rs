@@ -68,7 +68,7 @@ pub(crate) struct Progress<'a> {
     pub(crate) subscriptions: &'a [Subscription],
     pub(crate) topics: &'a TopicIndex,
     pub(crate) fanout: &'a Fanout,
-    /// Messages under way that wait for the connection.
+    /// Messages in flight that wait for the connection.
     pub(crate) marks: Marks,
     /// Messages up to here were offered, or existed when the log-in was read.
     pub(crate) offered: NotificationId,

@@ -67,8 +67,8 @@ impl Service {
         let random = rustls::crypto::ring::default_provider().secure_random;
         let mut epoch = [0; 8];
         if random.fill(&mut config.protocol.decoy).is_err() || random.fill(&mut epoch).is_err() {
-            // Salts of names that nobody has could be predicted then, and a roster's version could be an old one. Nothing
-            // secret could.
+            // Salts of names without an account could be predicted then, and a roster's version could be an old one. No
+            // secret depends on this randomness.
             tracing::warn!("the system has no randomness");
         }
         let accounts = Accounts::new(&config.protocol.domain, u64::from_be_bytes(epoch), &config.accounts);
@@ -170,8 +170,9 @@ impl Xmpp {
         cx.effects.extend(rest.into_iter().map(later));
     }
 
-    /// The allowance of a connection of a conformance suite, of an account or of nobody yet: a hundred times a device's,
-    /// since suites send as fast as they can. A device has its own also where suites run.
+    /// The allowance of a connection of a conformance suite, whether it belongs to an account or has not logged in yet:
+    /// a hundred times a device's, since suites send as fast as they can. A device has its own allowance also where
+    /// suites run.
     fn conformance_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
         const MORE: u32 = 100;
         if !services.config.conformance {
@@ -183,8 +184,8 @@ impl Xmpp {
         (is_account || !has_session).then_some(Rate { per_second, burst })
     }
 
-    /// The connection's owner was not known before, so its allowance may be another now: where suites run, nobody may send
-    /// more than a device may.
+    /// The connection's owner was not known before, so its allowance may differ now: where suites run, a connection
+    /// that turns out to be a device's may send no more than a device.
     fn refill_frames(&self, cx: &mut Context<'_>) {
         if cx.config().conformance {
             let rate = self.conformance_rate(cx.services, cx.session.is_some());

@@ -1,4 +1,4 @@
-//! Who is connected to this node: device to session, user to sessions, and how many connections subscribe to a topic.
+//! The sessions of this node: device to session, user to sessions, and how many connections subscribe to a topic.
 //!
 //! Attaching puts a session in its device's place and returns the one it displaced; of two sessions the one with the
 //! higher generation stays, in whatever order they attach. Detaching removes a session only if its generation is still
@@ -8,7 +8,7 @@
 //! `tests::an_old_end_never_erases_a_new_session` proves it.
 //!
 //! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot collide, ids are not stored twice,
-//! and nobody can choose ids that collide. Several nodes use the same keys for devices and users, those of the
+//! and no client can choose ids that collide. Several nodes use the same keys for devices and users, those of the
 //! directory that they share.
 //!
 //! Locks: one part at a time; nothing else is locked or awaited under it.
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// True if the device is active now and messages were held back before: its inbox has to be read.
+    /// True if the device is active now and messages were held back before: the caller must read its inbox.
     pub(crate) fn set_presence(&self, presence: Presence) -> bool {
         self.presence.store(u8::from(presence == Presence::Active), Ordering::SeqCst);
         presence == Presence::Active && self.held_from.load(Ordering::SeqCst) != 0
@@ -156,7 +156,7 @@ impl Session {
 
 /// What becomes of a session that attaches.
 pub(crate) enum Attached {
-    /// It is attached; the session it displaced has to be closed.
+    /// It is attached; the caller must close the session it displaced.
     Now(Option<Arc<Session>>),
     /// A newer one is attached.
     Displaced,

@@ -43,7 +43,7 @@ enum Ruling {
 /// What becomes of an operation.
 pub(crate) enum Decision {
     Perform(Op, Decided),
-    /// A webhook has to be asked.
+    /// A webhook must be asked.
     Ask(Asked),
     /// The session kept too little of its token to decide.
     LogInAgain,
@@ -52,7 +52,7 @@ pub(crate) enum Decision {
 /// What becomes of a log-in.
 pub(crate) enum LogInDecision {
     Allowed,
-    /// Something is denied, or a webhook has to be asked: the log-in waits, and is then read again.
+    /// Something is denied, or a webhook must be asked: the log-in waits, and is then read again.
     Ask(Asked),
     /// Too little is known to decide, or the log-in was read again too often.
     Undecidable,

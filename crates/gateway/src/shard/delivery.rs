@@ -225,7 +225,7 @@ impl Shard {
             let entry = at.and_then(|at| indices[at]).and_then(|index| self.sessions.topics.entry(index));
             entry.is_some_and(|entry| entry.subscribers.contains(&slot))
         };
-        // Devices without any of the topics are recipients only if the condition says so.
+        // Devices without any of the topics are recipients only if the condition matches them.
         let candidates = match audience.condition.matches_none() {
             true => vec![self.sessions.topics.find(audience.everyone)],
             false => indices.clone(),
@@ -340,7 +340,7 @@ impl Shard {
         self.fanout.recount(self.connections.iter().map(|(_, connection)| connection.marks));
     }
 
-    /// After a panic while marking: the messages under way are dropped, and what is kept is read again.
+    /// After a panic while marking: drops the messages in flight and reads stored messages again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
         tracing::error!(shard = self.index, "a delivery panicked; reading backlogs again");
@@ -560,7 +560,7 @@ impl Shard {
         }
     }
 
-    /// A confirmation made room: what waited is offered again.
+    /// A confirmation freed space: offers the waiting messages again.
     pub(crate) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.attachment.catch_up {

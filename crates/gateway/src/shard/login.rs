@@ -79,7 +79,7 @@ impl Shard {
         let generation = self.shared.next_generation(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.end_unauthenticated(slot);
-        // A drain may have begun while the token was verified.
+        // A drain may have started while the token was verified.
         if let Some(reason) = self.reject_reason(slot) {
             return self.begin_close(slot, reason);
         }

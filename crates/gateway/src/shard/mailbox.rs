@@ -9,11 +9,11 @@
 //! | predecessors_gone | takeover | sessions whose predecessors were closed | never full |
 //! | rechecks | changes of topic rules | each app once | never full |
 //!
-//! A shard that panicked or stalled for good is *gone*: its mailbox accepts nothing more and reports that, so that
-//! publishing refuses what could not arrive, and no socket is given to it.
+//! A shard that panicked or stalled permanently is *gone*: its mailbox accepts nothing more and reports that.
+//! Publishing then refuses messages that could not arrive, and the shard is given no more sockets.
 //!
-//! Invariant: whoever queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it looks,
-//! so nothing waits unnoticed.
+//! Invariant: a thread that queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it
+//! looks, so nothing waits unnoticed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ pub(crate) enum ArrivalKind {
     Tls(Arc<rustls::ServerConfig>, Speaks),
     /// From another shard, whose request is for a session of this one; or from the API, whose request is the gateway's.
     Moved(Box<Moved>),
-    /// The answer was written: only the end has to be awaited.
+    /// The answer was written: only the end of the connection is still awaited.
     Refused,
 }
 
@@ -277,7 +277,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Sessions of these apps have to be checked by new topic rules.
+    /// Requests a check of the sessions of these apps against new topic rules.
     pub(crate) fn recheck(&self, apps: &[AppId]) {
         let mut rechecks = self.rechecks.lock();
         for app in apps.iter().filter(|app| !rechecks.contains(app)).copied().collect::<Vec<_>>() {

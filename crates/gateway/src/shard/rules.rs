@@ -54,8 +54,8 @@ impl Shard {
         self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
-    /// Whether all topics of a log-in are allowed. If not, it waits or ends. Where there is no room to wait, the device
-    /// has to reconnect.
+    /// Whether all topics of a log-in are allowed. If not, it waits or ends. If it cannot wait because the places are
+    /// full, the device must reconnect.
     pub(crate) fn authorize_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;

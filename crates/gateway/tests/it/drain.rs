@@ -67,7 +67,7 @@ async fn the_end_moves_every_connection_at_its_rate() {
 async fn the_end_has_a_deadline() {
     let node = Arc::new(Node::start(Config { close_linger: Duration::from_millis(100), ..plain() }).await);
     node.device("d1", "u1", &[]).await;
-    // Two that never end by themselves, and a rate that would take a second for each.
+    // Two connections that their clients never end, and a rate that would take a second for each.
     let silent: Vec<_> = [
         node.connect("d1").await.socket.into_inner(),
         TcpStream::connect(node.address()).await.expect("connected"),

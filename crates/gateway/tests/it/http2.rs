@@ -174,7 +174,7 @@ async fn a_stream_takes_three_descriptors_of_the_devices() {
     let max = 2 + noroshi_gateway::OVER_MAX;
     let open: Vec<_> =
         (0..max).map_while(|_| bridge(&node, peer(1), "GET /v1/events HTTP/1.1\r\nhost: h\r\n")).collect();
-    // Some of the shards' ends were closed to make room for later ones, so it may be half of it.
+    // Some of the shards' ends were evicted for later ones, so it may be half of it.
     assert!((max / 3..=max / 2).contains(&open.len()), "{} of {max}", open.len());
     drop(open);
     node.until("room", |node| bridge(node, peer(1), &events("t")).is_some()).await;

@@ -32,10 +32,10 @@ const SHORT: Duration = Duration::from_secs(60);
 const EXPIRY_S: u32 = 3_600;
 /// Most of a step is waiting: for commits, for confirmations to be written, for the other end of a socket.
 const RUNS_AT_ONCE: usize = 4;
-/// Nobody's token ends within a run.
+/// No token ends within a run.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// An error is a difference between what came and what had to come.
+/// An error is a difference between the received and the expected messages.
 type Came = Result<(), String>;
 
 /// What a device works with.
@@ -100,11 +100,11 @@ trait Speaker: Send {
     async fn leave(&mut self, scene: &mut Scene<'_>, politely: bool);
     /// The node is gone, or ended the connection.
     fn is_cut(&mut self, scene: &mut Scene<'_>);
-    /// Takes what the server has said so far.
+    /// Reads everything that the server has sent so far.
     async fn read(&mut self, scene: &mut Scene<'_>) -> Came;
     /// Confirms at most `count` messages.
     async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize);
-    /// What came is confirmed, and all came that had to come again.
+    /// Whether all received messages are confirmed, and all expected redeliveries arrived.
     fn is_done(&self, account: &Account) -> bool;
 
     /// Whether its session ends some time after its connection.
@@ -163,7 +163,7 @@ struct Run {
     devices: Vec<Device>,
     /// Messages may be retained.
     retains: bool,
-    /// Devices share what comes.
+    /// Devices share messages (`$share`).
     shares: bool,
     seed: u64,
     random: Random,
@@ -470,7 +470,7 @@ fn some_topics(random: &mut Random) -> Vec<&'static str> {
     TOPICS.into_iter().filter(|_| random.chance(50)).collect()
 }
 
-/// What came of a run, and its first differences.
+/// Runs the model. Returns the counts of the run and its first differences.
 async fn run(seed: u64, steps: usize, speaks: Speaks) -> (Tally, String) {
     let mut run = Run::start(seed, speaks).await;
     for at in 0..DEVICES {

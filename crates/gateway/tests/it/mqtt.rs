@@ -138,7 +138,7 @@ impl Client {
         self.send(Packet::Publish(publish)).await;
     }
 
-    /// What is said next; empty at the end.
+    /// The next packet as text; empty at the end.
     pub(crate) async fn next(&mut self) -> Said {
         let mut chunk = [0; 4_096];
         while self.said.is_empty() {
@@ -157,7 +157,7 @@ impl Client {
         self.said.pop_front().unwrap_or_default()
     }
 
-    /// That nothing more was said before the answer to a ping.
+    /// Asserts that nothing more arrives before the answer to a ping.
     pub(crate) async fn is_quiet(&mut self) {
         self.send(Packet::PingReq).await;
         assert_eq!(self.next().await, "pong");
@@ -306,7 +306,7 @@ async fn renewals_are_refused_with_their_reasons() {
     for (token, why) in [
         (&*expired, "the new token has expired; the session keeps its old one"),
         (&node.token("d2"), bad),
-        // It would have said so itself.
+        // Not a token at all, so the reason is not its expiry.
         ("expired", bad),
     ] {
         client.publish("$noroshi/token", token, Qos::AtLeastOnce, 1).await;
@@ -336,7 +336,7 @@ async fn a_client_without_a_token_is_refused_and_counted() {
     assert_eq!(open.metric("noroshi_log_ins_refused_total"), 1);
 }
 
-/// The client vanishes before it is told that what it published exactly once was received, and sends it again.
+/// The client vanishes before it gets the confirmation of its QoS 2 publications, and sends them again.
 #[tokio::test]
 async fn exactly_once_publications_are_not_repeated() {
     const COUNT: u16 = 50;
@@ -369,7 +369,7 @@ async fn exactly_once_publications_are_not_repeated() {
         watch.send(Packet::PubAck(Ack::success(id.parse().expect("an id")))).await;
     }
     heard.pop();
-    // The one that was on its way to the store when the client came back may be there twice.
+    // The publication that the store was writing when the client reconnected may be there twice.
     assert!(heard.len() <= usize::from(COUNT) + 1, "{heard:?}");
     heard.sort_unstable();
     heard.dedup();
@@ -436,7 +436,7 @@ async fn messages_confirmed_while_a_page_waits_are_not_redelivered() {
     client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     client.is_quiet().await;
-    // The second is told to the service with the first.
+    // The service receives the second confirmation with the first.
     client.send(Packet::PubAck(Ack::success(2))).await;
     client.send(Packet::PubRec(Ack::success(1))).await;
     client.send(Packet::PubAck(Ack::success(3))).await;

@@ -142,7 +142,7 @@ async fn a_tls_connection_is_taken_back_wherever_reading_stopped() {
         assert!(node.gateway.take_back(io, read).is_ok());
         let heard = tokio::task::spawn_blocking(move || {
             let heard = read_until(&mut stream, r#"{"t":"pong"}"#);
-            // It goes on under the same keys.
+            // The connection continues under the same keys.
             let mut ping = Vec::new();
             push_masked_frame(&mut ping, Opcode::Text, br#"{"t":"ping"}"#, [4, 3, 2, 1]);
             stream.write_all(&ping).expect("sent");

@@ -31,7 +31,7 @@ fn echoing() -> Config {
     config
 }
 
-/// Pings soon, and waits long for what comes back.
+/// Pings soon, and waits long for an answer.
 fn pinging() -> Config {
     let mut config = echoing();
     (config.socket_io.engine.ping_interval_ms, config.socket_io.engine.ping_timeout_ms) = (300, 60_000);

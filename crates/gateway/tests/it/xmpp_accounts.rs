@@ -134,7 +134,7 @@ async fn an_account_has_several_resources() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_account_is_counted() {
     let node = node().await;
-    // Whoever proves something is answered alike whether there is such an account or not.
+    // A client that tries to log in gets the same answer whether or not the account exists.
     for (count, name) in [(1, "romeo"), (2, "nobody")] {
         let mut peer = Peer::dial(&node, 1).await;
         peer.ask(HEADER, FEATURES).await;
@@ -389,7 +389,7 @@ fn owner(kind: &str, inside: &str) -> String {
         .replace("http://jabber.org/protocol/pubsub'", "http://jabber.org/protocol/pubsub#owner'")
 }
 
-/// XEP-0060 §8: of accounts, and of nobody else.
+/// XEP-0060 §8: nodes of accounts only.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_makes_a_node_that_others_subscribe_to() {
     let node = node().await;

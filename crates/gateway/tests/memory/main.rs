@@ -477,7 +477,7 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
     use_all(&node, &mut clients, case, 0).await;
     if case.conversation == Conversation::Deflated {
-        // What goes to all is compressed by one shard: here each makes its compressor.
+        // One shard compresses a message to all: here each makes its compressor.
         for n in 0..FIRST {
             let user = UserId::parse(&format!("user-{n}")).expect("an id");
             node.publish_to(Target::Users(vec![user]), &format!("{:300}", "1")).await;
@@ -500,7 +500,7 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
     }
     assert_eq!(node.gateway.sessions_count(), 0);
     if case.conversation == Conversation::Xmpp {
-        // Nobody came back for them.
+        // No client resumed them.
         std::thread::sleep(Duration::from_millis(1_100));
         node.gateway.observe();
     }

@@ -1,9 +1,9 @@
-//! What an MQTT client asks of the store: publications, and subscriptions that outlast its connection. The jobs of one
-//! connection run one after the other, outside the shard, so that they take effect in the client's order.
+//! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
+//! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a shard
-//! at once. What a client published before it left is published all the same. The exception is a message that has to be
-//! published exactly once and whose job did not start: a client whose session lasts sends it again, since it got no answer.
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a
+//! shard at once. Messages that a client published before it left are still published. The exception is a message with
+//! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
 use std::any::Any;
 use std::collections::VecDeque;

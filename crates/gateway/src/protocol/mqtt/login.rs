@@ -25,7 +25,7 @@ use crate::session::verification::close_reason;
 /// What a session continues with.
 #[derive(Default)]
 struct Continued {
-    /// The session was there before and the client goes on with it.
+    /// The session existed before and the client resumes it.
     is_present: bool,
     subscriptions: Vec<Held>,
     /// Durable subscriptions of an earlier session that end.
@@ -192,8 +192,8 @@ impl Mqtt {
         let sessions: &ParkedSessions = &service(cx.services).sessions;
         let (stored, has_ended) = begun.kept.as_deref().and_then(StoredSession::parse).unzip();
         let has_ended = has_ended.unwrap_or(false);
-        // SUBACK granted a subscription that topic rules deny now. The session begins anew, so that the client subscribes
-        // again and learns of it.
+        // SUBACK granted a subscription that topic rules deny now. A new session begins, so that the client subscribes
+        // again and receives the refusal.
         let keeps_all = stored.as_ref().is_none_or(|stored: &StoredSession| {
             let mut own = stored.subscriptions.iter().filter(|held| held.is_of_client);
             let rules = TopicRules(cx.delivery);

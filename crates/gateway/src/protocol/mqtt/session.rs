@@ -7,9 +7,9 @@
 //! write nothing. So a node that is killed forgets wills that were not due and what was in flight: those messages come
 //! again with new packet ids and the same notification ids. It forgets no subscription and no stored message.
 //!
-//! Invariants: a [`Lot`] bounds the parked sessions; one that was evicted continues from the store alone. Only the holder
-//! that left a session continues it: a device that was revoked, deleted and made again, or given to another user since
-//! then begins anew.
+//! Invariants: a [`Lot`] bounds the parked sessions; an evicted one continues from the store only. Only the holder that
+//! left a session continues it: a device that was revoked, deleted and made again, or given to another user since then
+//! gets a new session.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl SocketIo {
         });
         let App::Device(conversation) = &mut self.app else { return };
         let pid = self.pending_login.take().and_then(|pending| pending.pid).filter(|_| begun.complete);
-        // A `pid` lets nobody in: without randomness the public id will do.
+        // A `pid` is no credential: without randomness the public id will do.
         let pid = pid.map_or_else(|| drawn.unwrap_or_else(|_| public.clone()), String::from);
         let mut actions = Vec::new();
         conversation.logged_in(&public, &pid, &mut actions);

@@ -162,7 +162,8 @@ impl Xmpp {
         }
     }
 
-    /// No such device, or the token was revoked. An app JWT may make its device anew: that has nothing to resume.
+    /// There is no such device, or the token was revoked. An app JWT may create the device again: the new one has
+    /// nothing to resume.
     fn refuse_resumption(&mut self, cx: &mut Context<'_>) {
         if self.identity.as_ref().is_some_and(|identity| identity.create) {
             return self.report_gone(cx);

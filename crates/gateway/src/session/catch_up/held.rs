@@ -82,8 +82,8 @@ impl CatchUp {
         Hold::Missed
     }
 
-    /// Whether a message is held here: a page that brings it has to be written with it, since it is not released
-    /// afterwards. One that is offered again is released nevertheless.
+    /// Whether a message is held here. A page that brings a held message must write it, since it is not released
+    /// afterwards. A message that is offered again is released nevertheless.
     pub(crate) fn holds(&self, id: NotificationId) -> bool {
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
         self.held

@@ -14,7 +14,7 @@ use super::{Brought, CatchUp, Paged};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outstanding {
     Wanted(Vec<UnconfirmedMessage>),
-    /// Queued or under way.
+    /// Queued or in progress.
     Reading(Vec<UnconfirmedMessage>),
     /// These were found.
     Read(HashSet<UnconfirmedMessage>),

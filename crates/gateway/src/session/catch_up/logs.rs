@@ -21,7 +21,7 @@ impl CatchUp {
         self.reads_gaps.or(self.log)
     }
 
-    /// A page of logs up to `to`, with the messages of this connection. Returns what has to be written.
+    /// Takes a page of logs up to `to`, with the messages of this connection. Returns the messages to write.
     pub(crate) fn take_log(
         &mut self,
         messages: Vec<Arc<Message>>,

@@ -92,7 +92,7 @@ fn missed_messages_are_read_before_anything_continues() {
 
 #[test]
 fn passed_over_messages_are_read_again() {
-    // On a live connection, and on one that reads: then the read under way is not the one that is wanted.
+    // On a live connection, and on one that reads: then the read in progress is not the one that is wanted.
     let mut catch_up = CatchUp::live();
     catch_up.reread(None, Vec::new(), message(0).id);
     assert_eq!(run(&mut catch_up), "?=");

@@ -16,7 +16,7 @@ const NOTES_MAX: usize = 10_000;
 /// How many of the last notes a difference shows, whatever they are about.
 const NOTES_SHOWN: usize = 40;
 
-/// The filter of what is sent to the device itself.
+/// The filter of messages that are sent to the device itself.
 pub(crate) const INBOX: &str = "$noroshi/inbox";
 
 /// What was published. Its number is its place.
@@ -29,15 +29,15 @@ struct Published {
     step: usize,
 }
 
-/// One device's.
+/// One device's account.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     has_session: bool,
     pub(crate) filters: BTreeSet<&'static str>,
-    /// And by which filters.
+    /// Owed messages, and by which filters.
     owed: BTreeMap<usize, Vec<&'static str>>,
     confirmed: HashSet<usize>,
-    /// Of any session, so that what comes late is known.
+    /// The filters of all sessions, so that late messages are recognized.
     ever: BTreeSet<&'static str>,
     /// Confirmed messages that came once more, since the last look.
     repeated: Vec<usize>,
@@ -110,7 +110,7 @@ impl Account {
         self.owed.is_empty()
     }
 
-    /// What is owed now counts as lost.
+    /// Counts all owed messages as lost.
     pub(crate) fn write_off(&mut self) -> Vec<(usize, Vec<&'static str>)> {
         let lost: Vec<_> = std::mem::take(&mut self.owed).into_iter().collect();
         self.tally.lost += lost.len();
@@ -178,7 +178,7 @@ impl Ledger {
         self.published.len()
     }
 
-    /// A message was accepted; `to`: for one device alone. `is_passing`: nobody confirms it.
+    /// A message was accepted; `to`: for one device only. `is_passing`: no device confirms it.
     pub(crate) fn accepted(
         &mut self,
         topic: &'static str,
@@ -214,8 +214,8 @@ impl Ledger {
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
-    /// A device confirms a message. `retained`: a copy that a topic retained. It may stand for the message itself, which
-    /// may also come besides.
+    /// A device confirms a message. `retained`: a copy that a topic retained. It may replace the message itself, which
+    /// may also arrive in addition.
     pub(crate) fn confirm(&mut self, device: usize, number: usize, retained: bool) {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);

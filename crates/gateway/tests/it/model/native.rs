@@ -90,7 +90,7 @@ impl Speaker for Device {
         let Some(client) = &mut self.link else { return };
         let count = count.min(self.open.len());
         let (ids, numbers): (Vec<Value>, Vec<usize>) = self.open.drain(..count).unzip();
-        // At once, or each by itself.
+        // All at once, or each in its own frame.
         let at_once = if scene.random.chance(50) { 50 } else { 1 };
         for ids in ids.chunks(at_once) {
             client.send(json!({"t": "ack", "ids": ids})).await;

@@ -66,7 +66,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the session goes on; else a new one has to begin.
+    /// Whether the session continues; if not, a new one must begin.
     async fn resumes(&mut self, peer: &mut Peer) -> bool {
         let Some(id) = &self.id else { return false };
         let answer = peer.ask(&resume(id, self.told), "urn:xmpp:sm:3").await;
@@ -159,7 +159,7 @@ impl Speaker for Device {
         if self.told > 0 || asked == Some(self.told) {
             self.early.drain(..).for_each(|number| scene.confirm(number, false));
         }
-        // A word of its own that counts nothing new could be taken for the answer to a request that is on its way.
+        // An unrequested answer with an unchanged count could pass for the answer to a request that is in transit.
         if let Some(peer) = self.link.as_mut().filter(|_| asked.is_some() || self.told != told_before) {
             peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", self.told)).await;
             scene.note_step(format!("says that it has {}", self.told));

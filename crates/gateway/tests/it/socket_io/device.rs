@@ -129,7 +129,7 @@ async fn events_of_a_device_are_answered() {
         let answer = answer(socket.next().await);
         assert_eq!((&answer[0]["ok"], &answer[0]["code"]), (&json!(false), &json!(code)), "{answer}");
     }
-    // Asked for no answer, what is wrong is an event.
+    // Without a request for an acknowledgement, the error is an event.
     socket.say(r#"42["dance"]"#).await;
     assert!(socket.next().await.starts_with(r#"42["error",{"code":"unknown_event""#));
 }
@@ -302,7 +302,7 @@ async fn a_device_has_one_session_over_all_protocols() {
     node.until("all are gone", |node| node.metrics.closed(CloseReason::Replaced) == 3).await;
 }
 
-/// A device that polls and whose WebSocket was heard and answered: it has to say that it moves there.
+/// A device that polls and whose WebSocket was probed and answered: it must still send the upgrade packet.
 async fn moving(node: &Node, device: &str) -> (Http, Socket) {
     let path = polling(node, "/socket.io/").await;
     let mut http = Http::open(node).await;
@@ -371,7 +371,7 @@ async fn a_drain_moves_both_transports_away() {
     socket.closed().await;
     drop(socket);
     node.until("all are gone", |node| node.gateway.device_connections() == 0).await;
-    // None is let in; requests of the API go on.
+    // No device is admitted; requests of the API are still served.
     let answer = http.get("/socket.io/?EIO=4&transport=polling").await;
     assert_eq!(answer.status, 503, "{answer:?}");
     node.gateway.cancel_drain().expect("cancelled");

@@ -9,7 +9,7 @@ use crate::node::{Node, plain};
 use crate::verification::{Hold, Signer};
 
 const FAILURES_MAX: usize = limits::FAILED_LOG_INS_PER_CLIENT as usize;
-/// A device token that nobody signed.
+/// A device token with a forged signature.
 const FORGED: &str = "nd1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 #[tokio::test(flavor = "multi_thread")]
