@@ -1,8 +1,8 @@
 //! Messages in transit to connections: mail, the messages in flight, and the order of delivery.
 //!
-//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`], [`crate::session`]. Knows connections by what it is passed of
-//! them, and no protocols: the bytes of a message come from its [`Dispatch`], or from a conversation that the shard asks
-//! and whose packets a [`batch`] writes.
+//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`], [`crate::session`]. It sees only those parts of a
+//! connection that the shard passes, and no protocols: the bytes of a message come from its [`Dispatch`], or from a
+//! conversation that the shard calls and whose packets a [`batch`] writes.
 //!
 //! Up to 64 messages are in flight in a [`ring`]. A connection has one bit for each message that it still has to get
 //! ([`marks`]), and one write carries all of them. Connections of direct messages are written to first; those of topics

@@ -1,7 +1,7 @@
 //! How connections are admitted, drained and closed.
 //!
 //! May use: everything below it ([`crate::wire`], [`crate::io`], [`crate::session`], [`crate::fanout`],
-//! [`crate::protocol`]). Decides about connections by what it is passed of them, and changes none: the shard does.
+//! [`crate::protocol`]). It decides from the facts that the shard passes, and changes no connection: the shard does.
 //!
 //! The node owns the [`drain`] and the counts of [`clients`]; a shard owns one [`Lifecycle`].
 

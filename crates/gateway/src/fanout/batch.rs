@@ -18,7 +18,8 @@ use crate::wire::deflate::DeflateTotals;
 /// Bytes prepared before the socket is asked: about what it takes at once.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
 
-/// Bytes that may be copied into one piece to be sent together with others. More, which is rare, has a call of its own.
+/// Bytes that may be copied into one piece to be sent together with others. Larger packets are rare and are sent
+/// separately.
 #[cfg(feature = "io-uring")]
 const JOINED_BYTES: usize = 4 << 10;
 

@@ -33,7 +33,7 @@ pub(crate) enum Flushed {
 }
 
 impl Socket {
-    /// Of a session that has no socket of its own: it polls.
+    /// The socket of a session that polls: it has none.
     pub(crate) const NONE: Socket = Socket { transport: Transport::NONE, unsent: None };
 
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {

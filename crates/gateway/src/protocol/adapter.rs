@@ -74,7 +74,7 @@ pub(crate) trait Adapter: Sized {
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
 
-    /// The protocol whose connections it opens without another adapter's help, if any.
+    /// The protocol that selects this adapter for a new connection, if any.
     const PROTOCOL: Option<Protocol> = None;
 
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
@@ -87,7 +87,7 @@ pub(crate) trait Adapter: Sized {
     /// Whether binary messages of a WebSocket carry a stream of bytes, so that they go to `handle_bytes`.
     const STREAMS_IN_MESSAGES: bool = false;
 
-    /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
+    /// The adapter of a new connection. `None` if the adapter is stateless and is made for each call.
     fn open(opening: &Opening<'_>) -> Option<Self> {
         let _ = opening;
         None
@@ -234,7 +234,7 @@ pub(crate) trait Adapter: Sized {
         None
     }
 
-    /// Messages that a device confirms after it was asked to move elsewhere.
+    /// Messages that a device confirms after the node asked it to reconnect elsewhere.
     fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
         let _ = input;
         Vec::new()

@@ -127,7 +127,7 @@ pub(crate) trait Network {
 
 pub(crate) struct Peers<'a> {
     pub(crate) network: &'a dyn Network,
-    /// Mail waits for this shard: a stanza for one of its own sessions has to queue behind it.
+    /// Mail waits for this shard: a stanza for one of its own sessions must queue behind it.
     pub(crate) has_mail: bool,
 }
 
@@ -228,8 +228,8 @@ impl Context<'_> {
         self.jitter.draw(below)
     }
 
-    /// Whether the client may publish to the topic of a request. Rules for publishing decide alone where the app has
-    /// some; otherwise the app's filters do.
+    /// Whether the client may publish to the topic of a request. If the app has rules for publishing, only they decide;
+    /// otherwise the app's filters do.
     pub(crate) fn publishes(&self, topic: &Topic, Decided { rules, verdicts }: &Decided) -> bool {
         let Some(session) = self.session else { return false };
         match rules.as_ref().is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {

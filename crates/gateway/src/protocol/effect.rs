@@ -17,8 +17,8 @@ use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
 
-/// The shard carries effects out in order, after the method of the adapter has returned. It drops those of a connection
-/// that closes meanwhile, unless they concern others.
+/// The shard carries effects out in order, after the method of the adapter has returned. If the connection closes
+/// meanwhile, the shard drops its remaining effects, unless they concern other connections.
 pub(crate) enum Effect {
     /// Send bytes behind the messages that are marked for the connection.
     Send(Bytes),

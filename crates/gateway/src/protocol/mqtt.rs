@@ -80,7 +80,8 @@ pub(crate) struct Mqtt {
     /// How long the session outlives its connection.
     expiry_s: u32,
     clean_start: bool,
-    /// Its subscriptions are those of an earlier connection: the client has what their topics retain.
+    /// The session continues with the subscriptions of an earlier connection: the client already has the retained
+    /// messages of their topics.
     resumed: bool,
     /// It has or had shared subscriptions: the end of the connection ends or suspends them.
     has_shares: bool,

@@ -113,7 +113,7 @@ impl Adapter for Native {
         send(cx, &json);
     }
 
-    /// The device was moved elsewhere and confirms messages until it goes.
+    /// A device that was asked to reconnect elsewhere confirms messages until it disconnects.
     fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
         match input {
             Input::Text(text) => match native::parse_client_frame(text) {

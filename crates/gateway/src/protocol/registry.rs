@@ -133,7 +133,7 @@ pub(crate) fn services(
 }
 
 impl Conversation {
-    /// The adapter of a connection that stores none: it has no state of its own.
+    /// The adapter of a connection that stores none, since the adapter is stateless.
     pub(crate) fn stateless(protocol: Protocol, framing: Framing) -> Option<Self> {
         match (protocol, framing) {
             (Protocol::Native, Framing::Events | Framing::GzipEvents) => {

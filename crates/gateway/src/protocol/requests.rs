@@ -17,7 +17,7 @@ use super::services::Services;
 pub(crate) const JOBS_MAX: usize = 64;
 /// Scans of one shard that run at once.
 pub(crate) const SCANS_MAX: usize = 16;
-/// Queries of one shard that run at once. The clients of further ones have to come back.
+/// Queries of one shard that run at once. Further ones are refused, and their clients must retry.
 pub(crate) const QUERIES_MAX: usize = 256;
 
 /// A connection and its generation.

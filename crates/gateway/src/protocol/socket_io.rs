@@ -1,7 +1,7 @@
 //! Socket.IO on a connection. The protocol itself is `noroshi_protocol::{socket_io, engine_io}`; this adapter connects
 //! it to the session of a device.
 //!
-//! An Engine.IO session is a slot of its own. It has the socket of its WebSocket. While it polls it has no socket: other
+//! An Engine.IO session has its own slot. It has the socket of its WebSocket. While it polls it has no socket: other
 //! connections serve it ([`super::polling`]), and it takes one of their sockets when the client upgrades to a WebSocket.
 //! So a session keeps its place in the registry whatever transport it uses.
 //!
@@ -68,7 +68,7 @@ enum App {
     Raw,
 }
 
-/// What a log-in needs besides CONNECT.
+/// Input of a log-in in addition to CONNECT.
 #[derive(Default)]
 struct PendingLogin {
     /// Of the request that opened the session.

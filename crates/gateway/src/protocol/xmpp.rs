@@ -1,15 +1,15 @@
 //! XMPP on a connection. The protocol itself is `noroshi_protocol::xmpp`; this adapter connects it to the session of a
 //! device.
 //!
-//! A device is the localpart of an address, its token the password. Over TCP it has a listener of its own, in plaintext
-//! until STARTTLS or under TLS from the start; over a WebSocket it comes by `GET /xmpp` (RFC 7395).
+//! A device is the localpart of an address, its token the password. Over TCP it has a separate listener, in plaintext
+//! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
 //! Files: [`adapter`] input to effects, [`login`] authentication to a session, [`subscribe`] and [`publish`] PubSub,
 //! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store, [`session`]
 //! sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
-//! stanzas in the same order (XEP-0198 §4). So whatever is sent behind an effect that may send messages is sent by a later
+//! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later
 //! call ([`Effect::Continue`]).
 
 use std::cell::Cell;
@@ -51,8 +51,8 @@ use session::Parking;
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
 
-/// How long stanzas wait for further ones before the client is asked to confirm them (XEP-0198 §4): a client that got an
-/// answer is still awake then.
+/// How long the node waits for further stanzas before it asks the client to confirm them (XEP-0198 §4): a client that
+/// got an answer is still awake then.
 const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
 
 /// What all connections of XMPP share.
@@ -121,7 +121,7 @@ impl Xmpp {
             Framing::Stream if is_tls => Security::Encrypted,
             Framing::Stream if starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
-            // The HTTP listener's TLS, or a proxy's, protects all that come by it.
+            // The TLS of the HTTP listener, or of a proxy, protects all its connections.
             _ => Security::Encrypted,
         };
         Self {

@@ -1,12 +1,12 @@
-//! Where a connection waits for a webhook of topic rules: the operation waits at its *gate*, and what the client asks for
-//! meanwhile waits behind it, so the order stays. A log-in waits at a gate too.
+//! Where a connection waits for a webhook of topic rules: the operation waits at its *gate*, and the client's later
+//! requests wait behind it, so the order stays. A log-in waits at a gate too.
 //!
 //! Owns the questions that one shard has asked; it does not interpret answers. A gate ends with its session, and the
 //! question is dropped with it. Every question sends one answer, even if it is dropped or panics, so the count of
 //! pending questions stays exact.
 //!
-//! An answer counts only while the rules are those that were in force when it was asked: after a change the operation is
-//! decided again.
+//! An answer counts only while the rules that it was asked under are in force: after a change the operation is decided
+//! again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) struct Asked {
 struct Gate {
     /// Distinguishes it from a later one of the same slot.
     number: u64,
-    /// By which the webhook is asked.
+    /// The rules under which the webhook is asked.
     rules: Arc<AppRules>,
     /// None: a log-in waits.
     op: Option<Op>,
@@ -85,7 +85,7 @@ pub(crate) struct Permitted {
 /// A gate that was answered.
 pub(crate) struct Answered {
     pub(crate) app: AppId,
-    /// By which the webhook was asked.
+    /// The rules under which the webhook was asked.
     pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waited.
     pub(crate) op: Option<Op>,

@@ -129,7 +129,7 @@ pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
     }
 }
 
-/// The session of a device that the store let in. `claims`: those of its token, if the app has topic rules.
+/// The session of a device that the store admitted. `claims`: the claims of its token, if the app has topic rules.
 pub(crate) fn session_of(
     login: &Login,
     logged_in: &LoggedIn,

@@ -9,7 +9,7 @@ use noroshi_types::topic::needs_rule;
 
 use crate::session::permission::Verdicts;
 
-/// What a name takes besides its text, and a request besides its names.
+/// The memory of a name in addition to its text, and of a request in addition to its names.
 const NAME_BYTES: usize = 48;
 
 /// A request of any protocol.

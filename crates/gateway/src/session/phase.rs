@@ -10,7 +10,7 @@ pub(crate) enum Phase {
     /// Waits for the token: in a frame of a WebSocket, in a CONNECT, by SASL. XMPP stays here while its token is
     /// verified.
     AwaitToken,
-    /// Its token is verified, or the store is asked: from then on `Opening::login` is set.
+    /// The token is being verified, or the store is being asked: from then on `Opening::login` is set.
     LoggingIn,
     /// A session is attached (or it is an echo).
     Open,

@@ -145,7 +145,7 @@ impl Session {
         self.presence.load(Ordering::SeqCst) == 0 || self.take_held().is_none()
     }
 
-    /// The id behind which the messages lie that were held back.
+    /// Takes the id behind which messages were held back.
     pub(crate) fn take_held(&self) -> Option<NotificationId> {
         let from = self.held_from.swap(0, Ordering::SeqCst);
         // The greatest id (version 7) of the millisecond before.

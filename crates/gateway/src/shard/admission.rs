@@ -157,7 +157,7 @@ impl Shard {
     }
 
     /// Counts a bridged stream against the rate of connects; other connections were counted on arrival. Called only for
-    /// a request that opens a session, since each poll of a session is a stream of its own.
+    /// a request that opens a session, since each poll of a session is a separate stream.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
         if self.io.peers.get(slot).is_some()

@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     // -- fan-out -----------------------------------------------------------------------------------
     pub(crate) marks: Marks,
     // -- protocol ----------------------------------------------------------------------------------
-    /// The adapter of its protocol, if that has state of its own.
+    /// The adapter of its protocol, if the adapter has state.
     pub(crate) conversation: Option<Box<Conversation>>,
     /// When the protocol's next timeout is due.
     pub(crate) ping_tick: u32,

@@ -85,7 +85,7 @@ impl Network for Shared {
 /// Which effects are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Those of a connection that is alive, and what outlives it.
+    /// The effects of a live connection, and effects that outlive it.
     WhileAlive,
     /// All: the adapter closes or ends.
     All,

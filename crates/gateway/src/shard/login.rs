@@ -405,7 +405,7 @@ impl Shard {
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
         let network = self.lifecycle.seats.client(slot);
         if network == ClientNetwork::NONE {
-            // A polling session has no socket of its own.
+            // A polling session has no socket.
             return self.opener(slot);
         }
         if self.shared.config.proxies.networks.is_empty() {
@@ -426,7 +426,7 @@ impl Shard {
         request: Box<dyn Operation>,
     ) {
         let client = self.client(slot);
-        // The app that the log-in names goes first; else the one that the request named.
+        // The app that the log-in names takes precedence over the app that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());

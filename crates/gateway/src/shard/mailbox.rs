@@ -160,7 +160,7 @@ pub(crate) struct Mailbox {
     lost: AtomicBool,
     /// Sockets given to the shard and not removed yet. A new socket goes to the shard with the fewest.
     pub(crate) connections: AtomicUsize,
-    /// Those of them that have not shown a credential.
+    /// The sockets among them that have not shown a credential.
     pub(crate) unauthenticated: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     /// Set for good: see the head of this file.

@@ -20,7 +20,8 @@ use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::Protocol;
 
-/// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
+/// Topics and filters checked in one turn (a connection is checked as a whole, which may exceed it): at a microsecond
+/// each, half a millisecond.
 const TOPICS_PER_TURN: usize = 512;
 /// Places looked at in one turn: most are of other apps, or empty.
 const PLACES_PER_TURN: usize = 4_096;
@@ -195,7 +196,7 @@ impl Shard {
         self.sessions.recheck = (!recheck.is_done()).then_some(recheck);
     }
 
-    /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
+    /// Checks everything that `rules` allowed a connection, if the rules of its app have changed since.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
         let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app) else { return };

@@ -58,7 +58,8 @@ pub(crate) enum Framing {
     Events,
     /// Server-sent events under gzip ([`crate::wire::gzip`]).
     GzipEvents,
-    /// HTTP requests in sequence that replace a stream; also of a session that uses them and has no socket of its own.
+    /// HTTP requests in sequence that replace a stream; also the framing of the session that they serve, which has no
+    /// socket.
     Polling,
 }
 

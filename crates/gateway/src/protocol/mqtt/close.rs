@@ -65,8 +65,8 @@ impl Mqtt {
                 Some(Task::Store { session, write: announce(false) })
             }
         };
-        // No client resumes the session of a revoked or deleted device, and the store has already ended its own part of
-        // the session. So nothing more is written.
+        // No client resumes the session of a revoked or deleted device, and the store has already ended its part of it.
+        // So the session is not stored.
         let revoked = reason == Some(CloseReason::Revoked);
         let present = cx.services.registry.device(session.device_key);
         let moved = present.is_some_and(|present| present.holder() != session.holder());

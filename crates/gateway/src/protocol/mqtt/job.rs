@@ -87,7 +87,7 @@ impl Queue {
         Some(task)
     }
 
-    /// The next one is a scan, which has an order of its own ([`super::scan`]).
+    /// Whether the next job is a scan; scans have a separate order ([`super::scan`]).
     fn scans_next(&self) -> bool {
         matches!(self.tasks.front(), Some(Task::Retained { .. }))
     }
@@ -271,8 +271,8 @@ fn run_all(services: &Arc<Services>, delivery: &Arc<Delivery>, session: Arc<Sess
     });
 }
 
-/// A job ended after its connection: the client got no answer. New subscriptions end before anything else is written.
-/// The stored session drops the filters that were unsubscribed.
+/// Undoes a job that ended after its connection, since the client got no answer. New subscriptions end before anything
+/// else is written. The stored session drops the filters that were unsubscribed.
 fn undo(done: &Outcome, tasks: &mut VecDeque<Task>) {
     match done {
         Outcome::Subscribed { made, joined, .. } => {

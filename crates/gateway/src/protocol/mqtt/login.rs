@@ -53,7 +53,7 @@ impl Mqtt {
         cx.push(Effect::Verify { token, app, request });
     }
 
-    /// `device`: what the client claims to be besides its token.
+    /// `device`: the device id that the client states in addition to its token.
     pub(super) fn let_in(
         &mut self,
         cx: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl Mqtt {
 
     /// A will is a publication that waits, with the same limits.
     fn refuse_will(&self, cx: &Context<'_>, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
-        // If the app has rules for publishing, they alone decide, when the will is published.
+        // If the app has rules for publishing, only they decide, and only when the will is published.
         if !TopicRules(cx.delivery).has_publish_rules(app) && !cx.services.may_publish(app, &will.topic) {
             return Some(LogInRefused::Will);
         }

@@ -34,7 +34,7 @@ impl Mqtt {
             // Not a valid topic name in MQTT.
             false => Delivery::NoMatch,
         };
-        // A retained message says nothing about the position in the topic's log.
+        // A retained message has no known position in the topic's log.
         let is_published = cause == Cause::Published;
         let mut passes = |wanted: bool| {
             wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)

@@ -69,7 +69,7 @@ impl ParkedSession {
         Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
     }
 
-    /// What the session owes its client besides what is behind [`Progress::since`].
+    /// Unconfirmed messages of the session, in addition to those behind [`Progress::since`].
     pub(crate) fn owed(&self) -> Vec<UnconfirmedMessage> {
         let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
         owed(in_flight, &self.progress.unsent)
@@ -121,8 +121,8 @@ pub(crate) enum Due {
     Ended(Arc<Session>, Vec<Topic>, FinalWrite),
 }
 
-/// Shared by all shards: a device may come back on any. Locked for some instructions at the beginning and the end of a
-/// connection, and each second; nothing else is locked under it.
+/// Shared by all shards: a device may reconnect on any shard. Locked for some instructions at the beginning and the end
+/// of a connection, and each second; nothing else is locked under it.
 pub(crate) struct ParkedSessions(Mutex<Inner>, Arc<FinalWrites>);
 
 /// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or

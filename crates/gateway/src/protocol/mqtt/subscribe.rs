@@ -76,7 +76,7 @@ impl Mqtt {
                 cx.push(Effect::AddFilter(filter.as_str().into()));
                 retained.extend(wants_retained.then(|| filter.as_str().into()));
             }
-            // The messages of a share come by the inbox, perhaps before this.
+            // The messages of a share arrive through the inbox, perhaps before this subscription.
             reads_inbox |= is_new && (filter.matches_inbox() || filter.share().is_some());
         }
         if reads_inbox {
@@ -146,8 +146,8 @@ impl Mqtt {
         self.answer(cx, |conversation, out| conversation.unsubscribed(request, out));
     }
 
-    /// If the next job is UNSUBSCRIBE, its names end before the store is asked: pages that are read meanwhile may have
-    /// them or not. Returns whether it is.
+    /// If the next job is UNSUBSCRIBE, its names end before the store is asked: pages that are read meanwhile may or
+    /// may not have them. Returns whether it is.
     pub(super) fn end_names_of_next(&mut self, cx: &mut Context<'_>) -> bool {
         let next = self.queue.as_ref().and_then(|queue| queue.front());
         let Some(Task::Unsubscribe { request, .. }) = next else { return false };

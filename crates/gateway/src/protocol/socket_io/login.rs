@@ -40,7 +40,7 @@ impl SocketIo {
         cx.push(Effect::Attach(Box::new(Attach { identity, topics: login.topics, resume })));
     }
 
-    /// The session is attached: sends the client its public id, and the private one to come back with.
+    /// The session is attached: sends the client its public id, and the private id for a later reconnect.
     pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) {
         let public = SessionId(begun.session.address.generation).to_string();
         let mut random = [0; 16];

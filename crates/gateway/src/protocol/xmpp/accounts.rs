@@ -124,7 +124,7 @@ impl Xmpp {
         });
     }
 
-    /// The session ends. Its client may come back for it.
+    /// Detaches the account from a connection that ends. The client may resume the session.
     pub(super) fn detach_account(&self, cx: &mut Context<'_>) {
         if let Some((user, address)) = self.account(cx) {
             ask_table(cx, |accounts, told| accounts.detach(&user, address, told));

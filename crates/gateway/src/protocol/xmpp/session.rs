@@ -82,7 +82,7 @@ impl Parking {
         if found { lot.remove(device) } else { None }
     }
 
-    /// The device began another session, or may not come back for this one.
+    /// Forgets the session of a device that began another one, or that may not resume this one.
     pub(crate) fn forget(&self, device: Key) {
         self.0.lock().remove(device);
     }

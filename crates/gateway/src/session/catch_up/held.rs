@@ -23,7 +23,8 @@ pub(crate) enum Hold {
 }
 
 impl CatchUp {
-    /// A live message has no room: it and those behind it are held, and read if they become too many.
+    /// Holds a live message for which there is no room, and those behind it. If they become too many, they are read
+    /// instead.
     pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
         self.waits_for_room = true;
         let after = behind(dispatch.message.id);

@@ -148,7 +148,7 @@ impl CatchUp {
         // Recoveries hold messages that names match.
         let held = self.held.iter().filter(|dispatch| !dispatch.is_paged(watermark));
         let held = held.map(|dispatch| dispatch.message.id);
-        // Logs brought what they had up to there; the rest has positions or is a gap.
+        // Logs brought their messages up to there; the others have positions or are a gap.
         let held = held.filter(|id| Place::of(*id) > self.logged_to && !self.is_logged(*id));
         let waits = rest.chain(held);
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)

@@ -415,7 +415,7 @@ fn gaps_close_as_logs_are_read_and_are_bounded() {
     );
     gaps.close(at(2), Some(at(3)));
     assert_eq!(gaps.begin(), Some(at(3)));
-    // One that is added during a read that began behind it.
+    // A gap that is added during a read that began behind it.
     gaps.add(&news, at(1), at(4));
     gaps.close(at(3), None);
     assert!(gaps.has(&message(2)) && gaps.has(&message(3)) && !gaps.has(&message(4)));

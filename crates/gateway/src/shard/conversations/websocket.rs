@@ -91,7 +91,7 @@ impl Shard {
         }
     }
 
-    /// A device that was asked to move elsewhere has the messages that it confirms until it goes.
+    /// A device that was asked to reconnect elsewhere still confirms messages until it disconnects.
     fn handle_late_message(&mut self, slot: u32, input: &Input<'_>) {
         let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
             return;
