@@ -1,4 +1,4 @@
-//! Two gateways over one engine and one store: what a device hears though messages between them get lost.
+//! Two gateways over one engine and one store: what a device receives although messages between the gateways get lost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692): who gets it, what is compressed, and what strange peers may not do with it.
+//! permessage-deflate (RFC 7692): which clients get it, which frames are compressed, and hostile peers.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ enum Said {
     Close(u16),
 }
 
-/// A client that says which frames came compressed.
+/// A client that reports which frames arrived compressed.
 struct Peer {
     socket: TcpStream,
     decoder: Decoder,

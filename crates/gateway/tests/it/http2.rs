@@ -210,7 +210,7 @@ async fn polls_of_a_session_do_not_take_from_the_rate() {
     assert!(head.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&head));
 }
 
-/// Its requests come by several shards.
+/// Its requests arrive on several shards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_polls_is_reached_from_every_shard() {
     let node = Node::start(with_http2()).await;

@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::node::{Node, PATIENCE, plain, topic, user};
 
-/// What a server said, as a text: reason codes, names and payloads.
+/// A packet of the server as text: reason codes, names and payloads.
 pub(crate) type Said = String;
 
 pub(crate) struct Client {
@@ -213,7 +213,7 @@ async fn inbox_and_topic_messages_are_received_and_confirmed() {
     assert_eq!(client.next().await, "suback [2]");
     assert_eq!(client.next().await, "$noroshi/inbox \"kept\" qos1 #1");
     client.send(Packet::PubAck(Ack::success(1))).await;
-    // Subscribed to over HTTP, heard over MQTT.
+    // Subscribed to over HTTP, received over MQTT.
     node.publish(topic("news"), When::Stored, "1").await;
     assert_eq!(client.next().await, "news 1 qos1 #2");
     node.publish(topic("news"), When::Connected, "2").await;
@@ -587,7 +587,8 @@ async fn nothing_is_lost_behind_a_wildcard() {
     }
 }
 
-/// Written to together with others, who hear everything: what it lacks it lacks in whole messages.
+/// Messages are written to it together with others, which receive everything. It may miss whole messages, never parts
+/// of one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_among_others_gets_whole_packets_in_order() {
     const COUNT: usize = 2_500;
@@ -655,7 +656,7 @@ async fn a_retained_message_that_is_also_live_arrives_once() {
                 heard.push(text.rsplit(' ').next().unwrap_or_default().to_owned());
             }
         };
-        // What is published before SUBACK need not be heard.
+        // Messages that are published before SUBACK need not arrive.
         loop {
             let said = client.next().await;
             note(&said, &mut heard);

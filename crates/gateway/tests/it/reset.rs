@@ -183,7 +183,7 @@ async fn node(folder: &std::path::Path) -> Arc<Node> {
     let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
     let linger = Duration::from_millis(500);
     let config = Config { close_linger: linger, ..secure(acceptor) };
-    // The API ends at once what it is given.
+    // The API closes each connection at once.
     let node = Node::start_with(config, Arc::default(), Arc::new(drop)).await;
     for (n, phase) in PHASES.into_iter().enumerate() {
         for m in 0..3 {

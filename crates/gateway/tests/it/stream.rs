@@ -139,7 +139,7 @@ async fn a_stream_is_refused_in_http() {
         assert!(answer.contains(&format!("\"type\":\"/docs#{code}\"")), "{path}: {answer}");
         assert!(answer.contains(&format!("\r\nX-Request-Id: mine.{code}\r\n")), "{path}: {answer}");
     }
-    // What may be a credential is not told again.
+    // The answer does not repeat a possible credential.
     let shown = "X-Request-Id: letmein\r\n";
     for (path, headers) in [
         ("/v1/events", format!("Authorization: Bearer letmein\r\n{shown}")),

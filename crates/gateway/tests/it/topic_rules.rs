@@ -216,12 +216,12 @@ async fn a_subscription_that_is_being_kept_while_rules_change_does_not_survive()
 async fn a_subscription_to_a_node_is_decided_again_when_rules_change_while_it_is_stored() {
     for (change, answered, made_by_key, left) in [
         (r#"{"subscribe":[]}"#, "<forbidden ", None, &[][..]),
-        // What a client makes is not what an API key made, which such a rule leaves alone.
+        // A subscription that a client makes differs from one that an API key made, which such a rule does not end.
         (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", None, &[]),
         (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", Some("a/b"), &["a/b"]),
         (r#"{"subscribe":[{"topic":"a/b","allow":"anyone"}]}"#, "<subscription node='a/b'", None, &["a/b"]),
         (r#"{"subscribe":[{"topic":"a/{user}","allow":"anyone"}]}"#, "<forbidden ", None, &[]),
-        // A session that began without rules ends, since it has to log in again to be decided about.
+        // A session that began without rules ends, since only a new log-in can be decided.
         (r#"{"subscribe":[{"topic":"a/{user}","allow":"anyone"}]}"#, "", None, &[]),
     ] {
         let node = node_with(crate::xmpp::config()).await;
@@ -326,7 +326,7 @@ async fn a_rule_server_ends_subscriptions_of_mqtt_clients_and_keeps_those_of_api
     client.subscribe(&[("alerts/own", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     set_rules(&node, json!({ "subscribe": [rule("alerts/#", "server")] }), None).await;
-    // It has to log in again first where the rules need something of it; here they do not.
+    // If the rules need facts about the session, it must log in again first; here they need none.
     assert_eq!(client.next().await, "disconnect 0x87");
     until_topics(&node, "d1", &["alerts/of-the-server"]).await;
     let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
@@ -503,7 +503,7 @@ async fn names_with_a_dollar_need_a_rule() {
     ])
     .await;
     let said = one.next().await;
-    // The rules name the user, whom a session that began without rules does not know: it comes back.
+    // The rules name the user, whom a session that began without rules does not know. So the client reconnects.
     let mut one = match said.as_str() {
         "disconnect 0x89" => {
             let mut one = Mqtt::connect(&node, Asked::lasting("d1")).await;

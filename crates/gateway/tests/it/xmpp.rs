@@ -1,5 +1,5 @@
-//! XMPP as a client sees it, said by hand: log-ins, what is held back until it is there, resumption, takeover
-//! by and of other protocols, STARTTLS and what must not be read with it.
+//! XMPP as a client sees it, with stanzas written by hand: log-ins, messages that wait until the client is available,
+//! resumption, takeover by and of other protocols, STARTTLS and plaintext that must not be read with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,11 +188,11 @@ async fn waiting_messages_arrive_when_the_device_is_available() {
     let own = peer.ask("<presence/>", "</message>").await;
     assert!(own.contains(&format!("<message from='localhost' id='{kept}'")), "{own}");
     assert!(own.contains("\"data\":1") && !own.contains("\"data\":2"), "{own}");
-    // The answer to the ping behind it says that it was read.
+    // The answer to the ping behind the message confirms that it was read.
     peer.answer().await;
     node.publish(user("u1"), When::Active, "5").await;
     assert!(peer.until("</message>").await.contains("\"data\":5"));
-    // Away: idle, and not meant by what is for who is active.
+    // Away: idle, and no recipient of messages for active devices.
     peer.say("<presence><show>away</show></presence>").await;
     peer.sync().await;
     node.publish(user("u1"), When::Active, "6").await;
@@ -237,7 +237,7 @@ async fn a_session_resumes_where_it_broke() {
     assert!(!more.contains("<message"), "each came once: {more}");
     assert_eq!(node.metric("noroshi_xmpp_sessions_resumed_total"), 1);
 
-    // All were confirmed: a new session hears none of them.
+    // All were confirmed: a new session receives none of them.
     node.until("acknowledgements", |node| node.outcome("acked") == 3).await;
     let mut fresh = Peer::log_in(&node, "d1").await;
     fresh.say("<presence/>").await;
@@ -383,7 +383,7 @@ async fn a_wrong_token_is_refused_and_a_token_is_for_its_device() {
     assert!(last.contains("<host-unknown") && last.contains(text), "{last}");
     // Each refusal counts, also those that the log leaves out.
     assert_eq!(node.metric("noroshi_log_ins_refused_total"), 3);
-    // Revoked is what the store says.
+    // The store decides that a token is revoked.
     let token = node.token("d1");
     node.delivery
         .revoke_tokens(node.app, &noroshi_types::DeviceId::parse("d1").expect("an id"))
@@ -409,7 +409,7 @@ async fn a_drain_redirects_clients() {
     node.gateway.drain_devices(order).expect("it serves");
     let end = peer.ended().await;
     assert!(end.contains("next.example.org:5222</see-other-host></stream:error></stream:stream>"), "{end}");
-    // Nor is anyone let in, before or after it says who it is.
+    // No new client is admitted, before or after it authenticates.
     let mut late = Peer::dial(&node, 1).await;
     late.say(&[HEADER, &auth("d1", &node.token("d1"))].concat()).await;
     let end = late.ended().await;
@@ -473,7 +473,7 @@ async fn a_stream_is_encrypted_in_the_middle_or_from_the_start() {
     let end = hasty.ask(&format!("{starttls}<presence/>"), "</stream:stream>").await;
     assert!(end.contains("<bad-format"), "{end}");
 
-    // Direct TLS: nothing to negotiate, and for XMPP alone.
+    // Direct TLS: nothing to negotiate, and for XMPP only.
     let socket = || TcpStream::connect(node.gateway.local_addrs()[2]);
     let mut direct = encrypt(socket().await.expect("connected"), &der, &["xmpp-client"]).await.expect("XMPP");
     assert_eq!(direct.socket.get_ref().1.alpn_protocol(), Some(b"xmpp-client".as_slice()));
@@ -632,7 +632,7 @@ async fn a_client_that_confirms_what_it_reads_stays() {
     node.device("d1", "u1", &[]).await;
     let (mut peer, _) = Peer::managed(&node, "d1").await;
     let mut handled = 0;
-    // One is asked about after a while, many at once.
+    // The server requests a confirmation of one stanza after a while, of many at once.
     peer.say(PING).await;
     confirm(&mut peer, &mut handled, 1).await;
     for _ in 0..50 {

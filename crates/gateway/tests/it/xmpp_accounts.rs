@@ -438,7 +438,7 @@ async fn an_account_makes_a_node_that_others_subscribe_to() {
     assert!(told.contains("pubsub#meta-data") && told.contains("romeo@localhost"), "{told}");
     let told = device.ask(info, "</iq>").await;
     assert!(!told.contains("romeo"), "{told}");
-    // With its account the node goes.
+    // The node is deleted with its account.
     romeo.say("<iq type='set' id='x'><query xmlns='jabber:iq:register'><remove/></query></iq>").await;
     juliet.until("<delete node='news'/>").await;
     node.gateway.stop();

@@ -1,9 +1,10 @@
-//! What each device is owed, what it was sent and what it confirmed.
+//! The messages that each device is owed, received and confirmed.
 //!
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
-//! It stays owed until the device confirms it, it expires, the session ends, or no subscription that it came for is left.
+//! It stays owed until the device confirms it, it expires, the session ends, or no matching subscription is left.
 //!
-//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any more.
+//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -168,12 +169,12 @@ impl Ledger {
         self.accounts[device].end_session();
     }
 
-    /// What groups are owed.
+    /// The messages that groups are owed.
     pub(crate) fn owed_to_groups(&self) -> Vec<usize> {
         self.groups.iter().flat_map(|group| group.owed.iter().copied()).collect()
     }
 
-    /// The number that the next message has to carry.
+    /// The number of the next message.
     pub(crate) fn next_number(&self) -> usize {
         self.published.len()
     }

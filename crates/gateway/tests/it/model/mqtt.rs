@@ -22,7 +22,7 @@ const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#
 /// it identifies the group.
 const SHARES: [&str; 2] = ["$share/g/a/#", "$share/h/b/+"];
 
-/// What the server says, as far as the model looks at it.
+/// A packet of the server, as far as the model looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
     ConnAck { present: bool },
@@ -109,7 +109,7 @@ impl Device {
             if self.version == Version::V5 { options.with_retain_handling(handling) } else { options };
         let filters = Subscribe::encode_filters(&[(filter, options)]);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
-        // What it may get from here on.
+        // It may get messages of the filter from here on.
         scene.account().ask(filter);
         self.until(scene, &Said::Granted).await?;
         if scene.account().has_session() {

@@ -36,7 +36,7 @@ impl Device {
 /// What a notification carries.
 pub(crate) fn number(frame: &Value) -> Result<usize, String> {
     let data = &frame["data"];
-    // What says how MQTT clients get it has it inside.
+    // Data for MQTT clients has the number inside.
     let inside = || -> Option<u64> { data["mqtt"]["text"].as_str()?.parse().ok() };
     let number = data.as_u64().or_else(inside).ok_or_else(|| format!("no number: {frame}"))?;
     Ok(number as usize)

@@ -24,8 +24,8 @@ pub(crate) struct Device {
     told: u32,
     /// Messages that are not confirmed, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Those before stanzas were counted: the first stanza that is counted confirms them, or an answer that counts all there
-    /// were when it was asked for.
+    /// Messages from before stanzas were counted. The first counted stanza confirms them, or an answer that counts all
+    /// stanzas there were at the request.
     early: Vec<usize>,
     /// How many stanzas had come when a confirmation was last asked for.
     asked: Option<u32>,

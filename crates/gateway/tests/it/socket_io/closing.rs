@@ -1,4 +1,5 @@
-//! What a client hears when the server ends its WebSocket, and what it misses until it comes back.
+//! The packets that a client receives when the server ends its WebSocket, and the messages it misses until it
+//! reconnects.
 
 use std::time::Duration;
 

@@ -64,7 +64,8 @@ async fn a_notification_is_an_event_and_its_ack_confirms_it() {
     assert_eq!(waiting(&node, "d1").await, [json!(5)]);
 }
 
-/// Pages of a backlog reach beyond what is held meanwhile, also of what only the connection hears.
+/// Pages of a backlog reach beyond the messages that are held meanwhile, including messages of the connection's own
+/// topics.
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_of_the_connection_lose_nothing_while_a_backlog_is_read() {
     const COUNT: usize = 250;
@@ -264,7 +265,7 @@ async fn a_polling_device_receives_everything() {
     assert_eq!(notification(&answer.body).1[0]["data"], "live");
     node.until("counted", |node| node.metric("noroshi_messages_written_total") == 251).await;
     node.until("confirmed", |node| node.metric("noroshi_acked_seconds_count") >= 250).await;
-    // It moves, and hears on.
+    // It moves, and still receives messages.
     let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
     socket.say("2probe").await;
     assert_eq!(socket.next().await, "3probe");

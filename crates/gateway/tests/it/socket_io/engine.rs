@@ -280,7 +280,7 @@ async fn a_probe_that_fails_leaves_the_session_alone() {
         assert_eq!(http.post(&path, "4still").await.body, "ok");
         assert_eq!(http.get(&path).await.body, "4still");
     }
-    // One that just goes, heard already.
+    // A WebSocket that disconnects after its probe was answered.
     let mut socket = Socket::open(&node, &websocket(&path)).await;
     socket.say("2probe").await;
     assert_eq!(socket.next().await, "3probe");

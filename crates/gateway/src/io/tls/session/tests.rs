@@ -20,7 +20,7 @@ struct Wire {
     to_client: VecDeque<u8>,
     /// Bytes of one read.
     step: usize,
-    /// Bytes that are taken for the client before it has to read.
+    /// Bytes that are taken for the client before it must read.
     room: usize,
     ended: bool,
 }
