@@ -315,8 +315,8 @@ impl Fanout {
         ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
     }
 
-    /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each that
-    /// was written. Fails if the socket is broken.
+    /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each
+    /// that was written. Fails if the socket is broken.
     pub(crate) fn write(
         &mut self,
         device: DeviceNum,

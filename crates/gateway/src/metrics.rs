@@ -366,7 +366,8 @@ impl Metrics {
 
 fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     match protocol {
-        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade completes.
+        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade
+        // completes.
         Protocol::Http => !matches!(framing, Framing::Events | Framing::GzipEvents),
         Protocol::Native => {
             framing.is_websocket() || matches!(framing, Framing::Events | Framing::GzipEvents)

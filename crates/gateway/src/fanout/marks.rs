@@ -1,6 +1,7 @@
 //! Which messages in flight one connection still has to get, one bit each.
 //!
-//! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a connection.
+//! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a
+//! connection.
 //!
 //! Invariant: a bit is set only for a frame in the ring ([`crate::fanout::ring`]).
 

@@ -1,7 +1,7 @@
 //! The one interface of a protocol: bytes or WebSocket messages in, messages to the device out, timeout, close.
 //!
-//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its own
-//! state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
+//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its
+//! own state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
 //! (`crate::shard::conversations`). An effect that has an outcome names a request of the adapter
 //! ([`Adapter::Request`]); the shard hands the request back with the outcome ([`Adapter::handle_reply`]).
 //!
@@ -42,8 +42,8 @@ pub(crate) enum Cause {
 
 /// What an adapter does with a message.
 pub(crate) enum Offered {
-    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send no
-    /// confirmation, so the message counts as confirmed once it is written.
+    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send
+    /// no confirmation, so the message counts as confirmed once it is written.
     Send { shared: Bytes, confirmed: bool },
     /// Not for this connection now. `confirmed`: and never will be.
     Pass { confirmed: bool },
@@ -113,8 +113,8 @@ pub(crate) trait Adapter: Sized {
         let _ = cx;
     }
 
-    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
-    /// the first page of the backlog.
+    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes`
+    /// after the first page of the backlog.
     fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8>;
 
     /// The log-in is refused for a reason that the client can act on.
@@ -166,8 +166,8 @@ pub(crate) trait Adapter: Sized {
         let _ = (cx, notice);
     }
 
-    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call: the
-    /// shard writes [`Dispatch::encoded`], which all its connections share.
+    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call:
+    /// the shard writes [`Dispatch::encoded`], which all its connections share.
     fn offer(
         &mut self,
         encoding: &Encoding<'_>,

@@ -94,8 +94,8 @@ impl Progress<'_> {
         self.before_marked(to).max(floor)
     }
 
-    /// The connection no longer receives a topic by its name, which delivered the messages behind `behind`. Filters with
-    /// wildcards still match it.
+    /// The connection no longer receives a topic by its name, which delivered the messages behind `behind`. Filters
+    /// with wildcards still match it.
     pub(crate) fn end_name(&mut self, topic: &Topic, behind: Place) {
         let offered = self.before_marked(self.offered());
         let mut own_topics = self.own_topics();

@@ -1,10 +1,10 @@
 //! The native protocol: JSON in text frames of a WebSocket.
 //!
-//! An adapter without state of its own: it is made for each call ([`super::registry`]), so a native connection stores none.
-//! Messages to the device are the same bytes for all connections and are written without it.
+//! An adapter without state of its own: it is made for each call ([`super::registry`]), so a native connection stores
+//! none. Messages to the device are the same bytes for all connections and are written without it.
 //!
-//! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames a
-//! second bounds how often. A frame that is not allowed in the connection's state closes it.
+//! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames
+//! a second bounds how often. A frame that is not allowed in the connection's state closes it.
 
 use crate::session::phase::Ping;
 use noroshi_delivery::rules::Reason;

@@ -42,7 +42,8 @@ macro_rules! protocols {
         }
 
         impl Conversation {
-            /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another connection.
+            /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another
+            /// connection.
             pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Box<dyn Operation>, reply: Reply) {
                 let request = request.into_any();
                 match self {

@@ -1,7 +1,7 @@
 //! Jobs of one shard's connections that wait for their turn or run, and how their results reach the adapter.
 //!
-//! Bounds: [`JOBS_MAX`] jobs in a connection's own order, [`SCANS_MAX`] scans of retained messages, each of another app,
-//! and [`QUERIES_MAX`] queries without an order.
+//! Bounds: [`JOBS_MAX`] jobs in a connection's own order, [`SCANS_MAX`] scans of retained messages, each of another
+//! app, and [`QUERIES_MAX`] queries without an order.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -86,8 +86,8 @@ pub(crate) trait Inbox: Send + Sync {
     fn complete(&self, at: At, done: Box<dyn Completed>);
 }
 
-/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn` if it
-/// has scans in `waiting` and none in `out`.
+/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn`
+/// if it has scans in `waiting` and none in `out`.
 #[derive(Default)]
 pub(crate) struct Scans {
     waiting: HashMap<AppId, VecDeque<At>>,

@@ -2,8 +2,8 @@
 //! it to the session of a device.
 //!
 //! An Engine.IO session has its own slot. It has the socket of its WebSocket. While it polls it has no socket: other
-//! connections serve it ([`super::polling`]), and it takes one of their sockets when the client upgrades to a WebSocket.
-//! So a session keeps its place in the registry whatever transport it uses.
+//! connections serve it ([`super::polling`]), and it takes one of their sockets when the client upgrades to a
+//! WebSocket. So a session keeps its place in the registry whatever transport it uses.
 //!
 //! A device's conversation is [`App::Device`]. The others are what the public conformance suites talk to
 //! (`Config::conformance`), with the same input and output.
@@ -43,7 +43,8 @@ pub(crate) enum Mount {
 pub(crate) struct Opener {
     pub(crate) mount: Mount,
     pub(crate) credentials: Credentials,
-    /// The client's WebSocket library reads nothing behind a close frame, and does not report it to the Socket.IO library.
+    /// The client's WebSocket library reads nothing behind a close frame, and does not report it to the Socket.IO
+    /// library.
     pub(crate) misses_close_frames: bool,
 }
 

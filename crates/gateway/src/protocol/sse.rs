@@ -1,5 +1,5 @@
-//! Server-sent events: the same session as on a WebSocket, in one direction. Acks, presence and subscriptions go through the
-//! consumer API.
+//! Server-sent events: the same session as on a WebSocket, in one direction. Acks, presence and subscriptions go
+//! through the consumer API.
 //!
 //! An adapter without state of its own, as [`super::native`]. A stream that cannot begin is answered in HTTP.
 

@@ -5,8 +5,8 @@
 //! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
 //! Files: [`adapter`] input to effects, [`login`] authentication to a session, [`subscribe`] and [`publish`] PubSub,
-//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store, [`session`]
-//! sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
+//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store,
+//! [`session`] sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
 //! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later

@@ -54,7 +54,8 @@ pub(crate) struct Asked {
     pub(crate) holder: Holder,
     pub(crate) action: Action,
     pub(crate) verdicts: Verdicts,
-    /// Those among the verdicts that a log-in cannot continue without: durable subscriptions and filters of its session.
+    /// Those among the verdicts that a log-in cannot continue without: durable subscriptions and filters of its
+    /// session.
     pub(crate) needed: Vec<Box<str>>,
     /// Those among the verdicts that end in the store if they are denied.
     pub(crate) durable: Vec<Topic>,

@@ -43,8 +43,8 @@ pub(crate) struct OpenedSession {
     pub(crate) asks_gzip: bool,
 }
 
-/// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves. What
-/// arrives meanwhile is held.
+/// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves.
+/// What arrives meanwhile is held.
 pub(crate) struct Succession {
     generation: u64,
     begun: OpenedSession,

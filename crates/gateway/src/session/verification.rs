@@ -1,7 +1,8 @@
 //! Requests that wait for the verification of a token.
 //!
-//! A token that needs a public key goes to the pool of `auth`; its answer reaches the shard in a later turn, together with
-//! the [`Pending`] request, which the shard then continues. The shard drops the answer if the connection has ended.
+//! A token that needs a public key goes to the pool of `auth`; its answer reaches the shard in a later turn, together
+//! with the [`Pending`] request, which the shard then continues. The shard drops the answer if the connection has
+//! ended.
 //!
 //! A shard has at most [`VERIFYING_MAX`] verifications in progress. It refuses further ones and advises the client to
 //! retry.

@@ -1,9 +1,9 @@
 //! From mail to sockets: marks messages at their recipients, and writes what is marked.
 //!
-//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks conversations for their packets, and closes
-//! connections whose sockets are broken. Messages to conversations are a small head of the connection's own and a rest
-//! that all connections of the protocol share, in one `writev`. A conversation counts what it sends (packet ids,
-//! windows), so a message is offered to it only if it will be sent.
+//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks conversations for their
+//! packets, and closes connections whose sockets are broken. Messages to conversations are a small head of the
+//! connection's own and a rest that all connections of the protocol share, in one `writev`. A conversation counts what
+//! it sends (packet ids, windows), so a message is offered to it only if it will be sent.
 //!
 //! Invariants: no ordered message overtakes one that waits for room. Between [`Shard::offer_marked`] and
 //! [`Shard::write_outbound`] nothing else is sent to the connection.

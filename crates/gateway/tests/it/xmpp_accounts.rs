@@ -372,7 +372,8 @@ async fn devices_talk_to_nobody() {
     assert!(refused.contains("<service-unavailable"), "{refused}");
     let heard = romeo.sync().await;
     assert!(!heard.contains("d1@localhost"), "{heard}");
-    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request does.
+    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request
+    // does.
     romeo.say("<message id='n' to='d1@localhost'><body>x</body></message>").await;
     let heard = romeo.sync().await;
     assert!(!heard.contains("<message"), "{heard}");

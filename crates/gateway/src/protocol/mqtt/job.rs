@@ -234,8 +234,8 @@ fn run(cx: &Context<'_>, session: Arc<Session>, task: Task, stored: Option<Store
     });
 }
 
-/// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session does
-/// not end.
+/// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session
+/// does not end.
 pub(super) fn leave(
     cx: &mut Context<'_>,
     session: &Arc<Session>,

@@ -1,7 +1,7 @@
 //! From CONNECT to a session.
 //!
-//! A session continues where the client asks for it (§3.1.2.4) and this node or the store knows it. Durable subscriptions
-//! that a device made otherwise than over MQTT are part of every session.
+//! A session continues where the client asks for it (§3.1.2.4) and this node or the store knows it. Durable
+//! subscriptions that a device made otherwise than over MQTT are part of every session.
 
 use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::mqtt::{
@@ -227,7 +227,8 @@ impl Mqtt {
     }
 }
 
-/// Without a token a client is the device that its identifier names, which is made on first use; or why it is not let in.
+/// Without a token a client is the device that its identifier names, which is made on first use; or why it is not let
+/// in.
 fn anonymous(cx: &Context<'_>, login: &LogIn<'_>) -> Result<Identity, &'static str> {
     let config = cx.config();
     let name = config.anonymous_app.as_deref().filter(|_| config.mqtt.anonymous);

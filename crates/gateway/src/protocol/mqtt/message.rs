@@ -44,8 +44,8 @@ impl Mqtt {
                 frame_head(encoding.framing, head, begin, shared.len());
                 Offered::Send { shared, confirmed: passes(confirmed) }
             }
-            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself waits
-            // for a subscription.
+            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself
+            // waits for a subscription.
             Delivery::NoMatch => {
                 let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
                 Offered::Pass { confirmed: passes(topic.is_some()) }

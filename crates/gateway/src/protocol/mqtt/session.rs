@@ -1,11 +1,12 @@
-//! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what is
-//! in flight, a will that is not due, and when the session ends.
+//! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what
+//! is in flight, a will that is not due, and when the session ends.
 //!
-//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have no
-//! position: the session has the ids of messages that they matched and the client has not confirmed, and messages behind a
-//! place in the order of commits were not sent. A session with such filters writes this when its connection ends; others
-//! write nothing. So a node that is killed forgets wills that were not due and what was in flight: those messages come
-//! again with new packet ids and the same notification ids. It forgets no subscription and no stored message.
+//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have
+//! no position: the session has the ids of messages that they matched and the client has not confirmed, and messages
+//! behind a place in the order of commits were not sent. A session with such filters writes this when its connection
+//! ends; others write nothing. So a node that is killed forgets wills that were not due and what was in flight: those
+//! messages come again with new packet ids and the same notification ids. It forgets no subscription and no stored
+//! message.
 //!
 //! Invariants: a [`Lot`] bounds the parked sessions; an evicted one continues from the store only. Only the holder that
 //! left a session continues it: a device that was revoked, deleted and made again, or given to another user since then
@@ -141,8 +142,8 @@ impl ParkedSessions {
         Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
     }
 
-    /// Whether a session of the app that is not parked here has ended, if no other node could have had it. A connection of
-    /// an earlier process ended at the latest when this one began.
+    /// Whether a session of the app that is not parked here has ended, if no other node could have had it. A connection
+    /// of an earlier process ended at the latest when this one began.
     pub(crate) fn has_ended(&self, app: AppId, stored: &StoredSession, now: Timestamp) -> bool {
         let inner = self.0.lock();
         let ends_at = inner.began.saturating_add(Duration::from_secs(stored.expiry_s.into()));

@@ -168,8 +168,8 @@ impl Mqtt {
     }
 }
 
-/// Stops delivering topics by their names. `ending`: those that filters with wildcards still match, and the places behind
-/// which they were delivered.
+/// Stops delivering topics by their names. `ending`: those that filters with wildcards still match, and the places
+/// behind which they were delivered.
 fn end_names(cx: &mut Context<'_>, topics: Vec<Topic>, ending: &[(Topic, Place)]) {
     for (topic, behind) in ending {
         cx.progress.end_name(topic, *behind);

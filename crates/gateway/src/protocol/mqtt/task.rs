@@ -305,8 +305,8 @@ async fn subscribe(
     store.keep_session(session.num, stored).await.map_err(refused)
 }
 
-/// Makes the shared subscriptions of a request, or refuses all of them. Returns what to store of the session, without those
-/// that were refused.
+/// Makes the shared subscriptions of a request, or refuses all of them. Returns what to store of the session, without
+/// those that were refused.
 async fn join_shares(
     delivery: &Delivery,
     session: &Session,

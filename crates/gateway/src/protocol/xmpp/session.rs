@@ -4,8 +4,8 @@
 //! They live in this node's memory. A client whose session is lost (a restart, another node) begins a new one, and its
 //! inbox then delivers the unconfirmed messages.
 //!
-//! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or given to
-//! another user since then finds nothing.
+//! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or
+//! given to another user since then finds nothing.
 
 use std::time::Duration;
 

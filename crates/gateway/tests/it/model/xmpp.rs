@@ -1,5 +1,5 @@
-//! A device of the model that speaks XMPP with stream management (XEP-0198): it confirms by counts of stanzas, and resumes
-//! from what it confirmed. Its topics are those of its registration.
+//! A device of the model that speaks XMPP with stream management (XEP-0198): it confirms by counts of stanzas, and
+//! resumes from what it confirmed. Its topics are those of its registration.
 
 use std::collections::VecDeque;
 
