@@ -67,7 +67,8 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in production.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
-    /// Where MQTT clients go when this node is drained or full; without, they are only closed.
+    /// The server that MQTT clients are redirected to when this node is drained or full; without it they are only
+    /// closed.
     pub mqtt_redirect: Option<Redirect>,
     pub socket_io: SocketIo,
     pub xmpp: xmpp::Config,
@@ -86,7 +87,7 @@ pub struct Config {
     pub proxies: TrustedProxies,
     pub connects_per_second: u32,
     pub head: http::Limits,
-    /// From accepting to a complete request head, TLS handshake included.
+    /// From the accept to a complete request head, including the TLS handshake.
     pub head_timeout: Duration,
     pub auth_timeout: Duration,
     /// From the head of a POST to its first byte, and to its last.

@@ -55,16 +55,16 @@ pub(crate) struct Fanout {
 /// Connections that are written to in turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Of direct messages.
+    /// Direct messages.
     Urgent,
-    /// Of topics and conditions.
+    /// Messages of topics and conditions.
     Topic,
 }
 
 /// A connection that a message is offered to.
 pub(crate) struct Recipient<'a> {
     pub(crate) slot: u32,
-    /// None where no session is open: its mail arrived too late.
+    /// None if no session is open: its mail arrived too late.
     pub(crate) session: Option<&'a Session>,
     pub(crate) catch_up: Option<&'a mut CatchUp>,
     pub(crate) marks: &'a mut Marks,
@@ -81,11 +81,11 @@ pub(crate) struct Received {
     pub(crate) generation: u64,
 }
 
-/// Where the marked messages of a native connection go.
+/// The destination of the marked messages of a native connection.
 pub(crate) struct Output<'a> {
     pub(crate) socket: &'a mut Socket,
     pub(crate) framing: Framing,
-    /// How much the kernel took already, where the message was sent together with others.
+    /// How much the kernel took already, if the message was sent together with others.
     pub(crate) written: Option<usize>,
     /// Unsent bytes above which messages are dropped that are not kept.
     pub(crate) soft_bytes: usize,

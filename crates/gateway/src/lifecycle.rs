@@ -20,7 +20,7 @@ use unauthenticated::Unauthenticated;
 /// How often one shard looks for parked sessions that are due.
 pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 
-/// The lifecycle of one shard's connections, without what they own.
+/// The lifecycle of one shard's connections, without the connections' own state.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     pub(crate) unauthenticated: Unauthenticated,

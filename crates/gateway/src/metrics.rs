@@ -38,9 +38,9 @@ pub struct Metrics {
     connections: Family<ConnectionLabels, Gauge>,
     closed: Family<ReasonLabels, Counter>,
     messages: Family<ProtocolLabels, Counter>,
-    /// Of each protocol over each transport.
+    /// For each protocol over each transport.
     by_protocol: Vec<[Gauge; Framing::ALL.len()]>,
-    /// Of each protocol for each reason.
+    /// For each protocol and each reason.
     by_reason: Vec<Vec<Counter>>,
     messages_out: Vec<Counter>,
     pub(crate) accepted: Counter,
@@ -243,7 +243,7 @@ impl Metrics {
         let messages = Family::<ProtocolLabels, Counter>::default();
         let gauge = |protocol: Protocol, framing: Framing| {
             let labels = ConnectionLabels { protocol: protocol.as_str(), transport: framing.as_str() };
-            // Those that cannot be are not shown.
+            // Impossible combinations are not shown.
             match is_possible(protocol, framing) {
                 true => connections.get_or_create_owned(&labels),
                 false => Gauge::default(),

@@ -47,7 +47,7 @@ pub(crate) struct Sessions {
     pub(crate) renewals: Renewals,
     pub(crate) reads: Reads,
     pub(crate) gates: Gates,
-    /// While topic rules that changed are applied.
+    /// Present while changed topic rules are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Nothing is marked.
+    /// Whether nothing is marked.
     pub(crate) fn is_empty(self) -> bool {
         self.halves == [0, 0]
     }

@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(frame.offline, [DeviceNum(5)]);
         }
         assert!(ring.take_ended(8).is_none(), "somebody waits");
-        // In turn from where the last was put: 3, 7, 60.
+        // In turn from the last used place: 3, 7, 60.
         assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), 0)), [3, 7, 60]);
         let bits = [2, 3, 7, 60, 61].into_iter().map(|place| 1 << place).sum();
         assert_eq!(ring.in_order(bits)[..], [2, 61, 3, 7, 60]);

@@ -147,7 +147,7 @@ impl Acceptor {
             None if within_rate => ArrivalKind::Plain(*speaks),
             None => ArrivalKind::OverRate(*speaks),
         };
-        // Frames are small and urgent; a peer that is gone already is noticed by its shard.
+        // Frames are small and urgent; if the peer has closed already, its shard notices.
         let _ = stream.set_nodelay(true);
         // If it is full, a connection without a credential is evicted ([`crate::lifecycle::unauthenticated`]).
         let arrival = Arrival { stream, kind, seat };
@@ -178,7 +178,7 @@ impl Acceptor {
         let headers =
             [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
-        // It fits into an empty send buffer, or the peer is gone.
+        // It fits into an empty send buffer, unless the peer has closed.
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }

@@ -28,7 +28,7 @@ pub(crate) enum Flushed {
     Blocked(usize),
     /// The last unsent bytes were taken; this many.
     Drained(usize),
-    /// Nothing was unsent.
+    /// There were no unsent bytes.
     Idle,
 }
 
@@ -99,7 +99,7 @@ impl Socket {
         self.transport.write(slices)
     }
 
-    /// Keeps what the kernel did not take of a frame: everything behind its first `begun` bytes.
+    /// Keeps the part of a frame that the kernel did not take: everything behind its first `begun` bytes.
     pub(crate) fn keep(&mut self, frame: Bytes, begun: usize, now_tick: u32) {
         let unsent = self.unsent.get_or_insert_with(|| Box::new(Unsent::new(now_tick)));
         match begun {

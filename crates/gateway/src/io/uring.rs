@@ -21,14 +21,14 @@ pub(crate) const BATCH: usize = 64;
 
 pub(crate) struct Uring {
     ring: IoUring,
-    /// Of each send: bytes taken, or an error's number below 0.
+    /// For each send: bytes taken, or an error's number below 0.
     pub(crate) results: Vec<i32>,
     /// Packets of conversations, one behind the other.
     pub(crate) joined: Vec<u8>,
 }
 
 impl Uring {
-    /// For the calling thread; none where the kernel has none.
+    /// A ring for the calling thread; none if the kernel has none.
     pub(crate) fn new() -> Option<Self> {
         match ring() {
             Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH), joined: Vec::new() }),
@@ -62,7 +62,7 @@ impl Uring {
             if let Err(error) = self.ring.submit_and_wait(open) {
                 match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {}
-                    // The kernel may still read what it was given, so nothing may be freed any more.
+                    // The kernel may still read the submitted slices, so nothing may be freed any more.
                     _ => {
                         tracing::error!(%error, "io_uring does not report the results of sends");
                         std::process::abort();

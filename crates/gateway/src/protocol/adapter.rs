@@ -151,7 +151,7 @@ pub(crate) trait Adapter: Sized {
         let _ = (cx, stanza);
     }
 
-    /// The connection that had the session which this one asks for has left it ([`super::effect::Effect::Resume`]).
+    /// The requested session's previous connection has left it ([`super::effect::Effect::Resume`]).
     fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }
@@ -189,7 +189,7 @@ pub(crate) trait Adapter: Sized {
         Vec::new()
     }
 
-    /// Of the messages that the session had in flight only these still exist.
+    /// Only these messages among those in flight still exist.
     fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
         let _ = found;
     }
@@ -271,7 +271,7 @@ pub(crate) trait Adapter: Sized {
     /// The server ends the connection or refuses the client. Sends the protocol's close packet.
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
 
-    /// The connection is over. Returns itself if it has more to send to polls.
+    /// The connection has ended. Returns itself if it has more to send to polls.
     fn end(self, cx: &mut Context<'_>) -> Option<Self> {
         let _ = cx;
         None

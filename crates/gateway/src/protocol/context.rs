@@ -62,7 +62,7 @@ pub(crate) struct Timers<'a> {
     pub(crate) ping: &'a mut Ping,
 }
 
-/// Up to where the session's messages were sent.
+/// The places up to which the session's messages were sent.
 pub(crate) struct Progress<'a> {
     pub(crate) catch_up: &'a mut Option<Box<CatchUp>>,
     pub(crate) subscriptions: &'a [Subscription],

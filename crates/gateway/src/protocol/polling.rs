@@ -38,7 +38,7 @@ pub(crate) enum Kind {
         begun: bool,
     },
     Probe,
-    /// Its socket belongs to this slot now, and so does the rest of what was read with the last packet.
+    /// Its socket belongs to this slot now, and so do the bytes read behind the last packet.
     Moved(u32),
 }
 

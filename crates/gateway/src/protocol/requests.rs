@@ -64,7 +64,7 @@ pub(crate) trait Completed: Send + 'static {
     fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>>;
 }
 
-/// Of a protocol without jobs.
+/// For protocols without jobs.
 impl Completed for std::convert::Infallible {
     fn settle(self: Box<Self>, _: &mut Outside<'_>) -> Option<Box<dyn Any>> {
         match *self {}
@@ -81,7 +81,7 @@ pub(crate) struct Outside<'a> {
     pub(crate) is_connected: bool,
 }
 
-/// Where results of jobs go: the shard of their connection.
+/// The destination of job results: the shard of their connection.
 pub(crate) trait Inbox: Send + Sync {
     fn complete(&self, at: At, done: Box<dyn Completed>);
 }

@@ -55,7 +55,7 @@ const SPREAD_FROM_MS: u64 = 5_000;
 pub(crate) struct SocketIo {
     pub(crate) engine: Session,
     app: App,
-    /// Of a session that began with polling.
+    /// Present in a session that began with polling.
     pub(crate) legs: Option<Box<Legs>>,
     /// Until a log-in succeeds.
     pending_login: Option<Box<PendingLogin>>,
@@ -72,7 +72,7 @@ enum App {
 /// Input of a log-in in addition to CONNECT.
 #[derive(Default)]
 struct PendingLogin {
-    /// Of the request that opened the session.
+    /// The credentials of the request that opened the session.
     credentials: Credentials,
     /// The private id that the client came back with, if its session can be recovered.
     pid: Option<Box<str>>,

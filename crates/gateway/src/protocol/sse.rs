@@ -22,7 +22,7 @@ use crate::wire::gzip;
 /// After which time a client shall reconnect; each gets a different one.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What the query of an event stream asks for.
+/// The query of an event stream.
 pub(crate) struct Stream {
     pub(crate) topics: Vec<Topic>,
     pub(crate) resume: Option<NotificationId>,

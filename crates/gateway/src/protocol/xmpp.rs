@@ -101,7 +101,7 @@ pub(crate) struct Xmpp {
     conversation: Conversation,
     /// The verified identity, until the log-in.
     identity: Option<Box<Identity>>,
-    /// The session that the client asks for, until it has it or learns that it is gone.
+    /// The session that the client requests, until it gets it or the session turns out to be gone.
     resuming: Option<Box<Resuming>>,
     /// A stored message was not written, because the client was not available for it.
     passed_over: bool,
@@ -136,7 +136,7 @@ impl Xmpp {
         }
     }
 
-    /// Lets the conversation speak, and does what it asks for.
+    /// Calls the conversation, and carries out its actions.
     fn speak(&mut self, cx: &mut Context<'_>, speak: impl FnOnce(&mut Conversation, &Cx<'_>, &mut Output)) {
         let services = cx.services;
         let failed = Cell::new(false);

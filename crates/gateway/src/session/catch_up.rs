@@ -64,7 +64,7 @@ pub(crate) struct CatchUp {
     stage: Stage,
     after: Option<NotificationId>,
     own_topics: Vec<Topic>,
-    /// By id; each is written at its place in the order.
+    /// Sorted by id; each is written at its place in the order.
     retained: VecDeque<Arc<Message>>,
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.

@@ -27,7 +27,7 @@ pub(crate) trait Operation: Any + Send {
         Vec::new()
     }
 
-    /// Bytes of what the client sent, which the request holds while it waits.
+    /// Bytes sent by the client that the request holds while it waits.
     fn held_bytes(&self) -> usize {
         0
     }

@@ -56,7 +56,7 @@ impl std::hash::Hasher for KeyHasher {
 
 pub(crate) type KeyMap<V> = HashMap<Key, V, std::hash::BuildHasherDefault<KeyHasher>>;
 
-/// Where a session's connection is. The generation distinguishes it from a later one in the same slot.
+/// The location of a session's connection. The generation distinguishes it from a later one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) shard: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) num: DeviceNum,
-    /// 0 where the device has no user.
+    /// 0 if the device has no user.
     pub(crate) user_key: Key,
     pub(crate) token_version: u32,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Holder {
 pub(crate) struct Session {
     pub(crate) device: DeviceId,
     pub(crate) device_key: Key,
-    /// 0 where the device has no user.
+    /// 0 if the device has no user.
     pub(crate) user_key: Key,
     pub(crate) app: AppId,
     pub(crate) num: DeviceNum,
@@ -165,7 +165,7 @@ pub(crate) enum Attached {
 /// The sessions of one user: nearly always one, which is only a pointer.
 enum OfUser {
     One(Arc<Session>),
-    /// By generation, so that a user with very many devices does not slow down their ends.
+    /// Keyed by generation, so that a user with very many devices does not slow down their ends.
     Many(Box<HashMap<u64, Arc<Session>>>),
 }
 
@@ -175,7 +175,7 @@ type Users = HashTable<OfUser>;
 
 pub(crate) struct Registry {
     hash_keys: (u64, u64),
-    /// Of devices and users, if there are other nodes.
+    /// The keys of devices and users, if there are other nodes.
     session_keys: Option<Keys>,
     devices: Vec<Mutex<Devices>>,
     users: Vec<Mutex<Users>>,

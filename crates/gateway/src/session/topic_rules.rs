@@ -93,7 +93,7 @@ impl<'a> TopicRules<'a> {
         }
     }
 
-    /// Decides about what a client asks for. `may_ask`: another webhook may be asked now.
+    /// Decides about a client's request. `may_ask`: another webhook may be asked now.
     pub(crate) fn decide(self, session: &Session, op: Op, may_ask: bool) -> Decision {
         let (rules, holder) = match self.ruling(session) {
             Ruling::None => {

@@ -453,7 +453,7 @@ impl Shard {
         written.is_ok()
     }
 
-    /// Appends what the conversation sends behind offered messages.
+    /// Appends the conversation's output that follows offered messages.
     fn follow(&mut self, slot: u32, batch: &mut Batch) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(conversation) = &mut connection.conversation else { return };

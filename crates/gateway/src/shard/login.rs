@@ -221,7 +221,7 @@ impl Shard {
         let has_rules = self.delivery.rules().of(login.app).is_some();
         let claims = has_rules.then_some(&opening.claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
-        // The session that was to be resumed is gone, or another device's by now.
+        // The session to resume is gone, or belongs to another device by now.
         if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
@@ -373,13 +373,13 @@ impl Shard {
         }
     }
 
-    /// The predecessor of a session is gone.
+    /// The previous connection of a session has ended.
     pub(crate) fn handle_predecessor_gone(&mut self, address: Address) {
         let slot = address.slot;
         if self.at(slot, address.generation).is_none_or(|connection| !connection.is_alive()) {
             return;
         }
-        // It asks for a session and has none yet.
+        // It requests a session and has none yet.
         if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
         {
             return self.report_predecessor_gone(slot);

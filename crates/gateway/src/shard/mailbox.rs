@@ -81,7 +81,7 @@ pub(crate) struct Moved {
     pub(crate) origin: Origin,
     /// Plaintext read so far, from the first byte of a request on.
     pub(crate) bytes: Vec<u8>,
-    /// The address of the peer, where the socket is one end of a pair ([`crate::io::bridge`]).
+    /// The address of the peer, if the socket is one end of a pair ([`crate::io::bridge`]).
     pub(crate) peer: Option<SocketAddr>,
 }
 
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(has_room(), (true, true));
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         assert_eq!(has_room(), (false, true));
-        // Requests are refused from half of the items on; what was accepted fills the rest.
+        // Requests are refused from half of the items on; accepted ones fill the rest.
         assert_eq!(mailbox.deliver(topic(FANNED_MAX)), Ok(()));
         assert_eq!(has_room(), (false, false));
         assert!(mailbox.deliver(topic(0)).is_ok() && !mailbox.take_lost());

@@ -31,7 +31,7 @@ impl Shard {
         TopicRules(&self.delivery)
     }
 
-    /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
+    /// Carries out the allowed part of a client's request: now, or when a webhook has answered.
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
         match self.sessions.gates.enter(slot, op) {
             Entry::Pass(op) => self.try_op(slot, op),

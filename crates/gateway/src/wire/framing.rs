@@ -13,7 +13,7 @@ pub(crate) enum Protocol {
     Mqtt,
     SocketIo,
     Xmpp,
-    /// Of the conformance suite.
+    /// The echo of the conformance suite.
     Echo,
     #[cfg(test)]
     Line,
@@ -85,7 +85,7 @@ impl Framing {
         }
     }
 
-    /// Of a WebSocket.
+    /// The framing of a WebSocket, by its negotiated extensions.
     pub(crate) fn agreed(upgrade: &Upgrade) -> Self {
         match upgrade.deflate {
             Some(deflate) => Framing::Deflated(deflate.server_window_bits()),

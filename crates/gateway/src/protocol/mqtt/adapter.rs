@@ -23,7 +23,7 @@ impl Adapter for Mqtt {
     type Done = Done;
 
     const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
-    /// An end without DISCONNECT is what a will is for.
+    /// An end without DISCONNECT publishes the will.
     const ANNOUNCES_END: bool = true;
     /// Packets may begin and end anywhere in binary messages (§6).
     const STREAMS_IN_MESSAGES: bool = true;

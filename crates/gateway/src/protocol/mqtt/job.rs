@@ -260,7 +260,7 @@ pub(super) fn leave(
     }
 }
 
-/// Runs the tasks of a connection that is over.
+/// Runs the tasks of a connection that has ended.
 fn run_all(services: &Arc<Services>, delivery: &Arc<Delivery>, session: Arc<Session>, tasks: VecDeque<Task>) {
     let (services, of_job) = (services.clone(), delivery.clone());
     delivery.work(async move {

@@ -180,7 +180,7 @@ impl Mqtt {
         early
     }
 
-    /// Decides whether the client continues a session, and what the store has of it.
+    /// Decides whether the client continues a session, and which stored state it continues with.
     fn continue_stored(
         &mut self,
         cx: &Context<'_>,

@@ -177,7 +177,7 @@ impl ParkedSessions {
         inner.evicted_until.remove(&app);
     }
 
-    /// A message was accepted that a connection published which is gone.
+    /// A message of a connection that has ended was accepted.
     pub(crate) fn published(&self, session: &Session, answer: Answer) {
         let mut inner = self.0.lock();
         let parked = inner.lot.get_mut(session.device_key);

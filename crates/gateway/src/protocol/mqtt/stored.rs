@@ -24,7 +24,7 @@ const RETAINED_DUE: u8 = 1 << 6;
 /// What the store has of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StoredSession {
-    /// Of what was accepted up to here, filters with wildcards deliver only what is `owed`.
+    /// Filters with wildcards deliver only `owed` messages among those accepted up to here.
     pub(crate) since: Place,
     /// How long it outlives its connection.
     pub(crate) expiry_s: u32,

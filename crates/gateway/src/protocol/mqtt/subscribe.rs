@@ -21,7 +21,7 @@ use crate::protocol::effect::Effect;
 const REFUSED_FILTER: &str = "test/nosubscribe";
 
 impl Mqtt {
-    /// Subscribes to what `rules` allow; the rest of the request is refused already.
+    /// Subscribes to the filters that `rules` allow; the rest of the request is refused already.
     pub(super) fn subscribe(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,7 +46,7 @@ impl Mqtt {
         }
     }
 
-    /// Sends SUBACK and starts to deliver what the client subscribed to.
+    /// Sends SUBACK and starts to deliver messages of the new subscriptions.
     pub(super) fn finish_subscribe(&mut self, cx: &mut Context<'_>, request: SubscribeRequest, lasts: bool) {
         let Some(app) = cx.session.map(|session| session.app) else { return };
         let mqtt = &cx.services.config.mqtt;
@@ -103,7 +103,7 @@ impl Mqtt {
         }
     }
 
-    /// From now on filters with wildcards deliver each new message once. What topics retain from before is read first.
+    /// From now on filters with wildcards deliver each new message once. Retained messages from before are read first.
     pub(super) fn serve_wildcards(&mut self, cx: &mut Context<'_>, is_first: bool, retained: Vec<Box<str>>) {
         let offered = cx.progress.offered();
         if is_first {

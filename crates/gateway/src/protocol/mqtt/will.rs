@@ -23,7 +23,7 @@ pub(super) enum When {
 }
 
 impl super::Service {
-    /// Publishes wills that are due, and ends sessions whose time is over.
+    /// Publishes wills that are due, and ends expired sessions.
     pub(crate) fn handle_due(&self, services: &Arc<Services>, delivery: &Arc<Delivery>, now: Timestamp) {
         for due in self.sessions.take_due(now) {
             match due {

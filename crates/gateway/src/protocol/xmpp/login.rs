@@ -20,7 +20,7 @@ use crate::session::login::{OpenedSession, login_of};
 use crate::session::registry::{Holder, Key};
 use crate::session::verification::close_reason;
 
-/// A session that a client asks for.
+/// A session that a client requests.
 pub(super) struct Resuming {
     pub(super) id: Box<str>,
     device_key: Key,

@@ -88,7 +88,7 @@ impl CatchUp {
         let waits = of_topic.any(|recovery| recovery.missed || !recovery.held.is_empty());
         let logged_to = self.log.map_or(self.logged_to, |log| log.max(self.logged_to));
         let left_out_to = if waits { logged_to.max(offered) } else { logged_to };
-        // Logs also leave out what the gap brings: a later connection may begin to read them before it.
+        // Logs also leave out the gap's messages: a later connection may begin to read them before it.
         self.ended.add(topic, behind, up_to.max(left_out_to));
         self.gaps.add(topic, up_to.max(behind), left_out_to);
     }

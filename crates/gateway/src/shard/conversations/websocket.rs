@@ -69,7 +69,7 @@ impl Shard {
             return self.handle_close_frame(slot, code);
         }
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        // Of a connection that closes only late confirmations are of interest.
+        // A closing connection handles only late confirmations.
         let leaves = !connection.is_alive();
         if leaves && (connection.attachment.leaving.is_none() || !matches!(input, Input::Text(_))) {
             return;
