@@ -67,7 +67,8 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in production.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
-    /// Where MQTT clients go when this node is drained or full; without, they are only closed.
+    /// The server that MQTT clients are redirected to when this node is drained or full; without it they are only
+    /// closed.
     pub mqtt_redirect: Option<Redirect>,
     pub socket_io: SocketIo,
     pub xmpp: xmpp::Config,
@@ -76,9 +77,9 @@ pub struct Config {
     /// The app whose devices MQTT clients without a token are, where those are admitted; they may publish. For the
     /// conformance suites; never in production.
     pub anonymous_app: Option<String>,
-    /// Open sockets; above it a client is told to reconnect later.
+    /// Open sockets; above this number, a client gets the advice to reconnect later.
     pub connections_max: usize,
-    /// Those of them without a credential; 0: a quarter of the above.
+    /// Open sockets without a credential; 0: a quarter of `connections_max`.
     pub unauthenticated_max: usize,
     /// Open sockets of one client network; 0: no limit.
     pub connections_per_client: u32,
@@ -86,7 +87,7 @@ pub struct Config {
     pub proxies: TrustedProxies,
     pub connects_per_second: u32,
     pub head: http::Limits,
-    /// From accepting to a complete request head, TLS handshake included.
+    /// From the accept to a complete request head, including the TLS handshake.
     pub head_timeout: Duration,
     pub auth_timeout: Duration,
     /// From the head of a POST to its first byte, and to its last.

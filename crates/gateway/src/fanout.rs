@@ -1,13 +1,14 @@
-//! Messages on their way to connections: mail, the messages under way, and the order of delivery.
+//! Messages in transit to connections: mail, the messages in flight, and the order of delivery.
 //!
-//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`], [`crate::session`]. Knows connections by what it is passed of
-//! them, and no protocols: the bytes of a message come from its [`Dispatch`], or from a conversation that the shard asks
-//! and whose packets a [`batch`] writes.
+//! May use: [`crate::wire`], [`crate::rate`], [`crate::io`], [`crate::session`]. It sees only those parts of a
+//! connection that the shard passes, and no protocols: the bytes of a message come from its [`Dispatch`], or from a
+//! conversation that the shard calls and whose packets a [`batch`] writes.
 //!
-//! Up to 64 messages are under way in a [`ring`]; a connection has one bit for each it still has to get ([`marks`]), and is
-//! written to once with all of them. Connections of direct messages are written to first; those of topics follow in slices,
-//! and between two slices the loop looks at everything else. So a hot topic delays a direct message by a slice and not by
-//! its whole audience ([`stalled`]), and a connection that gets both gets them in the order in which they arrived.
+//! Up to 64 messages are in flight in a [`ring`]. A connection has one bit for each message that it still has to get
+//! ([`marks`]), and one write carries all of them. Connections of direct messages are written to first; those of topics
+//! follow in slices, and between two slices the loop looks at everything else. So a hot topic delays a direct message
+//! by a slice and not by its whole audience ([`stalled`]), and a connection that gets both gets them in the order in
+//! which they arrived.
 //!
 //! A shard owns one [`Fanout`].
 
@@ -54,16 +55,16 @@ pub(crate) struct Fanout {
 /// Connections that are written to in turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Of direct messages.
+    /// Direct messages.
     Urgent,
-    /// Of topics and conditions.
+    /// Messages of topics and conditions.
     Topic,
 }
 
 /// A connection that a message is offered to.
 pub(crate) struct Recipient<'a> {
     pub(crate) slot: u32,
-    /// None where no session is open: its mail arrived too late.
+    /// None if no session is open: its mail arrived too late.
     pub(crate) session: Option<&'a Session>,
     pub(crate) catch_up: Option<&'a mut CatchUp>,
     pub(crate) marks: &'a mut Marks,
@@ -80,11 +81,11 @@ pub(crate) struct Received {
     pub(crate) generation: u64,
 }
 
-/// Where the marked messages of a native connection go.
+/// The destination of the marked messages of a native connection.
 pub(crate) struct Output<'a> {
     pub(crate) socket: &'a mut Socket,
     pub(crate) framing: Framing,
-    /// How much the kernel took already, where the message was sent together with others.
+    /// How much the kernel took already, if the message was sent together with others.
     pub(crate) written: Option<usize>,
     /// Unsent bytes above which messages are dropped that are not kept.
     pub(crate) soft_bytes: usize,
@@ -180,8 +181,8 @@ impl Fanout {
         }
     }
 
-    /// Whether a connection needs a message of a page: it was not offered before, or has to be written with the page.
-    /// Records that the message goes out.
+    /// Whether a connection needs a message of a page: it was not offered before, or must be written with the page.
+    /// Records that the message is written.
     pub(crate) fn admit_paged(&mut self, message: &Message, catch_up: &CatchUp, generation: u64) -> bool {
         let id = message.id;
         let was_offered = match message.topic {
@@ -197,8 +198,8 @@ impl Fanout {
 
     // -- marking -----------------------------------------------------------------------------------
 
-    /// Puts a message under way; there is a place. The caller marks it at its recipients and then ends the marking
-    /// ([`Fanout::take_ended`]).
+    /// Puts a message in flight; the caller has checked that there is a free place. The caller marks it at its
+    /// recipients and then ends the marking ([`Fanout::take_ended`]).
     pub(crate) fn begin(&mut self, dispatch: Arc<Dispatch>, recipients: usize) -> usize {
         self.ring.put(dispatch, recipients)
     }
@@ -222,7 +223,7 @@ impl Fanout {
         self.ring.taken()
     }
 
-    /// Observes how long the messages under way took to those they were written to.
+    /// Observes the latency of the messages in flight to each connection that they were written to.
     pub(crate) fn observe_latencies(&mut self, latencies: &Histogram, now: Timestamp) {
         self.ring.frames_mut().for_each(|frame| frame.observe_latency(latencies, now));
     }
@@ -314,8 +315,8 @@ impl Fanout {
         ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min)
     }
 
-    /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each that
-    /// was written. Fails if the socket is broken.
+    /// Writes the messages of `bits`, which are off the connection's marks, with one write. `sent` is called for each
+    /// that was written. Fails if the socket is broken.
     pub(crate) fn write(
         &mut self,
         device: DeviceNum,

@@ -331,7 +331,7 @@ impl Gateway {
         }
     }
 
-    /// A thread of the gateway failed for good. A shard gets nothing more, and nobody waits for it.
+    /// A thread of the gateway failed permanently. A shard gets nothing more, and no thread waits for it.
     pub fn give_up(&self, thread: &str) {
         for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
             if shard_name(index) == thread {

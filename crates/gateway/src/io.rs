@@ -41,7 +41,7 @@ pub(crate) struct Io {
     unread: Vec<u32>,
     /// Sockets whose handshake continues in a later turn, in order.
     handshakes: VecDeque<u32>,
-    /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
+    /// The unused part of [`HANDSHAKE_TIME_PER_TURN`].
     handshake_left: Duration,
     /// Read buffer, lent to one read at a time.
     scratch: Vec<u8>,

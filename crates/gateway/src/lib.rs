@@ -26,14 +26,15 @@
 //! Life of a message: `delivery` → [`gateway`]'s edge → registry → mailbox of a shard → marked at its recipients → one
 //! write for each connection.
 //!
-//! Reading order: [`config`], [`gateway`], `shard` and `shard::connection`. Then along a connection's life: `io::listener`,
-//! `gateway::acceptor`, `shard::admission`, `shard::input`, `shard::route`, `protocol`, `shard::conversations`,
-//! `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`, `shard::close`, [`drain`]. Then along a
-//! message's: `gateway::edge`, `session::registry`, `session::stamp`, `fanout::mail`, `fanout`, `shard::delivery`, `wire`.
+//! Reading order: [`config`], [`gateway`], `shard` and `shard::connection`. Then along a connection's life:
+//! `io::listener`, `gateway::acceptor`, `shard::admission`, `shard::input`, `shard::route`, `protocol`,
+//! `shard::conversations`, `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`,
+//! `shard::close`, [`drain`]. Then along a message's: `gateway::edge`, `session::registry`, `session::stamp`,
+//! `fanout::mail`, `fanout`, `shard::delivery`, `wire`.
 //!
 //! Invariants:
-//! - A session lives and ends on one shard, and so does its connection. (A connection that polls may move to its session's
-//!   shard before it is answered.)
+//! - A session lives and ends on one shard, and so does its connection. (A connection that polls may move to its
+//!   session's shard before it is answered.)
 //! - An idle connection owns no buffer, no timer of its own and no channel.
 //! - A disconnect writes nothing to the store, except one row of an MQTT session that outlasts it and has wildcards.
 //! - No shard waits for anything but events.

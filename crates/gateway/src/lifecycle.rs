@@ -1,7 +1,7 @@
 //! How connections are admitted, drained and closed.
 //!
 //! May use: everything below it ([`crate::wire`], [`crate::io`], [`crate::session`], [`crate::fanout`],
-//! [`crate::protocol`]). Decides about connections by what it is passed of them, and changes none: the shard does.
+//! [`crate::protocol`]). It decides from the facts that the shard passes, and changes no connection: the shard does.
 //!
 //! The node owns the [`drain`] and the counts of [`clients`]; a shard owns one [`Lifecycle`].
 
@@ -20,12 +20,12 @@ use unauthenticated::Unauthenticated;
 /// How often one shard looks for parked sessions that are due.
 pub(crate) const PARKED_EVERY_MS: u64 = 1_000;
 
-/// The lifecycle of one shard's connections, without what they own.
+/// The lifecycle of one shard's connections, without the connections' own state.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     pub(crate) unauthenticated: Unauthenticated,
     pub(crate) seats: Seats,
-    /// While a drain is under way.
+    /// The current round of a drain, if one is in progress.
     pub(crate) round: Option<Round>,
     /// Connections that are removed when the handler is done.
     ended: Vec<u32>,

@@ -38,9 +38,9 @@ pub struct Metrics {
     connections: Family<ConnectionLabels, Gauge>,
     closed: Family<ReasonLabels, Counter>,
     messages: Family<ProtocolLabels, Counter>,
-    /// Of each protocol over each transport.
+    /// For each protocol over each transport.
     by_protocol: Vec<[Gauge; Framing::ALL.len()]>,
-    /// Of each protocol for each reason.
+    /// For each protocol and each reason.
     by_reason: Vec<Vec<Counter>>,
     messages_out: Vec<Counter>,
     pub(crate) accepted: Counter,
@@ -243,7 +243,7 @@ impl Metrics {
         let messages = Family::<ProtocolLabels, Counter>::default();
         let gauge = |protocol: Protocol, framing: Framing| {
             let labels = ConnectionLabels { protocol: protocol.as_str(), transport: framing.as_str() };
-            // Those that cannot be are not shown.
+            // Impossible combinations are not shown.
             match is_possible(protocol, framing) {
                 true => connections.get_or_create_owned(&labels),
                 false => Gauge::default(),
@@ -330,7 +330,7 @@ impl Metrics {
         self.messages_out.iter().map(|counter| counter.get()).sum()
     }
 
-    /// `progress`: while a drain is under way, its rate a second and the time since it began.
+    /// `progress`: while a drain is in progress, its rate a second and the time since it began.
     pub(crate) fn observe_drain(&self, remaining: usize, progress: Option<(u32, Duration)>) {
         let remaining = if progress.is_some() { remaining } else { 0 };
         self.drain_active.set(i64::from(progress.is_some()));
@@ -366,7 +366,8 @@ impl Metrics {
 
 fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     match protocol {
-        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade completes.
+        // A WebSocket that upgrades a polling session does not count as a device connection until the upgrade
+        // completes.
         Protocol::Http => !matches!(framing, Framing::Events | Framing::GzipEvents),
         Protocol::Native => {
             framing.is_websocket() || matches!(framing, Framing::Events | Framing::GzipEvents)

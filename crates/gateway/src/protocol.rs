@@ -1,5 +1,5 @@
-//! One folder for each protocol that a connection may speak, behind one interface: bytes or a WebSocket message in, messages
-//! out (`offer`), timeout, close ([`adapter::Adapter`]).
+//! One folder for each protocol that a connection may speak, behind one interface: bytes or a WebSocket message in,
+//! messages out (`offer`), timeout, close ([`adapter::Adapter`]).
 //!
 //! An adapter is a state machine without IO. It owns what its protocol remembers of a connection and pushes effects
 //! ([`effect::Effect`]), which the shard carries out (`crate::shard::conversations`). No file here names the shard.
@@ -7,15 +7,15 @@
 //! A new protocol touches (`line`, which only tests have, is the shortest one):
 //! 1. its folder: `protocol/NAME.rs`, `protocol/NAME/`, with `mod NAME` here;
 //! 2. its registration: one line in [`registry`];
-//! 3. its name: a variant with its label in `wire::Protocol` (`wire/framing.rs`); the compiler then asks in `metrics.rs`
-//!    for the framings that it has;
+//! 3. its name: a variant with its label in `wire::Protocol` (`wire/framing.rs`); the compiler then asks in
+//!    `metrics.rs` for the framings that it has;
 //! 4. the way in: a variant of `wire::Speaks` if it has a TCP listener of its own (and a key of the configuration in
 //!    `node`), or a path in `shard/route.rs` if it comes over a WebSocket.
 //!
-//! Files, from the lowest: [`services`], [`requests`], [`legs`], [`credentials`], [`effect`], [`context`], [`adapter`], then the
-//! protocols, then [`registry`]. In each protocol: `adapter` input to effects, `login`, `publish`, `subscribe`, `message`
-//! (messages to the client), `requests` (what waits for an outcome), `job` (work outside the shard), `session` (what
-//! outlives a connection), `close`; as far as the protocol has it.
+//! Files, from the lowest: [`services`], [`requests`], [`legs`], [`credentials`], [`effect`], [`context`], [`adapter`],
+//! then the protocols, then [`registry`]. In each protocol: `adapter` input to effects, `login`, `publish`,
+//! `subscribe`, `message` (messages to the client), `requests` (what waits for an outcome), `job` (work outside the
+//! shard), `session` (what outlives a connection), `close`; as far as the protocol has it.
 
 pub(crate) mod adapter;
 pub(crate) mod context;

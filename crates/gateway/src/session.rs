@@ -1,10 +1,11 @@
-//! Sessions: who is connected, which topics each receives, how a log-in becomes a session, what it has to catch up with.
+//! Sessions: the connected devices, the topics each receives, how a log-in becomes a session, and the messages it
+//! catches up with.
 //!
 //! May use: [`crate::wire`], [`crate::rate`], [`crate::io`]. Knows no protocol and writes to no socket: what a session
 //! receives is offered to it by [`crate::fanout`].
 //!
-//! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session and
-//! its [`catch_up`].
+//! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session
+//! and its [`catch_up`].
 
 pub(crate) mod attachment;
 pub(crate) mod catch_up;
@@ -46,7 +47,7 @@ pub(crate) struct Sessions {
     pub(crate) renewals: Renewals,
     pub(crate) reads: Reads,
     pub(crate) gates: Gates,
-    /// While topic rules that changed are applied.
+    /// Present while changed topic rules are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
 }

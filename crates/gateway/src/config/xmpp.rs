@@ -10,7 +10,7 @@ pub struct Config {
     pub protocol: xmpp::Config,
     /// The certificate of STARTTLS; without one it is not offered.
     pub starttls: Option<tls::Acceptor>,
-    /// Where a drain sends clients, `host:port`; without, they are only closed.
+    /// The server (`host:port`) that a drain redirects clients to; without it they are only closed.
     pub redirect: Option<Box<str>>,
     /// For conformance suites: accounts that log in with a password and may talk to each other.
     pub accounts: Vec<Account>,

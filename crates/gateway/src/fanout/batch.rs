@@ -1,10 +1,10 @@
-//! Packets of a conversation on their way to one socket.
+//! Packets of a conversation that wait for one socket.
 //!
 //! A packet is a small head of the connection's own and a rest that all connections of the protocol share; all packets
 //! of a batch leave in one `writev`, or together with those of other connections (`uring`). The shard fills a batch
 //! with what the conversation returns for each message, and writes it.
 //!
-//! Invariant: what the socket does not take is kept in whole packets, so that unsent packets can be discarded.
+//! Invariant: bytes that the socket does not take are kept in whole packets, so that unsent packets can be discarded.
 
 use std::io::{self, IoSlice};
 
@@ -18,11 +18,12 @@ use crate::wire::deflate::DeflateTotals;
 /// Bytes prepared before the socket is asked: about what it takes at once.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
 
-/// Bytes that may be copied into one piece to be sent together with others. More, which is rare, has a call of its own.
+/// Bytes that may be copied into one piece to be sent together with others. Larger packets are rare and are sent
+/// separately.
 #[cfg(feature = "io-uring")]
 const JOINED_BYTES: usize = 4 << 10;
 
-/// Packets on their way to one socket.
+/// Packets that wait for one socket.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) heads: Vec<u8>,

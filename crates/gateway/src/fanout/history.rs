@@ -61,8 +61,8 @@ impl OfferHistory {
         self.is_kept && self.seen.contains(&of_topic(id))
     }
 
-    /// Whether a connection has a message already: pages of its backlog brought it; or it is offered again, and was there
-    /// when the log-in read the store or was offered before.
+    /// Whether a connection has a message already: pages of its backlog brought it; or it is offered again, and was
+    /// there when the log-in read the store or was offered before.
     pub(crate) fn is_known(&self, dispatch: &Dispatch, received: Received) -> bool {
         let Received { watermark, as_of, generation } = received;
         let id = dispatch.message.id;

@@ -1,4 +1,4 @@
-//! Mail: what a shard does for its sessions, in the order in which it arrives.
+//! Mail: requests that a shard carries out for its sessions, in the order in which they arrive.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::wire::dispatch::Dispatch;
 /// Why a shard does not get a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undelivered {
-    /// The mailbox is full: the shard reads from the store what it missed.
+    /// The mailbox is full: the shard reads the missed messages from the store.
     Full,
     /// The shard ended or is stuck.
     Gone,
@@ -47,7 +47,7 @@ pub(crate) enum Mail {
         key: Key,
         position: Position,
     },
-    /// From another account, where accounts may talk to each other.
+    /// A stanza of another account, if accounts may talk to each other.
     Stanza {
         to: Address,
         stanza: Bytes,
@@ -80,6 +80,6 @@ pub(crate) struct Audience {
     pub(crate) condition: Condition,
     /// In the order of `Condition::topics`.
     pub(crate) topics: Vec<(Topic, Key)>,
-    /// Of the topic that every connection of the app receives.
+    /// The key of the topic that every connection of the app receives.
     pub(crate) everyone: Key,
 }

@@ -1,6 +1,7 @@
-//! Which messages under way one connection still has to get, one bit each.
+//! Which messages in flight one connection still has to get, one bit each.
 //!
-//! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a connection.
+//! Marking costs neither an allocation nor a reference count, and a burst to one topic becomes one `writev` a
+//! connection.
 //!
 //! Invariant: a bit is set only for a frame in the ring ([`crate::fanout::ring`]).
 
@@ -14,7 +15,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Nothing is marked.
+    /// Whether nothing is marked.
     pub(crate) fn is_empty(self) -> bool {
         self.halves == [0, 0]
     }

@@ -1,4 +1,4 @@
-//! The messages under way on a shard: 64 places, and one bit each in the marks of a connection
+//! The messages in flight on a shard: 64 places, and one bit each in the marks of a connection
 //! ([`crate::fanout::marks`]).
 //!
 //! Pure bookkeeping: recipients and writes are decided elsewhere.
@@ -20,7 +20,7 @@ const PLACES: u32 = u64::BITS;
 /// Places that messages of topics and conditions leave to direct ones.
 const DIRECT_PLACES: u32 = 8;
 
-/// A message under way.
+/// A message in flight.
 pub(crate) struct Frame {
     dispatch: Arc<Dispatch>,
     /// In the order in which they arrived.
@@ -122,7 +122,7 @@ impl Ring {
         self.taken.count_ones() < PLACES - DIRECT_PLACES
     }
 
-    /// Puts a frame into a free place; there has to be one.
+    /// Puts a frame into a free place; the caller has checked that there is one.
     pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
         let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
         let place = (self.cursor + free) % PLACES;
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(frame.offline, [DeviceNum(5)]);
         }
         assert!(ring.take_ended(8).is_none(), "somebody waits");
-        // In turn from where the last was put: 3, 7, 60.
+        // In turn from the last used place: 3, 7, 60.
         assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), 0)), [3, 7, 60]);
         let bits = [2, 3, 7, 60, 61].into_iter().map(|place| 1 << place).sum();
         assert_eq!(ring.in_order(bits)[..], [2, 61, 3, 7, 60]);

@@ -1,9 +1,10 @@
 //! Lets direct messages pass messages of topics that have no place yet.
 //!
-//! A message keeps its place among the 64 under way ([`crate::fanout::ring`]) until it was written to its whole
+//! A message keeps its place among the 64 in flight ([`crate::fanout::ring`]) until it was written to its whole
 //! audience. Messages of topics and conditions may take all places but a few. The next ones wait here, in the order of
-//! the mailbox, and the mail behind them is examined: a direct message continues for every connection that nothing here
-//! may be for. So a hot topic that exceeds what the sockets take delays the direct messages of its own audience only.
+//! the mailbox, while the shard examines the mail behind them: a direct message is delivered to every connection that
+//! no waiting message may be for. So a hot topic that exceeds what the sockets take delays the direct messages of its
+//! own audience only.
 //!
 //! Invariant: each connection gets its messages in the order of the mailbox.
 

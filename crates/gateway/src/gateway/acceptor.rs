@@ -3,10 +3,11 @@
 //! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays where it began for
 //! days; one accepting thread is never the bottleneck.
 //!
-//! Over the rate of connects, a plaintext connection's request is still read: a device gets `503` with its own delay,
-//! the API serves its requests. A TLS connection waits in the kernel's queue for its turn, since an answer would cost
-//! the handshake that has to be put off; if that queue is full, TCP retries after one, three and seven seconds. Where
-//! all connections are in use, the oldest without a credential is evicted; where there is none, a device gets `503`.
+//! Over the rate of connects, the request of a plaintext connection is still read: a device gets `503` with its own
+//! delay, and the API serves its requests. A TLS connection waits in the kernel's queue for its turn, since an answer
+//! would cost the handshake that the limit postpones; if that queue is full, TCP retries after one, three and seven
+//! seconds. When all connections are in use, the oldest one without a credential is evicted; if all have one, a device
+//! gets `503`.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, TcpStream};
@@ -146,7 +147,7 @@ impl Acceptor {
             None if within_rate => ArrivalKind::Plain(*speaks),
             None => ArrivalKind::OverRate(*speaks),
         };
-        // Frames are small and urgent; a peer that is gone already is noticed by its shard.
+        // Frames are small and urgent; if the peer has closed already, its shard notices.
         let _ = stream.set_nodelay(true);
         // If it is full, a connection without a credential is evicted ([`crate::lifecycle::unauthenticated`]).
         let arrival = Arrival { stream, kind, seat };
@@ -177,7 +178,7 @@ impl Acceptor {
         let headers =
             [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
-        // It fits into an empty send buffer, or the peer is gone.
+        // It fits into an empty send buffer, unless the peer has closed.
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }

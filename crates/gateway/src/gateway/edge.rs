@@ -149,7 +149,7 @@ impl Edge for Gateway {
         let device_key = registry.device_key(app, device);
         self.stamp_change(device_key);
         if reason == CloseReason::Revoked {
-            // Nobody may resume what it left, here or with another credential.
+            // No client may resume the sessions of this device, with this or with another credential.
             self.shared.services.of::<xmpp::Service>().forget(device_key);
             let left = self.shared.services.of::<mqtt::Service>().sessions.take(device_key);
             self.shared
@@ -266,7 +266,7 @@ impl Gateway {
         }
     }
 
-    /// A change of a device that a log-in under way may not have read.
+    /// Stamps a change of a device that a log-in in progress may not have read.
     fn stamp_change(&self, device_key: Key) {
         let stamps = &self.shared.stamps;
         stamps.stamp(Registry::change_key(device_key), stamps.next());
@@ -285,7 +285,7 @@ impl Gateway {
         usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
     }
 
-    /// Notifies a device's session of a change, and a log-in of the device under way.
+    /// Notifies a device's session of a change, and a log-in of the device that is in progress.
     fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
         let device_key = self.shared.registry.device_key(app, device);
         self.stamp_change(device_key);

@@ -35,7 +35,7 @@ impl Handover {
 }
 
 impl Io {
-    /// The way back. `read`: what the API read and did not answer.
+    /// Returns the connection to the gateway. `read`: bytes that the API read and did not answer.
     pub(crate) fn into_handover(self, read: Vec<u8>) -> io::Result<Handover> {
         let Io { stream, tls, prefix } = self;
         let stream = stream.into_std()?;

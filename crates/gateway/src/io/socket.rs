@@ -28,12 +28,12 @@ pub(crate) enum Flushed {
     Blocked(usize),
     /// The last unsent bytes were taken; this many.
     Drained(usize),
-    /// Nothing was unsent.
+    /// There were no unsent bytes.
     Idle,
 }
 
 impl Socket {
-    /// Of a session that has no socket of its own: it polls.
+    /// The socket of a session that polls: it has none.
     pub(crate) const NONE: Socket = Socket { transport: Transport::NONE, unsent: None };
 
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
@@ -48,7 +48,7 @@ impl Socket {
         self.transport.into_parts()
     }
 
-    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which has to be registered.
+    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which the caller must register.
     pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
         self.transport.begin_tls(session)
     }
@@ -99,7 +99,7 @@ impl Socket {
         self.transport.write(slices)
     }
 
-    /// Keeps what the kernel did not take of a frame: everything behind its first `begun` bytes.
+    /// Keeps the part of a frame that the kernel did not take: everything behind its first `begun` bytes.
     pub(crate) fn keep(&mut self, frame: Bytes, begun: usize, now_tick: u32) {
         let unsent = self.unsent.get_or_insert_with(|| Box::new(Unsent::new(now_tick)));
         match begun {

@@ -12,7 +12,7 @@ use crate::io::tls::TlsSession;
 
 pub(crate) enum Transport {
     Plain(TcpStream),
-    /// None: no socket. It receives nothing and takes nothing. (A variant of its own would cost every connection eight
+    /// None: no socket. It receives nothing and takes nothing. (A separate variant would cost every connection eight
     /// bytes.)
     Tls(Option<Box<Tls>>),
 }

@@ -60,7 +60,7 @@ impl Clients {
     }
 }
 
-/// The place of one socket in the count of its client, while the socket is on its way to a shard. Dropping it frees the
+/// The place of one socket in the count of its client, while the socket is in transit to a shard. Dropping it frees the
 /// place; [`Seats::put`] hands it over to the connection.
 pub(crate) struct Seat {
     clients: Arc<Clients>,

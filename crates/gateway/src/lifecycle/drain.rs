@@ -1,12 +1,12 @@
-//! Moves devices away at a chosen rate: because an operator wants the node empty, or because it ends.
+//! Moves devices away at a chosen rate, because an operator wants to empty the node or because the node shuts down.
 //!
 //! All shards share one allowance: a shard with few connections leaves its part of the rate to the others. A shard
 //! visits its connections in turn (`Round`) and never more than a bounded number in a turn, so a drain of hundreds of
 //! thousands delays no delivery.
 //!
-//! During an operator's drain the node still accepts connections: requests of the API work, devices are told when to
-//! reconnect, and `Drain::cancel` is enough to serve them again. The end of the node takes over from it and cannot be
-//! cancelled.
+//! During an operator's drain the node still accepts connections: it serves requests of the API and tells each device
+//! how long to wait before it reconnects. After `Drain::cancel` it serves devices again. The shutdown of the node takes
+//! over from this drain and cannot be cancelled.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,7 @@ const PLACES_PER_TURN: usize = 16_384;
 pub struct Order {
     /// Connections closed a second; at least 1.
     pub rate_per_second: u32,
-    /// Each is told to reconnect at another moment within this time.
+    /// The gateway spreads the reconnects of devices over this time: each gets its own delay.
     pub spread: Duration,
     /// After this time the rest is closed at once; none: the rate applies to the last.
     pub deadline: Option<Duration>,
@@ -54,7 +54,7 @@ pub struct Report {
     pub progress: Option<Progress>,
 }
 
-/// The drain under way.
+/// The drain in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub order: Order,
@@ -99,7 +99,7 @@ struct ActiveDrain {
     told: bool,
 }
 
-/// Whole connections at a steady rate, in thousandths; what was not used lasts for a second.
+/// Whole connections at a steady rate, in thousandths; an unused part lasts for a second.
 struct Allowance {
     per_second: u32,
     refilled_ms: u64,
@@ -139,7 +139,7 @@ impl Drain {
         Self { phase: AtomicU8::new(SERVING), spread_ms: AtomicU32::new(0), active: Mutex::new(None) }
     }
 
-    /// Begins a drain, or changes the order of the one under way. True if it began.
+    /// Begins a drain, or changes the order of the one in progress. True if it began.
     pub(crate) fn begin(&self, order: Order, ending: bool) -> Result<bool, Stopping> {
         let mut active = self.active.lock();
         let (now, now_at) = (Instant::now(), SystemTime::now());
@@ -248,7 +248,7 @@ impl Drain {
     }
 }
 
-/// Where a shard is on its way through its connections.
+/// The position of a shard in its round through its connections.
 #[derive(Default)]
 pub(crate) struct Round {
     next: usize,

@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Admitted,
-    /// Over the rate of connects, or their number: a device is told to reconnect later, the API serves its requests.
+    /// Over the rate of connects, or over their number: a device gets a delay for its reconnect, and the API serves its
+    /// requests.
     OverRate,
 }

@@ -12,7 +12,8 @@ pub(crate) fn after_ms(reason: CloseReason, retry_after_s: u32, spread_ms: u32, 
             u64::from(retry_after_s) * 1_000 + jitter.draw(4_000)
         }
         CloseReason::Drain => jitter.draw(u64::from(spread_ms) + 1),
-        // A recheck closes sessions at a steady rate ([`crate::session::recheck`]); this spreads those of one moment.
+        // A recheck closes sessions at a steady rate ([`crate::session::recheck`]); this spreads sessions that close at
+        // once.
         CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
             1_000 + jitter.draw(4_000)
         }

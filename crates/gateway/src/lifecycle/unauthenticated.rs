@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// Of one shard, oldest first.
+/// The unauthenticated connections of one shard, oldest first.
 #[derive(Default)]
 pub(crate) struct Unauthenticated {
     /// Each slot with its number. Entries of connections that no longer count stay until they are passed.

@@ -1,7 +1,7 @@
 //! The one interface of a protocol: bytes or WebSocket messages in, messages to the device out, timeout, close.
 //!
-//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its own
-//! state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
+//! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its
+//! own state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
 //! (`crate::shard::conversations`). An effect that has an outcome names a request of the adapter
 //! ([`Adapter::Request`]); the shard hands the request back with the outcome ([`Adapter::handle_reply`]).
 //!
@@ -42,8 +42,8 @@ pub(crate) enum Cause {
 
 /// What an adapter does with a message.
 pub(crate) enum Offered {
-    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send no
-    /// confirmation, so the message counts as confirmed once it is written.
+    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send
+    /// no confirmation, so the message counts as confirmed once it is written.
     Send { shared: Bytes, confirmed: bool },
     /// Not for this connection now. `confirmed`: and never will be.
     Pass { confirmed: bool },
@@ -74,7 +74,7 @@ pub(crate) trait Adapter: Sized {
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
 
-    /// The protocol whose connections it opens by itself, if any.
+    /// The protocol that selects this adapter for a new connection, if any.
     const PROTOCOL: Option<Protocol> = None;
 
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
@@ -87,7 +87,7 @@ pub(crate) trait Adapter: Sized {
     /// Whether binary messages of a WebSocket carry a stream of bytes, so that they go to `handle_bytes`.
     const STREAMS_IN_MESSAGES: bool = false;
 
-    /// The adapter of a new connection. `None` if the adapter has no state of its own and is made for each call.
+    /// The adapter of a new connection. `None` if the adapter is stateless and is made for each call.
     fn open(opening: &Opening<'_>) -> Option<Self> {
         let _ = opening;
         None
@@ -113,8 +113,8 @@ pub(crate) trait Adapter: Sized {
         let _ = cx;
     }
 
-    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes` after
-    /// the first page of the backlog.
+    /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes`
+    /// after the first page of the backlog.
     fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8>;
 
     /// The log-in is refused for a reason that the client can act on.
@@ -151,7 +151,7 @@ pub(crate) trait Adapter: Sized {
         let _ = (cx, stanza);
     }
 
-    /// The connection that had the session which this one asks for has left it ([`super::effect::Effect::Resume`]).
+    /// The requested session's previous connection has left it ([`super::effect::Effect::Resume`]).
     fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }
@@ -166,8 +166,8 @@ pub(crate) trait Adapter: Sized {
         let _ = (cx, notice);
     }
 
-    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call: the
-    /// shard writes [`Dispatch::encoded`], which all its connections share.
+    /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call:
+    /// the shard writes [`Dispatch::encoded`], which all its connections share.
     fn offer(
         &mut self,
         encoding: &Encoding<'_>,
@@ -189,7 +189,7 @@ pub(crate) trait Adapter: Sized {
         Vec::new()
     }
 
-    /// Of the messages that the session had in flight only these still exist.
+    /// Only these messages among those in flight still exist.
     fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
         let _ = found;
     }
@@ -234,7 +234,7 @@ pub(crate) trait Adapter: Sized {
         None
     }
 
-    /// Messages that a device confirms after it was asked to move elsewhere.
+    /// Messages that a device confirms after the node asked it to reconnect elsewhere.
     fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
         let _ = input;
         Vec::new()
@@ -271,7 +271,7 @@ pub(crate) trait Adapter: Sized {
     /// The server ends the connection or refuses the client. Sends the protocol's close packet.
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
 
-    /// The connection is over. Returns itself if it has more to send to polls.
+    /// The connection has ended. Returns itself if it has more to send to polls.
     fn end(self, cx: &mut Context<'_>) -> Option<Self> {
         let _ = cx;
         None

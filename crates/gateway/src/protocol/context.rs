@@ -62,13 +62,13 @@ pub(crate) struct Timers<'a> {
     pub(crate) ping: &'a mut Ping,
 }
 
-/// Up to where the session's messages were sent.
+/// The places up to which the session's messages were sent.
 pub(crate) struct Progress<'a> {
     pub(crate) catch_up: &'a mut Option<Box<CatchUp>>,
     pub(crate) subscriptions: &'a [Subscription],
     pub(crate) topics: &'a TopicIndex,
     pub(crate) fanout: &'a Fanout,
-    /// Messages under way that wait for the connection.
+    /// Messages in flight that wait for the connection.
     pub(crate) marks: Marks,
     /// Messages up to here were offered, or existed when the log-in was read.
     pub(crate) offered: NotificationId,
@@ -94,8 +94,8 @@ impl Progress<'_> {
         self.before_marked(to).max(floor)
     }
 
-    /// The connection no longer receives a topic by its name, which delivered the messages behind `behind`. Filters with
-    /// wildcards still match it.
+    /// The connection no longer receives a topic by its name, which delivered the messages behind `behind`. Filters
+    /// with wildcards still match it.
     pub(crate) fn end_name(&mut self, topic: &Topic, behind: Place) {
         let offered = self.before_marked(self.offered());
         let mut own_topics = self.own_topics();
@@ -127,7 +127,7 @@ pub(crate) trait Network {
 
 pub(crate) struct Peers<'a> {
     pub(crate) network: &'a dyn Network,
-    /// Mail waits for this shard: a stanza for one of its own sessions has to queue behind it.
+    /// Mail waits for this shard: a stanza for one of its own sessions must queue behind it.
     pub(crate) has_mail: bool,
 }
 
@@ -228,8 +228,8 @@ impl Context<'_> {
         self.jitter.draw(below)
     }
 
-    /// Whether the client may publish to the topic of a request. Rules for publishing decide alone where the app has
-    /// some; otherwise the app's filters do.
+    /// Whether the client may publish to the topic of a request. If the app has rules for publishing, only they decide;
+    /// otherwise the app's filters do.
     pub(crate) fn publishes(&self, topic: &Topic, Decided { rules, verdicts }: &Decided) -> bool {
         let Some(session) = self.session else { return false };
         match rules.as_ref().is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {

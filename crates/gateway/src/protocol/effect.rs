@@ -17,8 +17,8 @@ use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
 
-/// The shard carries effects out in order, after the method of the adapter has returned. It drops those of a connection
-/// that closes meanwhile, unless they concern others.
+/// The shard carries effects out in order, after the method of the adapter has returned. If the connection closes
+/// meanwhile, the shard drops its remaining effects, unless they concern other connections.
 pub(crate) enum Effect {
     /// Send bytes behind the messages that are marked for the connection.
     Send(Bytes),
@@ -117,7 +117,7 @@ pub(crate) enum Effect {
 
     /// Wake the adapter at a millisecond rather than at a tick.
     WakeAt(u64),
-    /// What the engine of a polling session asks for.
+    /// Output of the engine of a polling session.
     Engine(Output),
     /// The engine's outputs are complete: the slot of a closed session ends if nothing remains to be sent.
     EngineSettled,
@@ -178,7 +178,7 @@ pub(crate) struct Refusal {
     pub(crate) code: &'static str,
     pub(crate) text: String,
     pub(crate) reason: CloseReason,
-    /// When the client may come back.
+    /// Seconds until the client may reconnect.
     pub(crate) after_s: Option<u64>,
 }
 

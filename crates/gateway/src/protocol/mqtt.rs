@@ -5,10 +5,10 @@
 //! WebSocket (`GET /mqtt`) packets may begin and end anywhere in binary messages (§6); the server sends one packet in
 //! each message.
 //!
-//! Files: [`adapter`] packets to effects, [`login`] CONNECT to a session, [`publish`], [`subscribe`], [`message`] messages
-//! to the client, [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do outside the
-//! shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the store, and
-//! [`final_write`] on the way there, [`will`], [`close`].
+//! Files: [`adapter`] packets to effects, [`login`] CONNECT to a session, [`publish`], [`subscribe`], [`message`]
+//! messages to the client, [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do
+//! outside the shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the
+//! store, and [`final_write`] on the way there, [`will`], [`close`].
 
 use std::time::Duration;
 
@@ -80,7 +80,8 @@ pub(crate) struct Mqtt {
     /// How long the session outlives its connection.
     expiry_s: u32,
     clean_start: bool,
-    /// Its subscriptions are those of an earlier connection: the client has what their topics retain.
+    /// The session continues with the subscriptions of an earlier connection: the client already has the retained
+    /// messages of their topics.
     resumed: bool,
     /// It has or had shared subscriptions: the end of the connection ends or suspends them.
     has_shares: bool,

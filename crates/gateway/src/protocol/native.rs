@@ -1,10 +1,10 @@
 //! The native protocol: JSON in text frames of a WebSocket.
 //!
-//! An adapter without state of its own: it is made for each call ([`super::registry`]), so a native connection stores none.
-//! Messages to the device are the same bytes for all connections and are written without it.
+//! An adapter without state of its own: it is made for each call ([`super::registry`]), so a native connection stores
+//! none. Messages to the device are the same bytes for all connections and are written without it.
 //!
-//! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames a
-//! second bounds how often. A frame that is not allowed in the connection's state closes it.
+//! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames
+//! a second bounds how often. A frame that is not allowed in the connection's state closes it.
 
 use crate::session::phase::Ping;
 use noroshi_delivery::rules::Reason;
@@ -113,7 +113,7 @@ impl Adapter for Native {
         send(cx, &json);
     }
 
-    /// The device was moved elsewhere and confirms messages until it goes.
+    /// A device that was asked to reconnect elsewhere confirms messages until it disconnects.
     fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
         match input {
             Input::Text(text) => match native::parse_client_frame(text) {

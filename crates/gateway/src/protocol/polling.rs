@@ -2,10 +2,11 @@
 //!
 //! A session that polls is a slot without a socket ([`super::socket_io`]). Its GETs and POSTs arrive on other
 //! connections, and one of those may become its WebSocket. Polling is a transport rather than a protocol: it moves
-//! requests and sockets between connections, so the shard does it (`crate::shard::conversations::polling`). The state of
-//! it is here. [`PollingRequest`] is what such a connection has in the place of a conversation.
+//! requests and sockets between connections, so the shard does it (`crate::shard::conversations::polling`). The state
+//! of it is here. [`PollingRequest`] is what such a connection has in the place of a conversation.
 //!
-//! Invariants: at most one GET of a session waits. Whatever ends a request informs the session, and the other way round.
+//! Invariants: at most one GET of a session waits. Whatever ends a request informs the session, and the other way
+//! round.
 
 use std::convert::Infallible;
 
@@ -37,7 +38,7 @@ pub(crate) enum Kind {
         begun: bool,
     },
     Probe,
-    /// Its socket belongs to this slot now, and so does the rest of what was read with the last packet.
+    /// Its socket belongs to this slot now, and so do the bytes read behind the last packet.
     Moved(u32),
 }
 

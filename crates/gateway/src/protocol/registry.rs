@@ -42,7 +42,8 @@ macro_rules! protocols {
         }
 
         impl Conversation {
-            /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another connection.
+            /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another
+            /// connection.
             pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Box<dyn Operation>, reply: Reply) {
                 let request = request.into_any();
                 match self {
@@ -133,7 +134,7 @@ pub(crate) fn services(
 }
 
 impl Conversation {
-    /// The adapter of a connection that stores none: it has no state of its own.
+    /// The adapter of a connection that stores none, since the adapter is stateless.
     pub(crate) fn stateless(protocol: Protocol, framing: Framing) -> Option<Self> {
         match (protocol, framing) {
             (Protocol::Native, Framing::Events | Framing::GzipEvents) => {

@@ -1,7 +1,7 @@
 //! Jobs of one shard's connections that wait for their turn or run, and how their results reach the adapter.
 //!
-//! Bounds: [`JOBS_MAX`] jobs in a connection's own order, [`SCANS_MAX`] scans of retained messages, each of another app,
-//! and [`QUERIES_MAX`] queries without an order.
+//! Bounds: [`JOBS_MAX`] jobs in a connection's own order, [`SCANS_MAX`] scans of retained messages, each of another
+//! app, and [`QUERIES_MAX`] queries without an order.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,7 +17,7 @@ use super::services::Services;
 pub(crate) const JOBS_MAX: usize = 64;
 /// Scans of one shard that run at once.
 pub(crate) const SCANS_MAX: usize = 16;
-/// Queries of one shard that run at once. The clients of further ones have to come back.
+/// Queries of one shard that run at once. Further ones are refused, and their clients must retry.
 pub(crate) const QUERIES_MAX: usize = 256;
 
 /// A connection and its generation.
@@ -64,7 +64,7 @@ pub(crate) trait Completed: Send + 'static {
     fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>>;
 }
 
-/// Of a protocol without jobs.
+/// For protocols without jobs.
 impl Completed for std::convert::Infallible {
     fn settle(self: Box<Self>, _: &mut Outside<'_>) -> Option<Box<dyn Any>> {
         match *self {}
@@ -81,13 +81,13 @@ pub(crate) struct Outside<'a> {
     pub(crate) is_connected: bool,
 }
 
-/// Where results of jobs go: the shard of their connection.
+/// The destination of job results: the shard of their connection.
 pub(crate) trait Inbox: Send + Sync {
     fn complete(&self, at: At, done: Box<dyn Completed>);
 }
 
-/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn` if it
-/// has scans in `waiting` and none in `out`.
+/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn`
+/// if it has scans in `waiting` and none in `out`.
 #[derive(Default)]
 pub(crate) struct Scans {
     waiting: HashMap<AppId, VecDeque<At>>,

@@ -62,7 +62,7 @@ impl Generations {
         last.map_or_else(next, next)
     }
 
-    /// As unique as a generation, without a clock.
+    /// A number as unique as a generation, without a clock.
     pub(crate) fn next_number(&self) -> u64 {
         self.next(Timestamp(0))
     }

@@ -1,9 +1,9 @@
 //! Socket.IO on a connection. The protocol itself is `noroshi_protocol::{socket_io, engine_io}`; this adapter connects
 //! it to the session of a device.
 //!
-//! An Engine.IO session is a slot of its own. It has the socket of its WebSocket. While it polls it has no socket: other
-//! connections serve it ([`super::polling`]), and it takes one of their sockets when the client upgrades to a WebSocket.
-//! So a session keeps its place in the registry whatever transport it uses.
+//! An Engine.IO session has its own slot. It has the socket of its WebSocket. While it polls it has no socket: other
+//! connections serve it ([`super::polling`]), and it takes one of their sockets when the client upgrades to a
+//! WebSocket. So a session keeps its place in the registry whatever transport it uses.
 //!
 //! A device's conversation is [`App::Device`]. The others are what the public conformance suites talk to
 //! (`Config::conformance`), with the same input and output.
@@ -43,7 +43,8 @@ pub(crate) enum Mount {
 pub(crate) struct Opener {
     pub(crate) mount: Mount,
     pub(crate) credentials: Credentials,
-    /// The client's WebSocket library reads nothing behind a close frame, and does not report it to the Socket.IO library.
+    /// The client's WebSocket library reads nothing behind a close frame, and does not report it to the Socket.IO
+    /// library.
     pub(crate) misses_close_frames: bool,
 }
 
@@ -54,7 +55,7 @@ const SPREAD_FROM_MS: u64 = 5_000;
 pub(crate) struct SocketIo {
     pub(crate) engine: Session,
     app: App,
-    /// Of a session that began with polling.
+    /// Present in a session that began with polling.
     pub(crate) legs: Option<Box<Legs>>,
     /// Until a log-in succeeds.
     pending_login: Option<Box<PendingLogin>>,
@@ -68,10 +69,10 @@ enum App {
     Raw,
 }
 
-/// What a log-in needs besides CONNECT.
+/// Input of a log-in in addition to CONNECT.
 #[derive(Default)]
 struct PendingLogin {
-    /// Of the request that opened the session.
+    /// The credentials of the request that opened the session.
     credentials: Credentials,
     /// The private id that the client came back with, if its session can be recovered.
     pid: Option<Box<str>>,

@@ -1,5 +1,5 @@
-//! Server-sent events: the same session as on a WebSocket, in one direction. Acks, presence and subscriptions go through the
-//! consumer API.
+//! Server-sent events: the same session as on a WebSocket, in one direction. Acks, presence and subscriptions go
+//! through the consumer API.
 //!
 //! An adapter without state of its own, as [`super::native`]. A stream that cannot begin is answered in HTTP.
 
@@ -22,7 +22,7 @@ use crate::wire::gzip;
 /// After which time a client shall reconnect; each gets a different one.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What the query of an event stream asks for.
+/// The query of an event stream.
 pub(crate) struct Stream {
     pub(crate) topics: Vec<Topic>,
     pub(crate) resume: Option<NotificationId>,

@@ -1,15 +1,15 @@
 //! XMPP on a connection. The protocol itself is `noroshi_protocol::xmpp`; this adapter connects it to the session of a
 //! device.
 //!
-//! A device is the localpart of an address, its token the password. Over TCP it has a listener of its own, in plaintext
-//! until STARTTLS or under TLS from the start; over a WebSocket it comes by `GET /xmpp` (RFC 7395).
+//! A device is the localpart of an address, its token the password. Over TCP it has a separate listener, in plaintext
+//! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
 //! Files: [`adapter`] input to effects, [`login`] authentication to a session, [`subscribe`] and [`publish`] PubSub,
-//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store, [`session`]
-//! sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
+//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store,
+//! [`session`] sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
-//! stanzas in the same order (XEP-0198 §4). So whatever is sent behind an effect that may send messages is sent by a later
+//! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later
 //! call ([`Effect::Continue`]).
 
 use std::cell::Cell;
@@ -51,8 +51,8 @@ use session::Parking;
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
 
-/// How long stanzas wait for further ones before the client is asked to confirm them (XEP-0198 §4): a client that got an
-/// answer is still awake then.
+/// How long the node waits for further stanzas before it asks the client to confirm them (XEP-0198 §4): a client that
+/// got an answer is still awake then.
 const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
 
 /// What all connections of XMPP share.
@@ -67,8 +67,8 @@ impl Service {
         let random = rustls::crypto::ring::default_provider().secure_random;
         let mut epoch = [0; 8];
         if random.fill(&mut config.protocol.decoy).is_err() || random.fill(&mut epoch).is_err() {
-            // Salts of names that nobody has could be predicted then, and a roster's version could be an old one. Nothing
-            // secret could.
+            // Salts of names without an account could be predicted then, and a roster's version could be an old one. No
+            // secret depends on this randomness.
             tracing::warn!("the system has no randomness");
         }
         let accounts = Accounts::new(&config.protocol.domain, u64::from_be_bytes(epoch), &config.accounts);
@@ -101,7 +101,7 @@ pub(crate) struct Xmpp {
     conversation: Conversation,
     /// The verified identity, until the log-in.
     identity: Option<Box<Identity>>,
-    /// The session that the client asks for, until it has it or learns that it is gone.
+    /// The session that the client requests, until it gets it or the session turns out to be gone.
     resuming: Option<Box<Resuming>>,
     /// A stored message was not written, because the client was not available for it.
     passed_over: bool,
@@ -121,7 +121,7 @@ impl Xmpp {
             Framing::Stream if is_tls => Security::Encrypted,
             Framing::Stream if starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
-            // The HTTP listener's TLS, or a proxy's, protects all that come by it.
+            // The TLS of the HTTP listener, or of a proxy, protects all its connections.
             _ => Security::Encrypted,
         };
         Self {
@@ -136,7 +136,7 @@ impl Xmpp {
         }
     }
 
-    /// Lets the conversation speak, and does what it asks for.
+    /// Calls the conversation, and carries out its actions.
     fn speak(&mut self, cx: &mut Context<'_>, speak: impl FnOnce(&mut Conversation, &Cx<'_>, &mut Output)) {
         let services = cx.services;
         let failed = Cell::new(false);
@@ -170,8 +170,9 @@ impl Xmpp {
         cx.effects.extend(rest.into_iter().map(later));
     }
 
-    /// The allowance of a connection of a conformance suite, of an account or of nobody yet: a hundred times a device's,
-    /// since suites send as fast as they can. A device has its own also where suites run.
+    /// The allowance of a connection of a conformance suite, whether it belongs to an account or has not logged in yet:
+    /// a hundred times a device's, since suites send as fast as they can. A device has its own allowance also where
+    /// suites run.
     fn conformance_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
         const MORE: u32 = 100;
         if !services.config.conformance {
@@ -183,8 +184,8 @@ impl Xmpp {
         (is_account || !has_session).then_some(Rate { per_second, burst })
     }
 
-    /// The connection's owner was not known before, so its allowance may be another now: where suites run, nobody may send
-    /// more than a device may.
+    /// The connection's owner was not known before, so its allowance may differ now: where suites run, a connection
+    /// that turns out to be a device's may send no more than a device.
     fn refill_frames(&self, cx: &mut Context<'_>) {
         if cx.config().conformance {
             let rate = self.conformance_rate(cx.services, cx.session.is_some());

@@ -44,7 +44,7 @@ use recovery::Recovery;
 enum Stage {
     /// Read when the socket took the output so far.
     Wanted,
-    /// Queued or under way.
+    /// Queued or in progress.
     Reading,
     /// Everything is written; held messages follow when the socket took it.
     Read,
@@ -64,7 +64,7 @@ pub(crate) struct CatchUp {
     stage: Stage,
     after: Option<NotificationId>,
     own_topics: Vec<Topic>,
-    /// By id; each is written at its place in the order.
+    /// Sorted by id; each is written at its place in the order.
     retained: VecDeque<Arc<Message>>,
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
@@ -102,14 +102,14 @@ pub(crate) struct CatchUp {
     /// Read before everything else.
     outstanding: Outstanding,
     sent_by_name: SentByName,
-    /// Pages brought everything up to here; and the place of the read under way, if it is the last.
+    /// Pages brought everything up to here; and the place of the read in progress, if it is the last.
     covered: Place,
     asked_at: Place,
     /// What the logs need not bring for filters with wildcards.
     ended: EndedNames,
     /// What the logs left out and still have to bring.
     gaps: Gaps,
-    /// Where the read for gaps began that is under way.
+    /// Where the current read for gaps began.
     reads_gaps: Option<Place>,
     /// Messages that earlier reads may bring once more.
     confirmed: Confirmed,
@@ -408,7 +408,7 @@ impl CatchUp {
         })
     }
 
-    /// A page of the backlog. Returns what has to be written, in order.
+    /// Takes a page of the backlog. Returns the messages to write, in order.
     pub(crate) fn take_page(&mut self, page: BacklogPage) -> Vec<Paged> {
         let mut retained = Vec::from(std::mem::take(&mut self.retained));
         retained.extend(page.retained);
@@ -440,7 +440,7 @@ impl CatchUp {
         paged
     }
 
-    /// Nothing of the backlog has to be read any more, as far as is known.
+    /// Whether all pages of the backlog are read, as far as is known.
     fn has_all_pages(&self) -> bool {
         let reads_pages = self.stage == Stage::Reading && !self.reads_log;
         self.stage == Stage::Done || !self.missed && !reads_pages && self.stage != Stage::Wanted

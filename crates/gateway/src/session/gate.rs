@@ -1,12 +1,12 @@
-//! Where a connection waits for a webhook of topic rules: the operation waits at its *gate*, and what the client asks for
-//! meanwhile waits behind it, so the order stays. A log-in waits at a gate too.
+//! Where a connection waits for a webhook of topic rules: the operation waits at its *gate*, and the client's later
+//! requests wait behind it, so the order stays. A log-in waits at a gate too.
 //!
-//! Owns the questions that one shard has asked; it does not decide what an answer means. A gate ends with its session, and
-//! the question is dropped with it. Every question sends one answer, even if it is dropped or panics, so the count of
-//! questions under way stays exact.
+//! Owns the questions that one shard has asked; it does not interpret answers. A gate ends with its session, and the
+//! question is dropped with it. Every question sends one answer, even if it is dropped or panics, so the count of
+//! pending questions stays exact.
 //!
-//! An answer counts only while the rules are those that were in force when it was asked: after a change the operation is
-//! decided again.
+//! An answer counts only while the rules that it was asked under are in force: after a change the operation is decided
+//! again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use noroshi_types::{AppId, Topic, limits};
 use crate::session::operation::Op;
 use crate::session::permission::Verdicts;
 
-/// Questions of one shard under way: at most so many connections wait for a webhook.
+/// Pending questions of one shard: at most so many connections wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
 /// Operations that wait at one gate.
 const WAITING_MAX: usize = 64;
@@ -38,7 +38,7 @@ pub(crate) struct Gates {
     asking: Asking,
 }
 
-/// Questions of one shard under way, those of gates that ended included. Apps share the places: an app may ask while it
+/// Pending questions of one shard, including those of gates that ended. Apps share the places: an app may ask while it
 /// holds fewer than three for each free place, so an app whose webhook hangs leaves a quarter of the places to others.
 #[derive(Default)]
 struct Asking {
@@ -46,7 +46,7 @@ struct Asking {
     by_app: HashMap<AppId, usize>,
 }
 
-/// What has to be decided with the help of a webhook.
+/// A decision that needs a webhook.
 pub(crate) struct Asked {
     /// None: a log-in waits.
     pub(crate) op: Option<Op>,
@@ -54,7 +54,8 @@ pub(crate) struct Asked {
     pub(crate) holder: Holder,
     pub(crate) action: Action,
     pub(crate) verdicts: Verdicts,
-    /// Those among the verdicts that a log-in cannot continue without: durable subscriptions and filters of its session.
+    /// Those among the verdicts that a log-in cannot continue without: durable subscriptions and filters of its
+    /// session.
     pub(crate) needed: Vec<Box<str>>,
     /// Those among the verdicts that end in the store if they are denied.
     pub(crate) durable: Vec<Topic>,
@@ -64,7 +65,7 @@ pub(crate) struct Asked {
 struct Gate {
     /// Distinguishes it from a later one of the same slot.
     number: u64,
-    /// By which the webhook is asked.
+    /// The rules under which the webhook is asked.
     rules: Arc<AppRules>,
     /// None: a log-in waits.
     op: Option<Op>,
@@ -85,7 +86,7 @@ pub(crate) struct Permitted {
 /// A gate that was answered.
 pub(crate) struct Answered {
     pub(crate) app: AppId,
-    /// By which the webhook was asked.
+    /// The rules under which the webhook was asked.
     pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waited.
     pub(crate) op: Option<Op>,
@@ -106,7 +107,7 @@ pub(crate) enum Entry {
 }
 
 impl Asked {
-    /// Whether a webhook has to be called; otherwise only subscriptions end.
+    /// Whether a webhook must be called; otherwise only subscriptions end.
     pub(crate) fn needs_webhook(&self) -> bool {
         self.verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Ask)
     }
@@ -152,7 +153,7 @@ impl Gates {
     }
 
     /// Asks webhooks off the shard, then ends the durable subscriptions that are denied. The caller has checked that
-    /// there is room. `answer` gets what has to be passed to [`Gates::take`].
+    /// there is room. `answer` gets the value for [`Gates::take`].
     pub(crate) fn ask(
         &mut self,
         slot: u32,
@@ -186,7 +187,7 @@ impl Gates {
             let by_name: HashMap<&str, Verdict> =
                 verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
             let verdict = |name: &str| by_name.get(name).copied();
-            // Without an answer nothing ends for good, and nothing may be delivered: the device has to reconnect.
+            // Without an answer nothing ends permanently, and nothing may be delivered: the device must reconnect.
             let unanswered =
                 needed.iter().any(|name| verdict(name) == Some(Verdict::Denied(Reason::Unanswered)));
             let is_denied = |topic: &Topic| {

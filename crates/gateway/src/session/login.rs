@@ -1,9 +1,9 @@
-//! What a log-in is until its session begins, and how log-ins are batched.
+//! A log-in before its session begins, and how log-ins are batched.
 //!
 //! [`crate::session::verification`] identifies the device; everything else is one read of the store for all log-ins of
-//! the same few milliseconds. While no batch is under way, a log-in leaves with the turn it arrived in. While one is, the
-//! next gathers until the answer is there, it is large enough, or [`LINGER_MS`] have passed: the busier the node, the
-//! larger the batches.
+//! the same few milliseconds. If no batch is in progress, a log-in is read in the turn in which it arrived. Otherwise
+//! the next batch gathers until the answer arrives, the batch is large enough, or [`LINGER_MS`] have passed: the busier
+//! the node, the larger the batches.
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
@@ -20,7 +20,7 @@ use noroshi_types::{Timestamp, Topic};
 use crate::session::permission::Permissions;
 use crate::session::registry::{Address, Registry, Session, Versions};
 
-/// Batches under way at once: readers of the store work in parallel.
+/// Batches in progress at once: readers of the store work in parallel.
 pub(crate) const BATCHES_MAX: usize = 8;
 pub(crate) const BATCH_MAX: usize = 256;
 pub(crate) const LINGER_MS: u64 = 5;
@@ -43,8 +43,8 @@ pub(crate) struct OpenedSession {
     pub(crate) asks_gzip: bool,
 }
 
-/// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves. What
-/// arrives meanwhile is held.
+/// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves.
+/// What arrives meanwhile is held.
 pub(crate) struct Succession {
     generation: u64,
     begun: OpenedSession,
@@ -70,7 +70,7 @@ impl Successions {
     }
 }
 
-/// Log-ins on their way to the store, in batches.
+/// Log-ins that the store reads next, in batches.
 #[derive(Default)]
 pub(crate) struct LogInQueue {
     waiting: Vec<(u32, u64)>,
@@ -129,7 +129,7 @@ pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
     }
 }
 
-/// The session of a device that the store let in. `claims`: those of its token, if the app has topic rules.
+/// The session of a device that the store admitted. `claims`: the claims of its token, if the app has topic rules.
 pub(crate) fn session_of(
     login: &Login,
     logged_in: &LoggedIn,

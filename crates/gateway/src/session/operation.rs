@@ -9,7 +9,7 @@ use noroshi_types::topic::needs_rule;
 
 use crate::session::permission::Verdicts;
 
-/// What a name takes besides its text, and a request besides its names.
+/// The memory of a name in addition to its text, and of a request in addition to its names.
 const NAME_BYTES: usize = 48;
 
 /// A request of any protocol.
@@ -27,7 +27,7 @@ pub(crate) trait Operation: Any + Send {
         Vec::new()
     }
 
-    /// Bytes of what the client sent, which the request holds while it waits.
+    /// Bytes sent by the client that the request holds while it waits.
     fn held_bytes(&self) -> usize {
         0
     }

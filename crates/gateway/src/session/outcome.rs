@@ -9,7 +9,7 @@ use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 #[derive(Default)]
 pub(crate) struct Outcomes {
     parts: Vec<OutcomePart>,
-    /// Of messages written one by one: pages and held messages.
+    /// Outcomes of messages written one by one: pages and held messages.
     single: HashMap<(NotificationId, Outcome), Vec<DeviceNum>>,
     /// Messages written for each app, in runs.
     written: Vec<(AppId, u64)>,

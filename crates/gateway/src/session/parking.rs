@@ -36,7 +36,7 @@ struct Entry<T> {
 #[derive(Default)]
 struct Share {
     bytes: usize,
-    /// By number: the oldest first.
+    /// Sorted by number: the oldest first.
     order: BTreeMap<u64, Key>,
 }
 
@@ -140,7 +140,7 @@ impl<T> Lot<T> {
         self.entries.len()
     }
 
-    /// With what the lot needs for each entry.
+    /// Includes the lot's own memory for each entry.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use noroshi_delivery::rules::{AppRules, Reason, Verdict};
 use noroshi_types::Topic;
 
-/// The verdicts of the rules about the names of an operation. Empty where the app has none.
+/// The verdicts of the rules about the names of an operation. Empty if the app has no rules.
 pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
 
 /// The verdicts about an operation, and the rules that made them.
 pub(crate) struct Decided {
-    /// None where the app has none.
+    /// None if the app has no rules.
     pub(crate) rules: Option<Arc<AppRules>>,
     pub(crate) verdicts: Verdicts,
 }

@@ -1,6 +1,6 @@
-//! How far a connection is on its way to a session and out of it.
+//! The phases of a connection, from its request head to its removal.
 //!
-//! The shard alone changes a phase; adapters of protocols see it.
+//! Only the shard changes a phase; adapters of protocols read it.
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) enum Phase {
     /// Waits for the token: in a frame of a WebSocket, in a CONNECT, by SASL. XMPP stays here while its token is
     /// verified.
     AwaitToken,
-    /// Its token is verified, or the store is asked: from then on `Opening::login` is set.
+    /// The token is being verified, or the store is being asked: from then on `Opening::login` is set.
     LoggingIn,
     /// A session is attached (or it is an echo).
     Open,
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
 /// The ping of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ping {
-    /// None is under way.
+    /// No ping is pending.
     None,
     /// One was sent, and nothing was received since.
     Sent,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// Reads of one shard under way: log-ins of a storm take turns.
+/// Reads of one shard in progress: log-ins of a storm take turns.
 pub(crate) const READS_MAX: usize = 64;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Who is connected to this node: device to session, user to sessions, and how many connections subscribe to a topic.
+//! The sessions of this node: device to session, user to sessions, and how many connections subscribe to a topic.
 //!
 //! Attaching puts a session in its device's place and returns the one it displaced; of two sessions the one with the
 //! higher generation stays, in whatever order they attach. Detaching removes a session only if its generation is still
@@ -8,7 +8,7 @@
 //! `tests::an_old_end_never_erases_a_new_session` proves it.
 //!
 //! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot collide, ids are not stored twice,
-//! and nobody can choose ids that collide. Several nodes use the same keys for devices and users, those of the
+//! and no client can choose ids that collide. Several nodes use the same keys for devices and users, those of the
 //! directory that they share.
 //!
 //! Locks: one part at a time; nothing else is locked or awaited under it.
@@ -56,7 +56,7 @@ impl std::hash::Hasher for KeyHasher {
 
 pub(crate) type KeyMap<V> = HashMap<Key, V, std::hash::BuildHasherDefault<KeyHasher>>;
 
-/// Where a session's connection is. The generation distinguishes it from a later one in the same slot.
+/// The location of a session's connection. The generation distinguishes it from a later one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) shard: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) num: DeviceNum,
-    /// 0 where the device has no user.
+    /// 0 if the device has no user.
     pub(crate) user_key: Key,
     pub(crate) token_version: u32,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Holder {
 pub(crate) struct Session {
     pub(crate) device: DeviceId,
     pub(crate) device_key: Key,
-    /// 0 where the device has no user.
+    /// 0 if the device has no user.
     pub(crate) user_key: Key,
     pub(crate) app: AppId,
     pub(crate) num: DeviceNum,
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// True if the device is active now and messages were held back before: its inbox has to be read.
+    /// True if the device is active now and messages were held back before: the caller must read its inbox.
     pub(crate) fn set_presence(&self, presence: Presence) -> bool {
         self.presence.store(u8::from(presence == Presence::Active), Ordering::SeqCst);
         presence == Presence::Active && self.held_from.load(Ordering::SeqCst) != 0
@@ -145,7 +145,7 @@ impl Session {
         self.presence.load(Ordering::SeqCst) == 0 || self.take_held().is_none()
     }
 
-    /// The id behind which the messages lie that were held back.
+    /// Takes the id behind which messages were held back.
     pub(crate) fn take_held(&self) -> Option<NotificationId> {
         let from = self.held_from.swap(0, Ordering::SeqCst);
         // The greatest id (version 7) of the millisecond before.
@@ -156,7 +156,7 @@ impl Session {
 
 /// What becomes of a session that attaches.
 pub(crate) enum Attached {
-    /// It is attached; the session it displaced has to be closed.
+    /// It is attached; the caller must close the session it displaced.
     Now(Option<Arc<Session>>),
     /// A newer one is attached.
     Displaced,
@@ -165,7 +165,7 @@ pub(crate) enum Attached {
 /// The sessions of one user: nearly always one, which is only a pointer.
 enum OfUser {
     One(Arc<Session>),
-    /// By generation, so that a user with very many devices does not slow down their ends.
+    /// Keyed by generation, so that a user with very many devices does not slow down their ends.
     Many(Box<HashMap<u64, Arc<Session>>>),
 }
 
@@ -175,7 +175,7 @@ type Users = HashTable<OfUser>;
 
 pub(crate) struct Registry {
     hash_keys: (u64, u64),
-    /// Of devices and users, if there are other nodes.
+    /// The keys of devices and users, if there are other nodes.
     session_keys: Option<Keys>,
     devices: Vec<Mutex<Devices>>,
     users: Vec<Mutex<Users>>,

@@ -1,7 +1,7 @@
 //! A new token for a session: its claims and its expiry replace those of the token before.
 //!
-//! Several renewals of one connection may be under way, and the pool may answer them in any order. They apply in the order
-//! in which the client sent them: one that was sent before the token that applies changes nothing any more.
+//! Several renewals of one connection may be in progress, and the pool may answer them in any order. They apply in the
+//! order in which the client sent them: a renewal that was sent before the token in force changes nothing any more.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ impl NotRenewed {
     }
 }
 
-/// Renewals under way, by slot.
+/// Renewals in progress, by slot.
 #[derive(Default)]
 pub(crate) struct Renewals(HashMap<u32, OfConnection>);
 

@@ -113,7 +113,8 @@ impl TopicIndex {
         }
     }
 
-    /// A message arrives. If it shows a gap, so do those behind it until the gap is closed ([`TopicIndex::reach`]).
+    /// A message arrives. If it shows a gap, so do the messages behind it until the gap is closed
+    /// ([`TopicIndex::reach`]).
     pub(crate) fn pass(&mut self, index: u32, position: Position) -> Pass {
         let Some(entry) = self.entries.get_mut(index as usize) else { return Pass::Next };
         // A log that began again, or for the first time, begins with 1.

@@ -1,8 +1,8 @@
-//! What an app's topic rules decide about its sessions: operations of clients, log-ins, subscriptions and wills.
+//! Decisions of an app's topic rules about its sessions: operations of clients, log-ins, subscriptions and wills.
 //!
-//! Decides and performs nothing: the shard carries out what is allowed, and asks webhooks through
-//! [`crate::session::gate`] where the rules leave a decision to them. Without rules of the app each decision is one
-//! look-up. Deliveries are not checked: a connection receives only what it was allowed to subscribe to, and
+//! Decides and performs nothing: the shard carries out allowed operations, and asks webhooks through
+//! [`crate::session::gate`] if the rules leave a decision to them. If the app has no rules, each decision is one
+//! look-up. Deliveries are not checked: a connection receives only topics that it was allowed to subscribe to, and
 //! [`crate::session::recheck`] ends subscriptions after the rules change.
 
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ use crate::session::topic_index::{Subscription, TopicIndex};
 
 /// Topics of one operation that a webhook is asked about; the others are denied.
 const ASKED_MAX: usize = 64;
-/// How often a log-in is read again: each time something was taken away from what it may receive.
+/// How often a log-in is read again: each time the rules removed one of its topics.
 const LOG_IN_PASSES_MAX: u8 = 4;
 
 /// The rules of all apps, as far as this node knows them.
@@ -43,7 +43,7 @@ enum Ruling {
 /// What becomes of an operation.
 pub(crate) enum Decision {
     Perform(Op, Decided),
-    /// A webhook has to be asked.
+    /// A webhook must be asked.
     Ask(Asked),
     /// The session kept too little of its token to decide.
     LogInAgain,
@@ -52,7 +52,7 @@ pub(crate) enum Decision {
 /// What becomes of a log-in.
 pub(crate) enum LogInDecision {
     Allowed,
-    /// Something is denied, or a webhook has to be asked: the log-in waits, and is then read again.
+    /// Something is denied, or a webhook must be asked: the log-in waits, and is then read again.
     Ask(Asked),
     /// Too little is known to decide, or the log-in was read again too often.
     Undecidable,
@@ -72,7 +72,7 @@ pub(crate) struct LogIn<'a> {
 /// Subscriptions that a session lost when the rules changed.
 pub(crate) struct Lost {
     pub(crate) topics: Vec<(Topic, Reason)>,
-    /// Those of them that end in the store too.
+    /// The topics among them that end in the store too.
     pub(crate) durable: Vec<Topic>,
     pub(crate) holder: Holder,
 }
@@ -93,7 +93,7 @@ impl<'a> TopicRules<'a> {
         }
     }
 
-    /// Decides about what a client asks for. `may_ask`: another webhook may be asked now.
+    /// Decides about a client's request. `may_ask`: another webhook may be asked now.
     pub(crate) fn decide(self, session: &Session, op: Op, may_ask: bool) -> Decision {
         let (rules, holder) = match self.ruling(session) {
             Ruling::None => {
@@ -121,8 +121,8 @@ impl<'a> TopicRules<'a> {
         Decision::Ask(Asked { op, rules, holder, action, verdicts, needed, durable })
     }
 
-    /// Whether all topics of a log-in are allowed. What is denied is taken out of it and ended in the store, and the
-    /// log-in is read again. `filters`: those of the session that continues, without those that name a topic.
+    /// Whether all topics of a log-in are allowed. Denied topics are removed from it and ended in the store, and the
+    /// log-in is read again. `filters`: the filters of the session that continues, without those that name a topic.
     pub(crate) fn decide_log_in(
         self,
         log_in: LogIn<'_>,

@@ -1,16 +1,18 @@
-//! What waits for a token to be verified.
+//! Requests that wait for the verification of a token.
 //!
-//! A token that needs a public key goes to the pool of `auth`; its answer reaches the shard in a later turn, together with
-//! the [`Pending`] request, which the shard then continues. The shard drops the answer if the connection has ended.
+//! A token that needs a public key goes to the pool of `auth`; its answer reaches the shard in a later turn, together
+//! with the [`Pending`] request, which the shard then continues. The shard drops the answer if the connection has
+//! ended.
 //!
-//! A shard has at most [`VERIFYING_MAX`] verifications under way. It refuses further ones and advises the client to retry.
+//! A shard has at most [`VERIFYING_MAX`] verifications in progress. It refuses further ones and advises the client to
+//! retry.
 
 use noroshi_auth::Refused;
 use noroshi_types::CloseReason;
 
 use crate::session::operation::Operation;
 
-/// Verifications of one shard under way: the pool's whole queue, and results that the shard has not handled yet. Apps
+/// Verifications of one shard in progress: the pool's whole queue, and results that the shard has not handled yet. Apps
 /// share the pool's queue; a smaller bound here would let one app take the places of the others.
 pub(crate) const VERIFYING_MAX: usize = noroshi_auth::VERIFICATIONS_MAX + 1_024;
 
@@ -30,7 +32,7 @@ pub(crate) enum Pending {
     Renewal { number: u64, request: Box<dyn Operation> },
 }
 
-/// How many verifications a shard has under way.
+/// How many verifications of a shard are in progress.
 #[derive(Default)]
 pub(crate) struct Verifications(usize);
 

@@ -119,8 +119,8 @@ impl Shard {
         Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
     }
 
-    /// A connection begins without a credential. Where the limit is reached, the oldest such connection is evicted;
-    /// where there is none, this one is refused if it turns out to be a device's.
+    /// A connection begins without a credential. At the limit, the oldest such connection is evicted; if there is no
+    /// other, this one is refused if it turns out to be a device's.
     pub(crate) fn admit_unauthenticated(&mut self, slot: u32) {
         let config = &self.shared.config;
         let shards = self.shared.mailboxes.len().max(1);
@@ -157,7 +157,7 @@ impl Shard {
     }
 
     /// Counts a bridged stream against the rate of connects; other connections were counted on arrival. Called only for
-    /// a request that opens a session, since each poll of a session is a stream of its own.
+    /// a request that opens a session, since each poll of a session is a separate stream.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
         if self.io.peers.get(slot).is_some()

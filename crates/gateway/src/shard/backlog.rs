@@ -461,7 +461,7 @@ impl Shard {
         self.advance(slot);
     }
 
-    /// Mail was lost: every session reads behind what it was offered.
+    /// Mail was lost: every session reads the messages after those it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
         tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");

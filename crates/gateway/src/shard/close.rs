@@ -170,7 +170,7 @@ impl Shard {
     }
 
     /// Takes a connection out of the shard. It counts until the caller has recorded its end
-    /// ([`crate::shard::mailbox::Mailbox::left`]), so whoever sees the lower count sees that too.
+    /// ([`crate::shard::mailbox::Mailbox::left`]), so a thread that reads the lower count also sees that record.
     pub(crate) fn take_connection(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.detach(slot);
@@ -226,7 +226,7 @@ impl Shard {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             self.guard(Some(slot), |shard| {
                 match shard.connection(slot).map(|connection| connection.protocol) {
-                    // It has not requested anything yet, so there is nobody to notify.
+                    // The client has not requested anything yet, so there is no device to notify.
                     Some(Protocol::Http) => shard.drain_http(slot),
                     _ => shard.begin_close(slot, CloseReason::Drain),
                 }

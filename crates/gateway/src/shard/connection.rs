@@ -30,7 +30,7 @@ pub(crate) struct Opening {
     pub(crate) request_id: Option<Box<str>>,
     /// The app that the request names, for app JWTs.
     pub(crate) app: Option<Box<str>>,
-    /// The log-in under way.
+    /// The log-in in progress.
     pub(crate) login: Option<Login>,
     /// Claims of the token that topic rules need.
     pub(crate) claims: Option<Arc<Claims>>,
@@ -59,7 +59,8 @@ pub(crate) struct Connection {
     /// The tick of the timer wheel that counts; 0 for none.
     pub(crate) timer: u32,
     // -- session -----------------------------------------------------------------------------------
-    /// Unique on the node. Drawn anew when a log-in begins, so of two log-ins of a device the later one has the greater.
+    /// Unique on the node. Each log-in draws a new one at its start, so of two log-ins of a device the later one has
+    /// the greater.
     pub(crate) generation: u64,
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) attachment: Attachment,
@@ -67,7 +68,7 @@ pub(crate) struct Connection {
     // -- fan-out -----------------------------------------------------------------------------------
     pub(crate) marks: Marks,
     // -- protocol ----------------------------------------------------------------------------------
-    /// The adapter of its protocol, if that has state of its own.
+    /// The adapter of its protocol, if the adapter has state.
     pub(crate) conversation: Option<Box<Conversation>>,
     /// When the protocol's next timeout is due.
     pub(crate) ping_tick: u32,

@@ -85,7 +85,7 @@ impl Network for Shared {
 /// Which effects are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Those of a connection that is alive, and what outlives it.
+    /// The effects of a live connection, and effects that outlive it.
     WhileAlive,
     /// All: the adapter closes or ends.
     All,
@@ -361,7 +361,7 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
     }
 
-    /// The connection that had the session which this one asks for has left it.
+    /// The requested session's previous connection has left it.
     pub(crate) fn report_predecessor_gone(&mut self, slot: u32) {
         self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
     }
@@ -434,7 +434,7 @@ impl Shard {
         self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
     }
 
-    /// The connection is over.
+    /// Ends the conversation of a connection that has ended.
     pub(crate) fn end_conversation(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         let Some(conversation) = connection.conversation.take() else { return };

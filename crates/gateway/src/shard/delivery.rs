@@ -1,9 +1,9 @@
 //! From mail to sockets: marks messages at their recipients, and writes what is marked.
 //!
-//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks conversations for their packets, and closes
-//! connections whose sockets are broken. Messages to conversations are a small head of the connection's own and a rest
-//! that all connections of the protocol share, in one `writev`. A conversation counts what it sends (packet ids,
-//! windows), so a message is offered to it only if it will be sent.
+//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks conversations for their
+//! packets, and closes connections whose sockets are broken. Messages to conversations are a small head of the
+//! connection's own and a rest that all connections of the protocol share, in one `writev`. A conversation counts what
+//! it sends (packet ids, windows), so a message is offered to it only if it will be sent.
 //!
 //! Invariants: no ordered message overtakes one that waits for room. Between [`Shard::offer_marked`] and
 //! [`Shard::write_outbound`] nothing else is sent to the connection.
@@ -225,7 +225,7 @@ impl Shard {
             let entry = at.and_then(|at| indices[at]).and_then(|index| self.sessions.topics.entry(index));
             entry.is_some_and(|entry| entry.subscribers.contains(&slot))
         };
-        // Devices without any of the topics are recipients only if the condition says so.
+        // Devices without any of the topics are recipients only if the condition matches them.
         let candidates = match audience.condition.matches_none() {
             true => vec![self.sessions.topics.find(audience.everyone)],
             false => indices.clone(),
@@ -340,7 +340,7 @@ impl Shard {
         self.fanout.recount(self.connections.iter().map(|(_, connection)| connection.marks));
     }
 
-    /// After a panic while marking: the messages under way are dropped, and what is kept is read again.
+    /// After a panic while marking: drops the messages in flight and reads stored messages again.
     fn rebuild_fanout(&mut self) {
         self.shared.metrics.panics.inc();
         tracing::error!(shard = self.index, "a delivery panicked; reading backlogs again");
@@ -453,7 +453,7 @@ impl Shard {
         written.is_ok()
     }
 
-    /// Appends what the conversation sends behind offered messages.
+    /// Appends the conversation's output that follows offered messages.
     fn follow(&mut self, slot: u32, batch: &mut Batch) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(conversation) = &mut connection.conversation else { return };
@@ -560,7 +560,7 @@ impl Shard {
         }
     }
 
-    /// A confirmation made room: what waited is offered again.
+    /// A confirmation freed space: offers the waiting messages again.
     pub(crate) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.attachment.catch_up {

@@ -28,7 +28,7 @@ use crate::wire::{Framing, Protocol};
 const READS_PER_TURN: usize = 4;
 
 impl Shard {
-    /// Reads a socket. `to_end`: the peer has closed it, so the end has to be read too.
+    /// Reads a socket. `to_end`: the peer has closed it, so the end of the input must be read too.
     pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
         let mut scratch = self.io.take_scratch();
         for turn in 0..=READS_PER_TURN {

@@ -79,7 +79,7 @@ impl Shard {
         let generation = self.shared.next_generation(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.end_unauthenticated(slot);
-        // A drain may have begun while the token was verified.
+        // A drain may have started while the token was verified.
         if let Some(reason) = self.reject_reason(slot) {
             return self.begin_close(slot, reason);
         }
@@ -221,7 +221,7 @@ impl Shard {
         let has_rules = self.delivery.rules().of(login.app).is_some();
         let claims = has_rules.then_some(&opening.claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
-        // The session that was to be resumed is gone, or another device's by now.
+        // The session to resume is gone, or belongs to another device by now.
         if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
             login.session_topics.clear();
             connection.opening = Some(opening);
@@ -373,13 +373,13 @@ impl Shard {
         }
     }
 
-    /// The predecessor of a session is gone.
+    /// The previous connection of a session has ended.
     pub(crate) fn handle_predecessor_gone(&mut self, address: Address) {
         let slot = address.slot;
         if self.at(slot, address.generation).is_none_or(|connection| !connection.is_alive()) {
             return;
         }
-        // It asks for a session and has none yet.
+        // It requests a session and has none yet.
         if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
         {
             return self.report_predecessor_gone(slot);
@@ -405,7 +405,7 @@ impl Shard {
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
         let network = self.lifecycle.seats.client(slot);
         if network == ClientNetwork::NONE {
-            // A polling session has no socket of its own.
+            // A polling session has no socket.
             return self.opener(slot);
         }
         if self.shared.config.proxies.networks.is_empty() {
@@ -426,7 +426,7 @@ impl Shard {
         request: Box<dyn Operation>,
     ) {
         let client = self.client(slot);
-        // The app that the log-in names goes first; else the one that the request named.
+        // The app that the log-in names takes precedence over the app that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());

@@ -9,11 +9,11 @@
 //! | predecessors_gone | takeover | sessions whose predecessors were closed | never full |
 //! | rechecks | changes of topic rules | each app once | never full |
 //!
-//! A shard that panicked or stalled for good is *gone*: its mailbox accepts nothing more and reports that, so that
-//! publishing refuses what could not arrive, and no socket is given to it.
+//! A shard that panicked or stalled permanently is *gone*: its mailbox accepts nothing more and reports that.
+//! Publishing then refuses messages that could not arrive, and the shard is given no more sockets.
 //!
-//! Invariant: whoever queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it looks,
-//! so nothing waits unnoticed.
+//! Invariant: a thread that queues something then calls [`Mailbox::wake`]; the shard clears the pending mark before it
+//! looks, so nothing waits unnoticed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ pub(crate) enum ArrivalKind {
     Tls(Arc<rustls::ServerConfig>, Speaks),
     /// From another shard, whose request is for a session of this one; or from the API, whose request is the gateway's.
     Moved(Box<Moved>),
-    /// The answer was written: only the end has to be awaited.
+    /// The answer was written: only the end of the connection is still awaited.
     Refused,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Moved {
     pub(crate) origin: Origin,
     /// Plaintext read so far, from the first byte of a request on.
     pub(crate) bytes: Vec<u8>,
-    /// The address of the peer, where the socket is one end of a pair ([`crate::io::bridge`]).
+    /// The address of the peer, if the socket is one end of a pair ([`crate::io::bridge`]).
     pub(crate) peer: Option<SocketAddr>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Mailbox {
     lost: AtomicBool,
     /// Sockets given to the shard and not removed yet. A new socket goes to the shard with the fewest.
     pub(crate) connections: AtomicUsize,
-    /// Those of them that have not shown a credential.
+    /// The sockets among them that have not shown a credential.
     pub(crate) unauthenticated: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     /// Set for good: see the head of this file.
@@ -277,7 +277,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Sessions of these apps have to be checked by new topic rules.
+    /// Requests a check of the sessions of these apps against new topic rules.
     pub(crate) fn recheck(&self, apps: &[AppId]) {
         let mut rechecks = self.rechecks.lock();
         for app in apps.iter().filter(|app| !rechecks.contains(app)).copied().collect::<Vec<_>>() {
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(has_room(), (true, true));
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         assert_eq!(has_room(), (false, true));
-        // Requests are refused from half of the items on; what was accepted fills the rest.
+        // Requests are refused from half of the items on; accepted ones fill the rest.
         assert_eq!(mailbox.deliver(topic(FANNED_MAX)), Ok(()));
         assert_eq!(has_room(), (false, false));
         assert!(mailbox.deliver(topic(0)).is_ok() && !mailbox.take_lost());

@@ -1,4 +1,4 @@
-//! From a request head to what the connection is for. Pure: it touches no connection.
+//! From a request head to the purpose of the connection. Pure: it touches no connection.
 
 use noroshi_protocol::device_path::DevicePath;
 use noroshi_protocol::engine_io::{self, RequestError, Transport};
@@ -13,7 +13,7 @@ use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
 use crate::wire::{Protocol, gzip};
 
-/// What a request head asks for.
+/// The route that a request head selects.
 pub(crate) enum Route {
     WebSocket {
         upgrade: Result<Upgrade, UpgradeError>,

@@ -20,7 +20,8 @@ use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::Protocol;
 
-/// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
+/// Topics and filters checked in one turn (a connection is checked as a whole, which may exceed it): at a microsecond
+/// each, half a millisecond.
 const TOPICS_PER_TURN: usize = 512;
 /// Places looked at in one turn: most are of other apps, or empty.
 const PLACES_PER_TURN: usize = 4_096;
@@ -30,7 +31,7 @@ impl Shard {
         TopicRules(&self.delivery)
     }
 
-    /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
+    /// Carries out the allowed part of a client's request: now, or when a webhook has answered.
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
         match self.sessions.gates.enter(slot, op) {
             Entry::Pass(op) => self.try_op(slot, op),
@@ -54,8 +55,8 @@ impl Shard {
         self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
-    /// Whether all topics of a log-in are allowed. If not, it waits or ends. Where there is no room to wait, the device
-    /// has to reconnect.
+    /// Whether all topics of a log-in are allowed. If not, it waits or ends. If it cannot wait because the places are
+    /// full, the device must reconnect.
     pub(crate) fn authorize_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
@@ -195,7 +196,7 @@ impl Shard {
         self.sessions.recheck = (!recheck.is_done()).then_some(recheck);
     }
 
-    /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
+    /// Checks everything that `rules` allowed a connection, if the rules of its app have changed since.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
         let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app) else { return };

@@ -1,7 +1,7 @@
 //! Writes to many connections with one system call, where the kernel has io_uring ([`crate::io::uring`]).
 //!
-//! Only connections without TLS and without unsent bytes take part, and of those of the native protocol only
-//! connections that wait for one message: one message to a whole topic, where single calls cost most. The packets of a
+//! Only connections without TLS and without unsent bytes take part. A connection of the native protocol takes part only
+//! if it waits for one message: one message to a whole topic, where single calls cost most. The packets of a
 //! conversation are copied into one piece. Each connection then continues as if it had been written to separately.
 
 use std::os::fd::BorrowedFd;

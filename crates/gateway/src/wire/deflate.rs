@@ -77,7 +77,7 @@ pub(crate) struct Compressed {
 }
 
 impl Compressed {
-    /// Of a whole frame, or of the rest behind heads.
+    /// Compresses a whole frame, or the rest behind heads.
     pub(crate) fn of(plain: &Bytes, is_frame: bool) -> Self {
         let packed = if is_frame { pack_frame(plain) } else { pack_payload(plain).map(Bytes::from) };
         Self { plain: plain.clone(), packed }

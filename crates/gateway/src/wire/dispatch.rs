@@ -1,4 +1,4 @@
-//! A message on its way to this node's connections, encoded once for each protocol.
+//! A message for this node's connections, encoded once for each protocol.
 //!
 //! Owns the message and its encodings; it does not know its recipients. All shards share it: the first that needs an
 //! encoding makes it.

@@ -13,7 +13,7 @@ pub(crate) enum Protocol {
     Mqtt,
     SocketIo,
     Xmpp,
-    /// Of the conformance suite.
+    /// The echo of the conformance suite.
     Echo,
     #[cfg(test)]
     Line,
@@ -58,7 +58,8 @@ pub(crate) enum Framing {
     Events,
     /// Server-sent events under gzip ([`crate::wire::gzip`]).
     GzipEvents,
-    /// HTTP requests in sequence that replace a stream; also of a session that uses them and has no socket of its own.
+    /// HTTP requests in sequence that replace a stream; also the framing of the session that they serve, which has no
+    /// socket.
     Polling,
 }
 
@@ -84,7 +85,7 @@ impl Framing {
         }
     }
 
-    /// Of a WebSocket.
+    /// The framing of a WebSocket, by its negotiated extensions.
     pub(crate) fn agreed(upgrade: &Upgrade) -> Self {
         match upgrade.deflate {
             Some(deflate) => Framing::Deflated(deflate.server_window_bits()),

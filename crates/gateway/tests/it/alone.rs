@@ -1,7 +1,7 @@
 //! Tests that need a process of their own: they count all its memory, or take all its descriptors.
 //!
-//! Such a test begins with `if !alone("file::name") { return; }`: in the process of all tests it runs
-//! itself in another one and waits for the outcome; there it goes on.
+//! Such a test begins with `if !alone("file::name") { return; }`: in the process of all tests it starts itself in
+//! another process and waits for the outcome; in that process it continues.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;

@@ -21,7 +21,7 @@ pub(crate) async fn bare_websocket(node: &Node, path: &str, headers: &str) -> Tc
     socket
 }
 
-/// What comes until the server has nothing more to say.
+/// Reads everything until the server ends the connection.
 pub(crate) async fn rest(socket: &mut TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
     let end = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut read)).await.expect("an end");

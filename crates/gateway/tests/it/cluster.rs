@@ -1,4 +1,4 @@
-//! Two gateways over one engine and one store: what a device hears though messages between them get lost.
+//! Two gateways over one engine and one store: what a device receives although messages between the gateways get lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn messages_lost_between_nodes_are_delivered_once_and_others_not_again() {
     pair.publish(2).await;
     pair.publish(3).await;
     assert_eq!(heard(&mut client, 4).await, [json!(2), json!(3), json!(102), json!(103)]);
-    // Once more around, with nothing lost: nothing is heard twice, although nothing was confirmed.
+    // One more sweep, without losses: the client receives nothing twice, although it confirmed nothing.
     let sweeps = "noroshi_delivery_cluster_sweeps_total";
     let before = pair.b.metric(sweeps);
     pair.at_b.partition();
@@ -154,7 +154,7 @@ async fn messages_confirmed_at_another_node_are_not_offered() {
     let pair = Pair::start().await;
     let num = pair.b.device("d1", "u1", &["news"]).await;
     let mut client = pair.a.connect("d1").await;
-    // B hears nothing of these, as if it began later.
+    // B does not receive these messages, as if it started later.
     pair.at_b.partition();
     let mut ids = Vec::new();
     for number in ["1", "2"] {

@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692): who gets it, what is compressed, and what strange peers may not do with it.
+//! permessage-deflate (RFC 7692): which clients get it, which frames are compressed, and hostile peers.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ enum Said {
     Close(u16),
 }
 
-/// A client that says which frames came compressed.
+/// A client that reports which frames arrived compressed.
 struct Peer {
     socket: TcpStream,
     decoder: Decoder,
@@ -318,7 +318,7 @@ async fn whoever_breaks_the_rules_is_closed() {
     let frames = frame(0xC1, &compressed(br#"{"t":"presence","state":"idle"}"#)).repeat(1_000);
     peer.socket.write_all(&frames).await.expect("sent");
     node.until("it sent too much", |node| node.metrics.closed(CloseReason::RateLimited) == 1).await;
-    // Nobody agreed on it.
+    // The client did not negotiate compression.
     let (mut peer, _) = Peer::open(&node, "/v1/connect", "").await;
     peer.send_deflated(r#"{"t":"ping"}"#).await;
     assert_eq!(peer.closed().await, 1002);

@@ -1,4 +1,4 @@
-//! Who hears what: targets, the presence gate, outcomes.
+//! Which devices receive a message: targets, the presence gate, outcomes.
 
 use noroshi_delivery::Edge;
 use noroshi_store::Notifications;
@@ -163,7 +163,7 @@ async fn a_burst_to_one_topic_keeps_its_order_and_direct_messages_theirs() {
     }
 }
 
-/// RFC 8030 §5.3: what is not urgent leaves an idle device alone, and is there when it is in use again.
+/// RFC 8030 §5.3: a message that is not urgent waits while a device is idle, and arrives when it is active again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_device_does_not_get_messages_that_wait_for_use() {
     let node = Node::start(plain()).await;
@@ -193,7 +193,7 @@ async fn an_idle_device_does_not_get_messages_that_wait_for_use() {
     assert_eq!(a.next_data().await, json!(4), "not confirmed yet, and behind what was held back");
     counted(&node, held, Outcome::Written, 1).await;
 
-    // Presence may be told over HTTP too.
+    // Presence may be set over HTTP too.
     assert!(node.gateway.set_presence(node.app, &id("a"), Presence::Idle));
     patient("5").await;
     assert!(a.sync().await.is_empty());

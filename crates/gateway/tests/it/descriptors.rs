@@ -1,5 +1,5 @@
-//! As many half-open connections as there are descriptors: whoever is connected notices nothing, and
-//! when the time of the idle ones is over, others come in.
+//! As many half-open connections as there are descriptors: the other connections notice nothing, and when the idle ones
+//! time out, new ones are admitted.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn half_open_connections_that_take_all_descriptors_do_not_disturb_others()
     let mut api = node.handed_over.lock().expect("no panic").pop().expect("one").into_io().expect("a stream");
     let acceptor = AcceptorTime::open();
 
-    // Sockets that wait to be connected until nobody can open one any more.
+    // Sockets that connect later, once the process can open no more.
     let knocking: Vec<TcpSocket> = (0..100).map(|_| TcpSocket::new_v4().expect("a socket")).collect();
     let mut hogs = Vec::new();
     for _ in 0..HOGS {
@@ -88,7 +88,7 @@ async fn half_open_connections_that_take_all_descriptors_do_not_disturb_others()
     let token = node.token("late");
     knocked[0].write_all(&upgrade_head(&token)).await.expect("sent");
 
-    // Whoever is connected is served, through the store and through the API's connection.
+    // Connected clients are served, through the store and through the API's connection.
     let before = acceptor.ticks();
     for n in 0..50 {
         node.publish(user("u1"), When::Stored, &n.to_string()).await;
@@ -101,7 +101,7 @@ async fn half_open_connections_that_take_all_descriptors_do_not_disturb_others()
     let ticks = acceptor.ticks() - before;
     assert!(ticks < 30, "the accepting thread spins: {ticks} hundredths of a second");
 
-    // Their time is over, and whoever knocked is let in.
+    // The idle connections timed out, and the waiting client is admitted.
     let late = tokio::time::timeout(PATIENCE, read_until(&mut knocked[0], b"\"ping_s\":")).await;
     late.expect("let in");
     assert!(node.metrics.closed(CloseReason::AuthTimeout) > 0, "by the end of an idle one");

@@ -67,7 +67,7 @@ async fn the_end_moves_every_connection_at_its_rate() {
 async fn the_end_has_a_deadline() {
     let node = Arc::new(Node::start(Config { close_linger: Duration::from_millis(100), ..plain() }).await);
     node.device("d1", "u1", &[]).await;
-    // Two that never end by themselves, and a rate that would take a second for each.
+    // Two connections that their clients never end, and a rate that would take a second for each.
     let silent: Vec<_> = [
         node.connect("d1").await.socket.into_inner(),
         TcpStream::connect(node.address()).await.expect("connected"),
@@ -93,7 +93,7 @@ async fn an_operators_drain_refuses_devices_until_it_is_cancelled_and_loses_noth
     node.gateway.drain_devices(fast()).expect("not stopping");
     assert_eq!(device.closed().await, ("drain".to_owned(), 4000));
     node.until("nobody to be left", |node| node.gateway.drain_report().state == State::Drained).await;
-    // Who has not asked for anything yet may ask the API.
+    // A connection without a request stays open, since it may still call the API.
     node.until("the device to be gone", |node| node.gateway.connections() == 1).await;
     drop(idle);
 

@@ -1,4 +1,4 @@
-//! Nobody's load starves another's, asserted by the work that is done meanwhile and not by the clock.
+//! No client's load starves another client, asserted by the work that is done meanwhile and not by the clock.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn publish_without_pause(node: &Arc<Node>, target: &Target, tasks: usize) -> Joi
         publishing.spawn(async move {
             loop {
                 node.publish(target.clone(), When::Connected, "\"all\"").await;
-                // What is not kept is accepted without waiting for anything.
+                // A message that is not stored is accepted without waiting for anything.
                 tokio::task::yield_now().await;
             }
         });
@@ -132,7 +132,7 @@ async fn a_hot_topic_delays_direct_messages_by_a_slice_and_keeps_the_order_of_it
     }
     let usual = usual(between);
     assert!(usual <= 2 * SLICE, "{usual} deliveries of a topic before a direct message");
-    // Who hears the topic too waits for it, and hears both in their order.
+    // A subscriber of the topic too waits for it, and receives both in their order.
     let mut expected = 0;
     while expected < ROUNDS {
         let data = both.next_data().await;

@@ -75,7 +75,7 @@ async fn whatever_never_finishes_ends_at_its_time_with_its_reason() {
             count += 1;
             tokio::spawn(async move {
                 let mut answer = Vec::new();
-                // An end or a reset: what was sent may not have been read.
+                // An end or a reset: the server may not have read all that was sent.
                 let _ = socket.read_to_end(&mut answer).await;
                 let text = String::from_utf8_lossy(&answer).into_owned();
                 assert!(text.starts_with(begin), "{text}");

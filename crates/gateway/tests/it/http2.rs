@@ -174,7 +174,7 @@ async fn a_stream_takes_three_descriptors_of_the_devices() {
     let max = 2 + noroshi_gateway::OVER_MAX;
     let open: Vec<_> =
         (0..max).map_while(|_| bridge(&node, peer(1), "GET /v1/events HTTP/1.1\r\nhost: h\r\n")).collect();
-    // Some of the shards' ends were closed to make room for later ones, so it may be half of it.
+    // Some of the shards' ends were evicted for later ones, so it may be half of it.
     assert!((max / 3..=max / 2).contains(&open.len()), "{} of {max}", open.len());
     drop(open);
     node.until("room", |node| bridge(node, peer(1), &events("t")).is_some()).await;
@@ -210,7 +210,7 @@ async fn polls_of_a_session_do_not_take_from_the_rate() {
     assert!(head.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&head));
 }
 
-/// Its requests come by several shards.
+/// Its requests arrive on several shards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_polls_is_reached_from_every_shard() {
     let node = Node::start(with_http2()).await;

@@ -1,7 +1,7 @@
-//! What every device received is compared with what it was owed, over random sequences of steps.
+//! Compares the messages that every device received with those it was owed, over random sequences of steps.
 //!
-//! A seed decides what each step of a run does, and the kind of run ([`Kind`]); how threads interleave it does not decide.
-//! `NOROSHI_MODEL_SEED` chooses a seed, `NOROSHI_MODEL_STEPS` the length and `NOROSHI_MODEL_RUNS` how many seeds from there on
+//! A seed decides the steps of a run and its kind ([`Kind`]), but not how threads interleave. `NOROSHI_MODEL_SEED`
+//! chooses a seed, `NOROSHI_MODEL_STEPS` the length and `NOROSHI_MODEL_RUNS` how many seeds from there on
 //! (CONTRIBUTING.md). A difference names the seed, the length and the last steps.
 
 mod ledger;
@@ -32,10 +32,10 @@ const SHORT: Duration = Duration::from_secs(60);
 const EXPIRY_S: u32 = 3_600;
 /// Most of a step is waiting: for commits, for confirmations to be written, for the other end of a socket.
 const RUNS_AT_ONCE: usize = 4;
-/// Nobody's token ends within a run.
+/// No token ends within a run.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// An error is a difference between what came and what had to come.
+/// An error is a difference between the received and the expected messages.
 type Came = Result<(), String>;
 
 /// What a device works with.
@@ -81,7 +81,7 @@ impl Scene<'_> {
     }
 }
 
-/// How a device comes back.
+/// How a device reconnects.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     clean: bool,
@@ -96,15 +96,15 @@ trait Speaker: Send {
     fn is_connected(&self) -> bool;
     /// Logs in, over a connection that it may still have.
     async fn connect(&mut self, scene: &mut Scene<'_>, entry: Entry) -> Came;
-    /// Vanishes, or says that it leaves.
+    /// Vanishes, or announces that it leaves.
     async fn leave(&mut self, scene: &mut Scene<'_>, politely: bool);
     /// The node is gone, or ended the connection.
     fn is_cut(&mut self, scene: &mut Scene<'_>);
-    /// Takes what the server has said so far.
+    /// Reads everything that the server has sent so far.
     async fn read(&mut self, scene: &mut Scene<'_>) -> Came;
     /// Confirms at most `count` messages.
     async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize);
-    /// What came is confirmed, and all came that had to come again.
+    /// Whether all received messages are confirmed, and all expected redeliveries arrived.
     fn is_done(&self, account: &Account) -> bool;
 
     /// Whether its session ends some time after its connection.
@@ -141,7 +141,8 @@ struct Device {
 /// What may happen in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Devices read and confirm before they go, and nothing else ends a connection: no confirmed message may come again.
+    /// Devices read and confirm before they go, and nothing else ends a connection: no confirmed message may come
+    /// again.
     Calm,
     /// Connections end at any moment.
     Rough,
@@ -163,7 +164,7 @@ struct Run {
     devices: Vec<Device>,
     /// Messages may be retained.
     retains: bool,
-    /// Devices share what comes.
+    /// Devices share messages (`$share`).
     shares: bool,
     seed: u64,
     random: Random,
@@ -258,7 +259,7 @@ impl Run {
         let number = self.ledger.next_number();
         let (qos, retain) = (self.random.below(10), self.random.chance(10));
         let retain = retain && self.retains && to.is_none();
-        // Half is a provider's own, the rest says how MQTT clients get it.
+        // Half of the messages have a provider's own data; the others have data for MQTT clients.
         let data = match qos {
             0..5 => number.to_string(),
             qos => {
@@ -308,7 +309,7 @@ impl Run {
         result.is_ok()
     }
 
-    /// In a calm run: the server has what a device said, and has written it.
+    /// In a calm run: the server has received a device's confirmations, and has written them.
     async fn calm(&mut self, at: usize) {
         if self.kind == Kind::Calm && self.is_connected(at) {
             self.read(at).await;
@@ -431,7 +432,7 @@ impl Run {
 impl Run {
     /// All are there, and take what their groups are owed.
     async fn settle_groups(&mut self) {
-        // Who takes one at a time takes a while.
+        // A device that takes one message at a time needs a while.
         let until = tokio::time::Instant::now() + 3 * PATIENCE;
         while !self.ledger.owed_to_groups().is_empty() && tokio::time::Instant::now() < until {
             for at in 0..DEVICES {
@@ -459,7 +460,7 @@ impl Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Speaks {
     Mqtt,
-    /// MQTT, with shared subscriptions alone.
+    /// MQTT, with shared subscriptions only.
     Shared,
     Native,
     SocketIo,
@@ -470,7 +471,7 @@ fn some_topics(random: &mut Random) -> Vec<&'static str> {
     TOPICS.into_iter().filter(|_| random.chance(50)).collect()
 }
 
-/// What came of a run, and its first differences.
+/// Runs the model. Returns the counts of the run and its first differences.
 async fn run(seed: u64, steps: usize, speaks: Speaks) -> (Tally, String) {
     let mut run = Run::start(seed, speaks).await;
     for at in 0..DEVICES {

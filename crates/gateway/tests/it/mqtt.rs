@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::node::{Node, PATIENCE, plain, topic, user};
 
-/// What a server said, as a text: reason codes, names and payloads.
+/// A packet of the server as text: reason codes, names and payloads.
 pub(crate) type Said = String;
 
 pub(crate) struct Client {
@@ -138,7 +138,7 @@ impl Client {
         self.send(Packet::Publish(publish)).await;
     }
 
-    /// What is said next; empty at the end.
+    /// The next packet as text; empty at the end.
     pub(crate) async fn next(&mut self) -> Said {
         let mut chunk = [0; 4_096];
         while self.said.is_empty() {
@@ -157,7 +157,7 @@ impl Client {
         self.said.pop_front().unwrap_or_default()
     }
 
-    /// That nothing more was said before the answer to a ping.
+    /// Asserts that nothing more arrives before the answer to a ping.
     pub(crate) async fn is_quiet(&mut self) {
         self.send(Packet::PingReq).await;
         assert_eq!(self.next().await, "pong");
@@ -213,7 +213,7 @@ async fn inbox_and_topic_messages_are_received_and_confirmed() {
     assert_eq!(client.next().await, "suback [2]");
     assert_eq!(client.next().await, "$noroshi/inbox \"kept\" qos1 #1");
     client.send(Packet::PubAck(Ack::success(1))).await;
-    // Subscribed to over HTTP, heard over MQTT.
+    // Subscribed to over HTTP, received over MQTT.
     node.publish(topic("news"), When::Stored, "1").await;
     assert_eq!(client.next().await, "news 1 qos1 #2");
     node.publish(topic("news"), When::Connected, "2").await;
@@ -306,7 +306,7 @@ async fn renewals_are_refused_with_their_reasons() {
     for (token, why) in [
         (&*expired, "the new token has expired; the session keeps its old one"),
         (&node.token("d2"), bad),
-        // It would have said so itself.
+        // Not a token at all, so the reason is not its expiry.
         ("expired", bad),
     ] {
         client.publish("$noroshi/token", token, Qos::AtLeastOnce, 1).await;
@@ -336,7 +336,7 @@ async fn a_client_without_a_token_is_refused_and_counted() {
     assert_eq!(open.metric("noroshi_log_ins_refused_total"), 1);
 }
 
-/// The client vanishes before it is told that what it published exactly once was received, and sends it again.
+/// The client vanishes before it gets the confirmation of its QoS 2 publications, and sends them again.
 #[tokio::test]
 async fn exactly_once_publications_are_not_repeated() {
     const COUNT: u16 = 50;
@@ -369,7 +369,7 @@ async fn exactly_once_publications_are_not_repeated() {
         watch.send(Packet::PubAck(Ack::success(id.parse().expect("an id")))).await;
     }
     heard.pop();
-    // The one that was on its way to the store when the client came back may be there twice.
+    // The publication that the store was writing when the client reconnected may be there twice.
     assert!(heard.len() <= usize::from(COUNT) + 1, "{heard:?}");
     heard.sort_unstable();
     heard.dedup();
@@ -436,7 +436,7 @@ async fn messages_confirmed_while_a_page_waits_are_not_redelivered() {
     client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     client.is_quiet().await;
-    // The second is told to the service with the first.
+    // The service receives the second confirmation with the first.
     client.send(Packet::PubAck(Ack::success(2))).await;
     client.send(Packet::PubRec(Ack::success(1))).await;
     client.send(Packet::PubAck(Ack::success(3))).await;
@@ -587,7 +587,8 @@ async fn nothing_is_lost_behind_a_wildcard() {
     }
 }
 
-/// Written to together with others, who hear everything: what it lacks it lacks in whole messages.
+/// Messages are written to it together with others, which receive everything. It may miss whole messages, never parts
+/// of one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_among_others_gets_whole_packets_in_order() {
     const COUNT: usize = 2_500;
@@ -655,7 +656,7 @@ async fn a_retained_message_that_is_also_live_arrives_once() {
                 heard.push(text.rsplit(' ').next().unwrap_or_default().to_owned());
             }
         };
-        // What is published before SUBACK need not be heard.
+        // Messages that are published before SUBACK need not arrive.
         loop {
             let said = client.next().await;
             note(&said, &mut heard);

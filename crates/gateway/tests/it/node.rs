@@ -22,7 +22,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// What nobody waits for in vain: far beyond anything that happens on a slow machine.
+/// The timeout of all waits: far beyond anything that happens on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
@@ -252,13 +252,14 @@ impl Node {
         self.until("sessions", |node| node.gateway.sessions_count() == count).await;
     }
 
-    /// What the store was given so far is written: it takes one after the other. Itself a commit.
+    /// Waits until the store has written everything that it was given so far, as it writes in order. This is a commit
+    /// too.
     pub(crate) async fn until_written(&self) {
-        self.store.keep_session(DeviceNum(0), None).await.expect("written"); // nobody's
+        self.store.keep_session(DeviceNum(0), None).await.expect("written"); // no such device
     }
 
-    /// Nothing waits for a device any more. What it confirmed is written a little later, together with what others
-    /// confirm: a device that comes back before hears it again.
+    /// Waits until no message waits for a device. Its confirmations are written a little later, together with those of
+    /// others: a device that reconnects before receives the messages again.
     pub(crate) async fn until_confirmed(&self, device: &str) {
         let device = DeviceId::parse(device).expect("an id");
         let found = self.store.device(self.app, &device).await.expect("read");
@@ -327,7 +328,7 @@ pub(crate) struct Client<S = TcpStream> {
 }
 
 impl Client {
-    /// Small frames do not wait for what the kernel has not heard of the ones before.
+    /// Small frames do not wait until the peer's kernel has acknowledged the frames before.
     pub(crate) fn send_at_once(&self) {
         self.socket.get_ref().set_nodelay(true).expect("set");
     }

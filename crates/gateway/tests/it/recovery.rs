@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Client, Node, plain, request, topic, user};
 
-/// Numbers from 0 on, published one after the other until told to stop.
+/// Publishes numbers from 0 on, one after the other, until `stop` is set.
 struct Publisher {
     stop: Arc<AtomicBool>,
     published: Arc<AtomicU64>,
@@ -44,7 +44,7 @@ fn numbers(frames: &[Value]) -> Vec<u64> {
         .collect()
 }
 
-/// Reads messages and confirms them, until `last` was heard.
+/// Reads messages and confirms them, until `last` arrives.
 async fn hear_until(client: &mut Client, last: u64, heard: &mut Vec<u64>) {
     while heard.last() != Some(&last) {
         let frame = client.next().await;

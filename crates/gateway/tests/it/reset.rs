@@ -35,7 +35,7 @@ enum Phase {
     Full,
     /// A backlog of some pages, of which it read nothing.
     CatchesUp,
-    /// The last word was said to it.
+    /// The server sent its close frame.
     Closing,
     SaidGoodBye,
 }
@@ -62,11 +62,11 @@ const PHASES: [Phase; 17] = [
 
 #[derive(Debug, Clone, Copy)]
 enum Leave {
-    /// RST: the kernel forgets the connection and what was not sent.
+    /// RST: the kernel forgets the connection and all unsent bytes.
     Reset,
     /// FIN for one direction, and the other is held until the gateway ends it too.
     HalfClose,
-    /// FIN, and what comes then is answered with RST.
+    /// FIN, and RST in answer to everything that arrives afterwards.
     Close,
 }
 
@@ -183,7 +183,7 @@ async fn node(folder: &std::path::Path) -> Arc<Node> {
     let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
     let linger = Duration::from_millis(500);
     let config = Config { close_linger: linger, ..secure(acceptor) };
-    // The API ends at once what it is given.
+    // The API closes each connection at once.
     let node = Node::start_with(config, Arc::default(), Arc::new(drop)).await;
     for (n, phase) in PHASES.into_iter().enumerate() {
         for m in 0..3 {
@@ -210,7 +210,7 @@ async fn peers_that_vanish_in_any_phase_leave_nothing() {
     // The first storm pays for what all share: statements, pages of the database, runtime.
     let mut left = storm(&node).await;
     let mut grown = None;
-    // What is left is left by every storm; that one more reader of the database begins to work happens once.
+    // A leak grows with every storm; one more reader of the database starts only once.
     for _ in 0..3 {
         let before = settled_heap().await;
         for _ in 0..2 {

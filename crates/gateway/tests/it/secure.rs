@@ -47,7 +47,7 @@ fn client(trusted: &CertificateDer<'static>) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Connects and says hello, no more.
+/// Connects and sends the TLS hello, no more.
 fn begin(node: &Node, client: &Arc<ClientConfig>) -> std::io::Result<Secure> {
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(client.clone(), name).expect("a client");
@@ -75,7 +75,7 @@ fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secur
     dial_as(node, &client(trusted))
 }
 
-/// What a client that offers these protocols agrees on with the node, and what it is answered until the end.
+/// The protocol that a client negotiates when it offers these, and the answer it gets until the end.
 pub(crate) fn alpn(
     node: &Node,
     trusted: &CertificateDer<'static>,
@@ -88,7 +88,7 @@ pub(crate) fn alpn(
     let agreed = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
     stream.write_all(request).expect("sent");
     let mut answer = Vec::new();
-    // Closed with or without a word.
+    // Closed with or without a close alert.
     let _ = stream.read_to_end(&mut answer);
     (agreed, String::from_utf8_lossy(&answer).into_owned())
 }
@@ -142,7 +142,7 @@ async fn a_tls_connection_is_taken_back_wherever_reading_stopped() {
         assert!(node.gateway.take_back(io, read).is_ok());
         let heard = tokio::task::spawn_blocking(move || {
             let heard = read_until(&mut stream, r#"{"t":"pong"}"#);
-            // It goes on under the same keys.
+            // The connection continues under the same keys.
             let mut ping = Vec::new();
             push_masked_frame(&mut ping, Opcode::Text, br#"{"t":"ping"}"#, [4, 3, 2, 1]);
             stream.write_all(&ping).expect("sent");

@@ -23,7 +23,7 @@ async fn a_device_logs_in_receives_and_confirms() {
     client.sync().await;
     drop(client);
     node.until_sessions(0).await;
-    // Confirmed: the next log-in does not hear it again.
+    // Confirmed: the next log-in does not receive it again.
     node.until_confirmed("d1").await;
     let mut client = node.connect("d1").await;
     assert!(client.sync().await.is_empty());

@@ -1,5 +1,5 @@
-//! Consumers that take what they are sent slowly or not at all: what waits for them is bounded, what
-//! is kept for them is not lost, and their neighbours notice nothing.
+//! Consumers that read slowly or not at all: the messages that wait for them are bounded, stored messages are not lost,
+//! and their neighbours notice nothing.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn a_zero_window_loses_unkept_messages_then_its_connection_and_no_kept_mes
     node.device("quick", "u2", &["news"]).await;
     let mut slow = zero_window(&node, "slow").await;
     let mut quick = node.connect("quick").await;
-    // What is not kept is dropped, and the connection stays; the neighbour hears all, in order.
+    // Messages that are not stored are dropped, and the connection stays; the neighbour receives all, in order.
     for n in 0..200 {
         node.publish(topic("news"), When::Connected, &large(n)).await;
         assert_eq!(quick.next_data().await[0], json!(n));
@@ -71,7 +71,7 @@ async fn a_zero_window_loses_unkept_messages_then_its_connection_and_no_kept_mes
     let held_max = (in_kernel + in_gateway_max) / LARGE_BYTES;
     node.until("drops are counted", |node| node.metric("noroshi_slow_drops_total") >= 200 - held_max as u64)
         .await;
-    // What is kept is not dropped: the connection is, and the inbox has it.
+    // Stored messages are not dropped: the connection is closed, and the inbox has them.
     let mut kept = 0;
     while node.gateway.sessions_count() == 2 {
         node.publish(user("u1"), When::Stored, &large(1_000 + kept)).await;

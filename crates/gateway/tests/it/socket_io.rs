@@ -1,4 +1,4 @@
-//! Socket.IO: the transports, what a device says and hears, and the same session under other protocols.
+//! Socket.IO: the transports, the messages of a device in both directions, and the same session under other protocols.
 
 mod closing;
 mod device;
@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::node::{Client, Node, PATIENCE, plain};
 
-/// As the public suites expect the server: a session lives half a second without a word.
+/// As the public suites expect the server: a session lives half a second without any packet.
 fn conformance() -> Config {
     Config { conformance: true, socket_io: SocketIo::conformance(), ..plain() }
 }
@@ -31,7 +31,7 @@ fn echoing() -> Config {
     config
 }
 
-/// Pings soon, and waits long for what comes back.
+/// Pings soon, and waits long for an answer.
 fn pinging() -> Config {
     let mut config = echoing();
     (config.socket_io.engine.ping_interval_ms, config.socket_io.engine.ping_timeout_ms) = (300, 60_000);
@@ -96,7 +96,7 @@ impl Http {
         self.answer().await
     }
 
-    /// The peer ends the connection, without a word.
+    /// The peer ends the connection without a packet.
     async fn ended(&mut self) {
         let count = tokio::time::timeout(PATIENCE, self.socket.read_buf(&mut self.read)).await;
         assert_eq!(count.expect("in time").unwrap_or(0), 0, "{:?}", String::from_utf8_lossy(&self.read));

@@ -1,5 +1,5 @@
-//! All devices at once: they leave, they come back while their messages are being accepted, and they
-//! are told when to come if that is too many.
+//! All devices at once: they leave, they reconnect while their messages are being accepted, and they get a delay for
+//! their reconnect if they are too many.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Server-sent events, and what goes over the same port to the API.
+//! Server-sent events, and requests to the API over the same port.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -139,7 +139,7 @@ async fn a_stream_is_refused_in_http() {
         assert!(answer.contains(&format!("\"type\":\"/docs#{code}\"")), "{path}: {answer}");
         assert!(answer.contains(&format!("\r\nX-Request-Id: mine.{code}\r\n")), "{path}: {answer}");
     }
-    // What may be a credential is not told again.
+    // The answer does not repeat a possible credential.
     let shown = "X-Request-Id: letmein\r\n";
     for (path, headers) in [
         ("/v1/events", format!("Authorization: Bearer letmein\r\n{shown}")),
@@ -420,7 +420,7 @@ async fn an_event_stream_is_compressed_on_request() {
     one.until("waits 49").await;
     let mut two = Compressed::open(&node, "/v1/events", "d2").await;
     two.until("retry: ").await;
-    // One piece for both, behind different ones; in a burst, and by itself.
+    // One compressed piece for both, after different earlier pieces; in a burst, and separately.
     for n in 0..20 {
         node.publish(topic("news"), When::Connected, &format!("\"live {n}\"")).await;
     }
@@ -431,7 +431,7 @@ async fn an_event_stream_is_compressed_on_request() {
     let headers = bearer(&node, "d1") + "Accept-Encoding: gzip;q=0\r\n";
     let mut plain = Stream::open(&node, "/v1/events", &headers).await;
     assert!(!plain.until("\n\n").await.contains("Content-Encoding"));
-    // It took over from the first one, which says so and ends as a whole.
+    // It took over from the first one, which reports this and ends as a whole.
     let heard = one.whole().await;
     let ids: std::collections::HashSet<_> = heard.lines().filter(|line| line.starts_with("id: ")).collect();
     assert_eq!((ids.len(), heard.matches("live ").count()), (50, 20), "{heard}");

@@ -1,4 +1,4 @@
-//! Topic rules that change while something is decided by them, and webhooks that answer when the test says so.
+//! Topic rules that change during a decision, and webhooks that answer when the test lets them.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ async fn an_answer_to_rules_that_changed_does_not_count() {
     set_rules(&node, json!({ "subscribe": [rule("open", "anyone")] }), None).await;
     question.answer(true).await;
     assert_eq!(error(&client.next().await), "topic_forbidden room/a no_rule");
-    // What came after it was carried out after it.
+    // The later subscription was carried out after the refused one.
     node.until("the subscription", |node| connected(node, "open") == 1).await;
     assert_eq!(connected(&node, "room/a"), 0);
 }
@@ -181,7 +181,8 @@ async fn changed_rules_decide_a_log_in_again() {
     assert!(!hook.is_asked());
 }
 
-/// What clients sent so far was carried out. Blocks the thread, which is the runtime's: no job of a client goes on.
+/// Waits until the requests that clients sent so far were carried out. Blocks the thread, which is the runtime's: no
+/// job of a client makes progress.
 fn block_until_frames(node: &Node, count: u64) {
     let until = std::time::Instant::now() + PATIENCE;
     while node.metric("noroshi_frames_received_total") < count {
@@ -215,12 +216,12 @@ async fn a_subscription_that_is_being_kept_while_rules_change_does_not_survive()
 async fn a_subscription_to_a_node_is_decided_again_when_rules_change_while_it_is_stored() {
     for (change, answered, made_by_key, left) in [
         (r#"{"subscribe":[]}"#, "<forbidden ", None, &[][..]),
-        // What a client makes is not what an API key made, which such a rule leaves alone.
+        // A subscription that a client makes differs from one that an API key made, which such a rule does not end.
         (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", None, &[]),
         (r#"{"subscribe":[{"topic":"a/#","allow":"server"}]}"#, "<forbidden ", Some("a/b"), &["a/b"]),
         (r#"{"subscribe":[{"topic":"a/b","allow":"anyone"}]}"#, "<subscription node='a/b'", None, &["a/b"]),
         (r#"{"subscribe":[{"topic":"a/{user}","allow":"anyone"}]}"#, "<forbidden ", None, &[]),
-        // A session that began without rules ends, since it has to log in again to be decided about.
+        // A session that began without rules ends, since only a new log-in can be decided.
         (r#"{"subscribe":[{"topic":"a/{user}","allow":"anyone"}]}"#, "", None, &[]),
     ] {
         let node = node_with(crate::xmpp::config()).await;
@@ -325,14 +326,14 @@ async fn a_rule_server_ends_subscriptions_of_mqtt_clients_and_keeps_those_of_api
     client.subscribe(&[("alerts/own", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     set_rules(&node, json!({ "subscribe": [rule("alerts/#", "server")] }), None).await;
-    // It has to log in again first where the rules need something of it; here they do not.
+    // If the rules need facts about the session, it must log in again first; here they need none.
     assert_eq!(client.next().await, "disconnect 0x87");
     until_topics(&node, "d1", &["alerts/of-the-server"]).await;
     let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
     assert_eq!(client.next().await, "connack 0x00 false");
     node.publish(topic("alerts/of-the-server"), When::Connected, "1").await;
     assert_eq!(client.next().await, "alerts/of-the-server 1 qos0 #0");
-    // The session goes on, and what the API made is still not the client's.
+    // The session continues, and a subscription that the API made is still not the client's.
     client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     drop(client);
@@ -366,7 +367,7 @@ async fn a_token_with_fewer_claims_ends_what_they_allowed() {
     assert_eq!(error(&client.next().await), "topic_revoked team/red no_rule");
     assert!(client.sync().await.is_empty());
     assert_eq!((connected(&node, "team/red"), connected(&node, "team/blue")), (0, 1));
-    // A device token has no claims: the session goes on without any.
+    // A device token has no claims: the session continues without any.
     client.send(json!({ "t": "token", "token": node.token("d1") })).await;
     assert_eq!(error(&client.next().await), "topic_revoked team/blue no_rule");
     client.send(json!({ "t": "sub", "topics": ["team/blue"] })).await;
@@ -502,7 +503,7 @@ async fn names_with_a_dollar_need_a_rule() {
     ])
     .await;
     let said = one.next().await;
-    // The rules name the user, whom a session that began without rules does not know: it comes back.
+    // The rules name the user, whom a session that began without rules does not know. So the client reconnects.
     let mut one = match said.as_str() {
         "disconnect 0x89" => {
             let mut one = Mqtt::connect(&node, Asked::lasting("d1")).await;
@@ -547,7 +548,7 @@ async fn names_with_a_dollar_need_a_rule() {
     assert_eq!(native.next().await["t"], "error");
 }
 
-/// XEP-0060 §4.1, §8.1: to a device a topic is what the rules say, and so it is to whoever has no right to it.
+/// XEP-0060 §4.1, §8.1: the rules decide what a topic is to a device, also to one without any right to it.
 #[tokio::test]
 async fn affiliations_follow_the_rules() {
     let node = node_with(crate::xmpp::config()).await;

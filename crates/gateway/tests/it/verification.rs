@@ -64,7 +64,7 @@ impl Signer {
         Self { random, pair }
     }
 
-    /// For an hour; each is another token, so that the pool has to verify it.
+    /// A token for an hour; each one differs, so that the pool must verify it.
     pub(crate) fn token(&self, node: &Node, device: &str, user: &str) -> String {
         let claims = json!({"sub": user, "device": device, "exp": node.now().0 / 1_000 + 3_600});
         let encode = |part: serde_json::Value| URL_SAFE_NO_PAD.encode(part.to_string());

@@ -1,5 +1,5 @@
-//! XMPP as a client sees it, said by hand: log-ins, what is held back until it is there, resumption, takeover
-//! by and of other protocols, STARTTLS and what must not be read with it.
+//! XMPP as a client sees it, with stanzas written by hand: log-ins, messages that wait until the client is available,
+//! resumption, takeover by and of other protocols, STARTTLS and plaintext that must not be read with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Peer {
         Self { socket: TcpStream::connect(address).await.expect("connected"), heard: String::new() }
     }
 
-    /// Small stanzas do not wait for what the kernel has not heard of the ones before.
+    /// Small stanzas do not wait until the peer's kernel has acknowledged the stanzas before.
     pub(crate) fn send_at_once(&self) {
         self.socket.set_nodelay(true).expect("set");
     }
@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.socket.write_all(text.as_bytes()).await.expect("sent");
     }
 
-    /// What comes up to `end`, with it.
+    /// Reads up to `end`, and returns the text with it.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         loop {
             if let Some(at) = self.heard.find(end) {
@@ -175,9 +175,9 @@ async fn waiting_messages_arrive_when_the_device_is_available() {
     let node = Node::start(config()).await;
     node.device("d1", "u1", &["news"]).await;
     let kept = node.publish(user("u1"), When::Stored, "1").await;
-    node.publish(user("u1"), When::Connected, "2").await; // nobody heard it
+    node.publish(user("u1"), When::Connected, "2").await; // no device was connected
     let mut peer = Peer::log_in(&node, "d1").await;
-    // A topic's comes at once, the device's own waits.
+    // A message of a topic comes at once, the device's own waits.
     node.publish(topic("news"), When::Stored, "3").await;
     let event = peer.until("</message>").await;
     assert!(event.contains("node='news'") && event.contains("\"data\":3"), "{event}");
@@ -188,11 +188,11 @@ async fn waiting_messages_arrive_when_the_device_is_available() {
     let own = peer.ask("<presence/>", "</message>").await;
     assert!(own.contains(&format!("<message from='localhost' id='{kept}'")), "{own}");
     assert!(own.contains("\"data\":1") && !own.contains("\"data\":2"), "{own}");
-    // The answer to the ping behind it says that it was read.
+    // The answer to the ping behind the message confirms that it was read.
     peer.answer().await;
     node.publish(user("u1"), When::Active, "5").await;
     assert!(peer.until("</message>").await.contains("\"data\":5"));
-    // Away: idle, and not meant by what is for who is active.
+    // Away: idle, and no recipient of messages for active devices.
     peer.say("<presence><show>away</show></presence>").await;
     peer.sync().await;
     node.publish(user("u1"), When::Active, "6").await;
@@ -218,7 +218,7 @@ async fn a_session_resumes_where_it_broke() {
         node.publish(user("u1"), When::Stored, data).await;
         peer.until("</message>").await;
     }
-    // It breaks; what comes meanwhile waits.
+    // The connection breaks; messages wait meanwhile.
     drop(peer);
     node.until_sessions(0).await;
     node.publish(user("u1"), When::Stored, "3").await;
@@ -237,7 +237,7 @@ async fn a_session_resumes_where_it_broke() {
     assert!(!more.contains("<message"), "each came once: {more}");
     assert_eq!(node.metric("noroshi_xmpp_sessions_resumed_total"), 1);
 
-    // All were confirmed: a new session hears none of them.
+    // All were confirmed: a new session receives none of them.
     node.until("acknowledgements", |node| node.outcome("acked") == 3).await;
     let mut fresh = Peer::log_in(&node, "d1").await;
     fresh.say("<presence/>").await;
@@ -338,7 +338,7 @@ async fn a_client_publishes_in_order() {
     node.delivery.quotas().configure([Configured { app: node.app, name, overrides }]);
     node.device("d1", "u1", &[]).await;
     let mut peer = Peer::log_in(&node, "d1").await;
-    // Every other topic has to be looked for in the store.
+    // The store must be asked for every other topic.
     let name = |n: usize| if n.is_multiple_of(2) { format!("new-{n}") } else { "known".to_owned() };
     let publish = |n: usize| {
         let name = name(n);
@@ -383,7 +383,7 @@ async fn a_wrong_token_is_refused_and_a_token_is_for_its_device() {
     assert!(last.contains("<host-unknown") && last.contains(text), "{last}");
     // Each refusal counts, also those that the log leaves out.
     assert_eq!(node.metric("noroshi_log_ins_refused_total"), 3);
-    // Revoked is what the store says.
+    // The store decides that a token is revoked.
     let token = node.token("d1");
     node.delivery
         .revoke_tokens(node.app, &noroshi_types::DeviceId::parse("d1").expect("an id"))
@@ -409,7 +409,7 @@ async fn a_drain_redirects_clients() {
     node.gateway.drain_devices(order).expect("it serves");
     let end = peer.ended().await;
     assert!(end.contains("next.example.org:5222</see-other-host></stream:error></stream:stream>"), "{end}");
-    // Nor is anyone let in, before or after it says who it is.
+    // No new client is admitted, before or after it authenticates.
     let mut late = Peer::dial(&node, 1).await;
     late.say(&[HEADER, &auth("d1", &node.token("d1"))].concat()).await;
     let end = late.ended().await;
@@ -467,13 +467,13 @@ async fn a_stream_is_encrypted_in_the_middle_or_from_the_start() {
     node.publish(user("u1"), When::Connected, &format!("\"{}\"", "x".repeat(3_000))).await;
     assert!(peer.until("</message>").await.contains("xxx"));
 
-    // What came in the clear behind the request is nobody's.
+    // Plaintext behind the request is rejected.
     let mut hasty = Peer::dial(&node, 1).await;
     hasty.ask(HEADER, FEATURES).await;
     let end = hasty.ask(&format!("{starttls}<presence/>"), "</stream:stream>").await;
     assert!(end.contains("<bad-format"), "{end}");
 
-    // Direct TLS: nothing to negotiate, and for XMPP alone.
+    // Direct TLS: nothing to negotiate, and for XMPP only.
     let socket = || TcpStream::connect(node.gateway.local_addrs()[2]);
     let mut direct = encrypt(socket().await.expect("connected"), &der, &["xmpp-client"]).await.expect("XMPP");
     assert_eq!(direct.socket.get_ref().1.alpn_protocol(), Some(b"xmpp-client".as_slice()));
@@ -509,7 +509,7 @@ async fn accounts_talk_to_each_other() {
     juliet.say("<message to='romeo@localhost/r' type='chat'><body>ay me</body></message>").await;
     let said = romeo.until("</message>").await;
     assert!(said.contains("ay me") && said.contains("from='juliet@localhost/r'") && !said.contains("<delay"));
-    // RFC 6121 §8.5.1: as it would be for somebody who is away.
+    // RFC 6121 §8.5.1: the same answer as for an offline account.
     romeo.say("<message id='n' to='tybalt@localhost'><body>x</body></message>").await;
     assert!(!romeo.sync().await.contains("<message"));
     let asked = romeo
@@ -606,7 +606,7 @@ async fn an_archive_is_one_devices_inbox() {
     peer.say(&receipt).await;
     node.until_confirmed("d1").await;
     assert_eq!(archived(&mut peer, "").await, [""; 0]);
-    // What is asked while the credential is revoked, or afterwards, is not answered.
+    // Requests during the revocation of the credential, or afterwards, are not answered.
     node.publish(user("u1"), When::Stored, "5").await;
     node.delivery.revoke_tokens(node.app, &d1).await.expect("revoked");
     let heard = peer.ended().await;
@@ -614,7 +614,7 @@ async fn an_archive_is_one_devices_inbox() {
     node.gateway.stop();
 }
 
-/// Reads what comes, and answers each request of stream management with what it has read, until `read` stanzas are.
+/// Reads stanzas, and answers each request of stream management with the number it has read, until this is `read`.
 async fn confirm(peer: &mut Peer, handled: &mut u32, read: u32) {
     while *handled < read {
         let heard = peer.until("<r xmlns='urn:xmpp:sm:3'/>").await;
@@ -632,7 +632,7 @@ async fn a_client_that_confirms_what_it_reads_stays() {
     node.device("d1", "u1", &[]).await;
     let (mut peer, _) = Peer::managed(&node, "d1").await;
     let mut handled = 0;
-    // One is asked about after a while, many at once.
+    // The server requests a confirmation of one stanza after a while, of many at once.
     peer.say(PING).await;
     confirm(&mut peer, &mut handled, 1).await;
     for _ in 0..50 {

@@ -134,7 +134,7 @@ async fn an_account_has_several_resources() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_account_is_counted() {
     let node = node().await;
-    // Whoever proves something is answered alike whether there is such an account or not.
+    // A client that tries to log in gets the same answer whether or not the account exists.
     for (count, name) in [(1, "romeo"), (2, "nobody")] {
         let mut peer = Peer::dial(&node, 1).await;
         peer.ask(HEADER, FEATURES).await;
@@ -372,7 +372,8 @@ async fn devices_talk_to_nobody() {
     assert!(refused.contains("<service-unavailable"), "{refused}");
     let heard = romeo.sync().await;
     assert!(!heard.contains("d1@localhost"), "{heard}");
-    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request does.
+    // For accounts a device is an account that does not exist: a message gets no answer (RFC 6121 §8.5.1), a request
+    // does.
     romeo.say("<message id='n' to='d1@localhost'><body>x</body></message>").await;
     let heard = romeo.sync().await;
     assert!(!heard.contains("<message"), "{heard}");
@@ -389,7 +390,7 @@ fn owner(kind: &str, inside: &str) -> String {
         .replace("http://jabber.org/protocol/pubsub'", "http://jabber.org/protocol/pubsub#owner'")
 }
 
-/// XEP-0060 §8: of accounts, and of nobody else.
+/// XEP-0060 §8: nodes of accounts only.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_makes_a_node_that_others_subscribe_to() {
     let node = node().await;
@@ -438,7 +439,7 @@ async fn an_account_makes_a_node_that_others_subscribe_to() {
     assert!(told.contains("pubsub#meta-data") && told.contains("romeo@localhost"), "{told}");
     let told = device.ask(info, "</iq>").await;
     assert!(!told.contains("romeo"), "{told}");
-    // With its account the node goes.
+    // The node is deleted with its account.
     romeo.say("<iq type='set' id='x'><query xmlns='jabber:iq:register'><remove/></query></iq>").await;
     juliet.until("<delete node='news'/>").await;
     node.gateway.stop();

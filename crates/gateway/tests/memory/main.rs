@@ -33,7 +33,7 @@ const PLAIN_BYTES_MAX: i64 = 1_228;
 /// 4 KiB, so that with what an allocator rounds it stays under 5. Most of it is rustls' own state: keys,
 /// key schedule, room for the messages of a handshake.
 const TLS_BYTES_MAX: i64 = 4_096;
-/// What use may leave at a connection: a place in a queue that does not shrink, not a buffer.
+/// The memory that use may leave at a connection: a place in a queue that does not shrink, not a buffer.
 const USE_BYTES_MAX: i64 = 256;
 /// Enough that a doubling map shows at its worst and its best.
 const CONNECTIONS: usize = 800;
@@ -54,7 +54,7 @@ fn count(bytes: i64) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it is; counting touches nothing else.
+// SAFETY: every call is passed to the system's allocator unchanged; counting touches nothing else.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -169,7 +169,7 @@ enum Conversation {
     WebSocket,
     /// The same with permessage-deflate.
     Deflated,
-    /// It hears, and says nothing.
+    /// It receives, and sends nothing.
     Events,
     /// The same under gzip.
     Compressed,
@@ -195,7 +195,7 @@ impl Conversation {
         }
     }
 
-    /// What it may cost besides.
+    /// The bytes that it may cost in addition.
     fn bytes(self) -> i64 {
         match self {
             Conversation::WebSocket | Conversation::Deflated | Conversation::Events => 0,
@@ -477,7 +477,7 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
     use_all(&node, &mut clients, case, 0).await;
     if case.conversation == Conversation::Deflated {
-        // What goes to all is compressed by one shard: here each makes its compressor.
+        // One shard compresses a message to all: here each makes its compressor.
         for n in 0..FIRST {
             let user = UserId::parse(&format!("user-{n}")).expect("an id");
             node.publish_to(Target::Users(vec![user]), &format!("{:300}", "1")).await;
@@ -500,7 +500,7 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
     }
     assert_eq!(node.gateway.sessions_count(), 0);
     if case.conversation == Conversation::Xmpp {
-        // Nobody came back for them.
+        // No client resumed them.
         std::thread::sleep(Duration::from_millis(1_100));
         node.gateway.observe();
     }

@@ -47,7 +47,7 @@ enum Input {
     Failed(Box<rustls::Error>),
 }
 
-/// Where plaintext goes: to the reader as far as it has room.
+/// The destination of plaintext: the reader's buffer while it has room.
 struct Plaintext<'a> {
     into: &'a mut [u8],
     filled: usize,

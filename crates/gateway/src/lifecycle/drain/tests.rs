@@ -1,4 +1,4 @@
-//! The rate, the rounds of a shard, and what an order, its change and its end leave behind.
+//! The rate, the rounds of a shard, and the state after an order, its change and its end.
 
 use super::*;
 

@@ -23,7 +23,7 @@ impl Adapter for Mqtt {
     type Done = Done;
 
     const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
-    /// An end without DISCONNECT is what a will is for.
+    /// An end without DISCONNECT publishes the will.
     const ANNOUNCES_END: bool = true;
     /// Packets may begin and end anywhere in binary messages (§6).
     const STREAMS_IN_MESSAGES: bool = true;
@@ -133,7 +133,7 @@ impl Adapter for Mqtt {
     /// DISCONNECT, or the CONNACK of a client that is not let in.
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, _: u64) {
         let config = &cx.services.config;
-        // An address of TCP is of no use to a client that came over a WebSocket.
+        // A client that connected over a WebSocket cannot use an address of TCP.
         let is_stream = cx.facts.framing == Framing::Stream;
         let redirect = config.mqtt_redirect.as_ref().filter(|_| is_stream);
         let redirect = redirect.map(|to| ServerReference { servers: &to.servers, moved: to.moved });

@@ -16,7 +16,7 @@ use crate::protocol::effect::Effect;
 use crate::wire::Protocol;
 
 impl Mqtt {
-    /// The connection is over: parks the session, or ends it.
+    /// The connection has ended: parks the session, or ends it.
     pub(super) fn leave(mut self, cx: &mut Context<'_>) {
         let now = cx.now.wall;
         let since = cx.progress.sent_by_wildcard(self.since);
@@ -35,7 +35,7 @@ impl Mqtt {
         let lasted = self.expiry_s > 0;
         let subscriptions = self.subscriptions(&due);
         let parting = self.conversation.part();
-        // The node asked the client to connect again: it is not gone.
+        // The node asked the client to reconnect, so it will return.
         let comes_back = matches!(reason, Some(CloseReason::Drain | CloseReason::RulesChanged));
         let will = parting.will.filter(|_| !comes_back);
         let own = subscriptions.iter().filter(|held: &&Held| held.is_of_client);
@@ -65,8 +65,8 @@ impl Mqtt {
                 Some(Task::Store { session, write: announce(false) })
             }
         };
-        // Nobody comes back for the session of a revoked or deleted device, and the store has ended what it keeps of it:
-        // nothing is written over that.
+        // No client resumes the session of a revoked or deleted device, and the store has already ended its part of it.
+        // So the session is not stored.
         let revoked = reason == Some(CloseReason::Revoked);
         let present = cx.services.registry.device(session.device_key);
         let moved = present.is_some_and(|present| present.holder() != session.holder());
@@ -103,7 +103,7 @@ fn park(cx: &Context<'_>, mut parked: ParkedSession) {
     let evicted = service(services).sessions.put(parked);
     services.metrics.count_evicted(Protocol::Mqtt, evicted.len());
     for mut parked in evicted {
-        // The will would be lost: it is published before its delay is over.
+        // The will would be lost, so it is published before its delay has passed.
         if let Some(will) = parked.take_will() {
             will::publish(services, delivery, &parked.session, *will, When::Late);
         }

@@ -1,7 +1,7 @@
 //! Orders the writes of one device's connections to the store at their end.
 //!
-//! A device may come back before its old connection's state is written. The new session continues from what the node
-//! remembers. Its own writes wait for the older write, which would otherwise overwrite them.
+//! A device may reconnect before its old connection's state is written. The new session continues from the state in the
+//! node's memory. Its own writes wait for the older write, which would otherwise overwrite them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! What an MQTT client asks of the store: publications, and subscriptions that outlast its connection. The jobs of one
-//! connection run one after the other, outside the shard, so that they take effect in the client's order.
+//! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
+//! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a shard
-//! at once. What a client published before it left is published all the same. The exception is a message that has to be
-//! published exactly once and whose job did not start: a client whose session lasts sends it again, since it got no answer.
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a
+//! shard at once. Messages that a client published before it left are still published. The exception is a message with
+//! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ impl Queue {
         Some(task)
     }
 
-    /// The next one is a scan, which has an order of its own ([`super::scan`]).
+    /// Whether the next job is a scan; scans have a separate order ([`super::scan`]).
     fn scans_next(&self) -> bool {
         matches!(self.tasks.front(), Some(Task::Retained { .. }))
     }
@@ -234,8 +234,8 @@ fn run(cx: &Context<'_>, session: Arc<Session>, task: Task, stored: Option<Store
     });
 }
 
-/// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session does
-/// not end.
+/// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session
+/// does not end.
 pub(super) fn leave(
     cx: &mut Context<'_>,
     session: &Arc<Session>,
@@ -260,7 +260,7 @@ pub(super) fn leave(
     }
 }
 
-/// Runs the tasks of a connection that is over.
+/// Runs the tasks of a connection that has ended.
 fn run_all(services: &Arc<Services>, delivery: &Arc<Delivery>, session: Arc<Session>, tasks: VecDeque<Task>) {
     let (services, of_job) = (services.clone(), delivery.clone());
     delivery.work(async move {
@@ -271,8 +271,8 @@ fn run_all(services: &Arc<Services>, delivery: &Arc<Delivery>, session: Arc<Sess
     });
 }
 
-/// A job ended after its connection: the client got no answer. New subscriptions end before anything else is written.
-/// The stored session drops the filters that were unsubscribed.
+/// Undoes a job that ended after its connection, since the client got no answer. New subscriptions end before anything
+/// else is written. The stored session drops the filters that were unsubscribed.
 fn undo(done: &Outcome, tasks: &mut VecDeque<Task>) {
     match done {
         Outcome::Subscribed { made, joined, .. } => {

@@ -1,7 +1,7 @@
 //! From CONNECT to a session.
 //!
-//! A session continues where the client asks for it (§3.1.2.4) and this node or the store knows it. Durable subscriptions
-//! that a device made otherwise than over MQTT are part of every session.
+//! A session continues where the client asks for it (§3.1.2.4) and this node or the store knows it. Durable
+//! subscriptions that a device made otherwise than over MQTT are part of every session.
 
 use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::mqtt::{
@@ -25,7 +25,7 @@ use crate::session::verification::close_reason;
 /// What a session continues with.
 #[derive(Default)]
 struct Continued {
-    /// The session was there before and the client goes on with it.
+    /// The session existed before and the client resumes it.
     is_present: bool,
     subscriptions: Vec<Held>,
     /// Durable subscriptions of an earlier session that end.
@@ -53,7 +53,7 @@ impl Mqtt {
         cx.push(Effect::Verify { token, app, request });
     }
 
-    /// `device`: what the client claims to be besides its token.
+    /// `device`: the device id that the client states in addition to its token.
     pub(super) fn let_in(
         &mut self,
         cx: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl Mqtt {
 
     /// A will is a publication that waits, with the same limits.
     fn refuse_will(&self, cx: &Context<'_>, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
-        // If the app has rules for publishing, they alone decide, when the will is published.
+        // If the app has rules for publishing, only they decide, and only when the will is published.
         if !TopicRules(cx.delivery).has_publish_rules(app) && !cx.services.may_publish(app, &will.topic) {
             return Some(LogInRefused::Will);
         }
@@ -180,7 +180,7 @@ impl Mqtt {
         early
     }
 
-    /// Decides whether the client continues a session, and what the store has of it.
+    /// Decides whether the client continues a session, and which stored state it continues with.
     fn continue_stored(
         &mut self,
         cx: &Context<'_>,
@@ -192,8 +192,8 @@ impl Mqtt {
         let sessions: &ParkedSessions = &service(cx.services).sessions;
         let (stored, has_ended) = begun.kept.as_deref().and_then(StoredSession::parse).unzip();
         let has_ended = has_ended.unwrap_or(false);
-        // SUBACK granted a subscription that topic rules deny now. The session begins anew, so that the client subscribes
-        // again and learns of it.
+        // SUBACK granted a subscription that topic rules deny now. A new session begins, so that the client subscribes
+        // again and receives the refusal.
         let keeps_all = stored.as_ref().is_none_or(|stored: &StoredSession| {
             let mut own = stored.subscriptions.iter().filter(|held| held.is_of_client);
             let rules = TopicRules(cx.delivery);
@@ -227,7 +227,8 @@ impl Mqtt {
     }
 }
 
-/// Without a token a client is the device that its identifier names, which is made on first use; or why it is not let in.
+/// Without a token a client is the device that its identifier names, which is made on first use; or why it is not let
+/// in.
 fn anonymous(cx: &Context<'_>, login: &LogIn<'_>) -> Result<Identity, &'static str> {
     let config = cx.config();
     let name = config.anonymous_app.as_deref().filter(|_| config.mqtt.anonymous);

@@ -34,7 +34,7 @@ impl Mqtt {
             // Not a valid topic name in MQTT.
             false => Delivery::NoMatch,
         };
-        // A retained message says nothing about the position in the topic's log.
+        // A retained message has no known position in the topic's log.
         let is_published = cause == Cause::Published;
         let mut passes = |wanted: bool| {
             wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)
@@ -44,8 +44,8 @@ impl Mqtt {
                 frame_head(encoding.framing, head, begin, shared.len());
                 Offered::Send { shared, confirmed: passes(confirmed) }
             }
-            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself waits
-            // for a subscription.
+            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself
+            // waits for a subscription.
             Delivery::NoMatch => {
                 let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
                 Offered::Pass { confirmed: passes(topic.is_some()) }

@@ -8,8 +8,8 @@ use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
 
 /// The longest `data` that a publication may become. JSON around a payload, escapes, base64 and properties have as much
-/// room as the payload: without a bound 64 KiB of user properties, each byte of which is six in JSON, would pass a limit
-/// of 4 KiB.
+/// room as the payload: without a bound 64 KiB of user properties, each byte of which is six in JSON, would pass a
+/// limit of 4 KiB.
 pub(super) const fn data_bytes_max(payload_bytes_max: usize) -> usize {
     payload_bytes_max.saturating_mul(2).saturating_add(512)
 }

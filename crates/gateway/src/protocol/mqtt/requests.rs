@@ -16,7 +16,7 @@ use crate::session::operation::{Operation, name_bytes};
 use crate::session::renewal::NotRenewed;
 
 pub(crate) enum Request {
-    /// `device`: what the client claims to be besides its token.
+    /// `device`: the device id that the client states in addition to its token.
     LogIn {
         device: Option<Box<str>>,
         will: Option<OfferedWill>,

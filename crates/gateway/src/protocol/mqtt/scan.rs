@@ -126,7 +126,7 @@ fn ranges(filters: &[Box<str>]) -> Vec<Range> {
             ranges.push(Range::name(parent));
         }
     }
-    // By `from`, the widest first.
+    // Sorted by `from`, the widest first.
     ranges.sort_by(|a, b| {
         a.from.cmp(&b.from).then_with(|| match (&a.until, &b.until) {
             (None, None) => std::cmp::Ordering::Equal,

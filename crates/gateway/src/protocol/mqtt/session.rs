@@ -1,15 +1,16 @@
-//! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what is
-//! in flight, a will that is not due, and when the session ends.
+//! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what
+//! is in flight, a will that is not due, and when the session ends.
 //!
-//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have no
-//! position: the session has the ids of messages that they matched and the client has not confirmed, and messages behind a
-//! place in the order of commits were not sent. A session with such filters writes this when its connection ends; others
-//! write nothing. So a node that is killed forgets wills that were not due and what was in flight: those messages come
-//! again with new packet ids and the same notification ids. It forgets no subscription and no stored message.
+//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have
+//! no position: the session has the ids of messages that they matched and the client has not confirmed, and messages
+//! behind a place in the order of commits were not sent. A session with such filters writes this when its connection
+//! ends; others write nothing. So a node that is killed forgets wills that were not due and what was in flight: those
+//! messages come again with new packet ids and the same notification ids. It forgets no subscription and no stored
+//! message.
 //!
-//! Invariants: a [`Lot`] bounds the parked sessions; one that was evicted continues from the store alone. Only the holder
-//! that left a session continues it: a device that was revoked, deleted and made again, or given to another user since
-//! then begins anew.
+//! Invariants: a [`Lot`] bounds the parked sessions; an evicted one continues from the store only. Only the holder that
+//! left a session continues it: a device that was revoked, deleted and made again, or given to another user since then
+//! gets a new session.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl ParkedSession {
         Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
     }
 
-    /// What the session owes its client besides what is behind [`Progress::since`].
+    /// Unconfirmed messages of the session, in addition to those behind [`Progress::since`].
     pub(crate) fn owed(&self) -> Vec<UnconfirmedMessage> {
         let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
         owed(in_flight, &self.progress.unsent)
@@ -121,8 +122,8 @@ pub(crate) enum Due {
     Ended(Arc<Session>, Vec<Topic>, FinalWrite),
 }
 
-/// Shared by all shards: a device may come back on any. Locked for some instructions at the beginning and the end of a
-/// connection, and each second; nothing else is locked under it.
+/// Shared by all shards: a device may reconnect on any shard. Locked for some instructions at the beginning and the end
+/// of a connection, and each second; nothing else is locked under it.
 pub(crate) struct ParkedSessions(Mutex<Inner>, Arc<FinalWrites>);
 
 /// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or
@@ -141,8 +142,8 @@ impl ParkedSessions {
         Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
     }
 
-    /// Whether a session of the app that is not parked here has ended, if no other node could have had it. A connection of
-    /// an earlier process ended at the latest when this one began.
+    /// Whether a session of the app that is not parked here has ended, if no other node could have had it. A connection
+    /// of an earlier process ended at the latest when this one began.
     pub(crate) fn has_ended(&self, app: AppId, stored: &StoredSession, now: Timestamp) -> bool {
         let inner = self.0.lock();
         let ends_at = inner.began.saturating_add(Duration::from_secs(stored.expiry_s.into()));
@@ -176,7 +177,7 @@ impl ParkedSessions {
         inner.evicted_until.remove(&app);
     }
 
-    /// A message was accepted that a connection published which is gone.
+    /// A message of a connection that has ended was accepted.
     pub(crate) fn published(&self, session: &Session, answer: Answer) {
         let mut inner = self.0.lock();
         let parked = inner.lot.get_mut(session.device_key);

@@ -1,8 +1,8 @@
 //! A session as the store has it, in versions.
 //!
-//! Filters with wildcards have no position. Messages that they matched and the client has not confirmed are stored by id;
-//! of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other versions
-//! read the versions that they know: see docs/cluster.md.
+//! Filters with wildcards have no position. Messages that they matched and the client has not confirmed are stored by
+//! id; of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other
+//! versions read the versions that they know: see docs/cluster.md.
 
 use noroshi_protocol::mqtt::{SubscribeOptions, Subscription, TopicFilter, UnconfirmedMessage};
 use noroshi_store::{ENDED_STATE_PREFIX, Place};
@@ -24,7 +24,7 @@ const RETAINED_DUE: u8 = 1 << 6;
 /// What the store has of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StoredSession {
-    /// Of what was accepted up to here, filters with wildcards deliver only what is `owed`.
+    /// Filters with wildcards deliver only `owed` messages among those accepted up to here.
     pub(crate) since: Place,
     /// How long it outlives its connection.
     pub(crate) expiry_s: u32,

@@ -21,7 +21,7 @@ use crate::protocol::effect::Effect;
 const REFUSED_FILTER: &str = "test/nosubscribe";
 
 impl Mqtt {
-    /// Subscribes to what `rules` allow; the rest of the request is refused already.
+    /// Subscribes to the filters that `rules` allow; the rest of the request is refused already.
     pub(super) fn subscribe(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,7 +46,7 @@ impl Mqtt {
         }
     }
 
-    /// Sends SUBACK and starts to deliver what the client subscribed to.
+    /// Sends SUBACK and starts to deliver messages of the new subscriptions.
     pub(super) fn finish_subscribe(&mut self, cx: &mut Context<'_>, request: SubscribeRequest, lasts: bool) {
         let Some(app) = cx.session.map(|session| session.app) else { return };
         let mqtt = &cx.services.config.mqtt;
@@ -76,7 +76,7 @@ impl Mqtt {
                 cx.push(Effect::AddFilter(filter.as_str().into()));
                 retained.extend(wants_retained.then(|| filter.as_str().into()));
             }
-            // The messages of a share come by the inbox, perhaps before this.
+            // The messages of a share arrive through the inbox, perhaps before this subscription.
             reads_inbox |= is_new && (filter.matches_inbox() || filter.share().is_some());
         }
         if reads_inbox {
@@ -103,7 +103,7 @@ impl Mqtt {
         }
     }
 
-    /// From now on filters with wildcards deliver each new message once. What topics retain from before is read first.
+    /// From now on filters with wildcards deliver each new message once. Retained messages from before are read first.
     pub(super) fn serve_wildcards(&mut self, cx: &mut Context<'_>, is_first: bool, retained: Vec<Box<str>>) {
         let offered = cx.progress.offered();
         if is_first {
@@ -146,8 +146,8 @@ impl Mqtt {
         self.answer(cx, |conversation, out| conversation.unsubscribed(request, out));
     }
 
-    /// If the next job is UNSUBSCRIBE, its names end before the store is asked: pages that are read meanwhile may have
-    /// them or not. Returns whether it is.
+    /// If the next job is UNSUBSCRIBE, its names end before the store is asked: pages that are read meanwhile may or
+    /// may not have them. Returns whether it is.
     pub(super) fn end_names_of_next(&mut self, cx: &mut Context<'_>) -> bool {
         let next = self.queue.as_ref().and_then(|queue| queue.front());
         let Some(Task::Unsubscribe { request, .. }) = next else { return false };
@@ -168,8 +168,8 @@ impl Mqtt {
     }
 }
 
-/// Stops delivering topics by their names. `ending`: those that filters with wildcards still match, and the places behind
-/// which they were delivered.
+/// Stops delivering topics by their names. `ending`: those that filters with wildcards still match, and the places
+/// behind which they were delivered.
 fn end_names(cx: &mut Context<'_>, topics: Vec<Topic>, ending: &[(Topic, Place)]) {
     for (topic, behind) in ending {
         cx.progress.end_name(topic, *behind);

@@ -56,7 +56,7 @@ pub(crate) enum Task {
         topics: Vec<Topic>,
         write: Option<FinalWrite>,
     },
-    /// Stores the session of a connection that is over.
+    /// Stores the session of a connection that has ended.
     Store {
         session: Box<StoredSession>,
         write: FinalWrite,
@@ -107,7 +107,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// A task with what it needs.
+/// A task with its context.
 pub(super) struct Job {
     pub(super) services: Arc<Services>,
     pub(super) delivery: Arc<Delivery>,
@@ -156,7 +156,7 @@ impl Job {
     pub(super) async fn carry_out(self) -> Outcome {
         let Self { services, delivery, session, task, stored, expiry_s } = self;
         let (delivery, session) = (&delivery, &*session);
-        // It continues from what the device's connection before writes.
+        // Waits for the writes of the device's previous connection, since this task continues from their state.
         if !matches!(task, Task::Publish { .. } | Task::Retained { .. }) {
             let writes = service(&services).sessions.final_writes();
             writes.wait_for_earlier(session.device_key, session.address.generation).await;
@@ -305,8 +305,8 @@ async fn subscribe(
     store.keep_session(session.num, stored).await.map_err(refused)
 }
 
-/// Makes the shared subscriptions of a request, or refuses all of them. Returns what to store of the session, without those
-/// that were refused.
+/// Makes the shared subscriptions of a request, or refuses all of them. Returns what to store of the session, without
+/// those that were refused.
 async fn join_shares(
     delivery: &Delivery,
     session: &Session,
@@ -355,7 +355,7 @@ async fn leave_shares(
     delivery.leave_shares(session.app, LeaveShares { device, generation, what, held }).await
 }
 
-/// Ends durable subscriptions. `stored` becomes what the store has of the session.
+/// Ends durable subscriptions. `stored` becomes the stored state of the session.
 pub(super) async fn forget(
     delivery: &Arc<Delivery>,
     session: &Session,

@@ -23,7 +23,7 @@ pub(super) enum When {
 }
 
 impl super::Service {
-    /// Publishes wills that are due, and ends sessions whose time is over.
+    /// Publishes wills that are due, and ends expired sessions.
     pub(crate) fn handle_due(&self, services: &Arc<Services>, delivery: &Arc<Delivery>, now: Timestamp) {
         for due in self.sessions.take_due(now) {
             match due {
@@ -58,8 +58,8 @@ fn forget_session(
     }
 }
 
-/// Publishes a will if its device still has the same holder and may publish to the topic. After a delay the device may be
-/// connected to another node, which has the session then: the will is dropped ([MQTT-3.1.3-9]).
+/// Publishes a will if its device still has the same holder and may publish to the topic. After a delay the device may
+/// be connected to another node, which has the session then: the will is dropped ([MQTT-3.1.3-9]).
 pub(super) fn publish(
     services: &Arc<Services>,
     delivery: &Arc<Delivery>,
@@ -103,8 +103,8 @@ pub(super) fn count_withheld(services: &Services, has_will: bool) {
     services.metrics.mqtt_wills_withheld.inc_by(has_will.into());
 }
 
-/// Whether the device exists, has the same user, and none of its tokens was revoked since the session began. An error of
-/// the store counts as no.
+/// Whether the device exists, has the same user, and none of its tokens was revoked since the session began. An error
+/// of the store counts as no.
 async fn still_holds(delivery: &Delivery, registry: &Registry, session: &Session) -> bool {
     let device = match delivery.store().device(session.app, &session.device).await {
         Ok(device) => device,

@@ -40,7 +40,7 @@ impl SocketIo {
         cx.push(Effect::Attach(Box::new(Attach { identity, topics: login.topics, resume })));
     }
 
-    /// The session is attached: sends the client its public id, and the private one to come back with.
+    /// The session is attached: sends the client its public id, and the private id for a later reconnect.
     pub(super) fn begin_session(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) {
         let public = SessionId(begun.session.address.generation).to_string();
         let mut random = [0; 16];
@@ -50,7 +50,7 @@ impl SocketIo {
         });
         let App::Device(conversation) = &mut self.app else { return };
         let pid = self.pending_login.take().and_then(|pending| pending.pid).filter(|_| begun.complete);
-        // A `pid` lets nobody in: without randomness the public id will do.
+        // A `pid` is no credential: without randomness the public id will do.
         let pid = pid.map_or_else(|| drawn.unwrap_or_else(|_| public.clone()), String::from);
         let mut actions = Vec::new();
         conversation.logged_in(&public, &pid, &mut actions);

@@ -1,6 +1,6 @@
-//! Accounts with passwords, for conformance suites: given at the start or registered in band (XEP-0077). They are devices of
-//! one app, one for each resource. `noroshi_protocol::xmpp::accounts` has the table of them; this asks it and relays its
-//! stanzas to sessions.
+//! Accounts with passwords, for conformance suites: given at the start or registered in band (XEP-0077). They are
+//! devices of one app, one for each resource. `noroshi_protocol::xmpp::accounts` has the table of them; this asks it
+//! and relays its stanzas to sessions.
 //!
 //! Without an account nothing here does anything: none can be made unless the configuration allows it.
 
@@ -75,8 +75,8 @@ impl Service {
     }
 }
 
-/// Asks the table and relays its stanzas. Every session receives stanzas in the order in which the table changed: those for
-/// other shards are queued under the lock, and those for this shard behind what other shards queued before.
+/// Asks the table and relays its stanzas. Every session receives stanzas in the order in which the table changed: those
+/// for other shards are queued under the lock, and those for this shard behind what other shards queued before.
 fn ask_table<T>(
     cx: &mut Context<'_>,
     ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T,
@@ -101,8 +101,8 @@ impl Xmpp {
         Some((self.conversation.account()?.into(), cx.session?.address))
     }
 
-    /// Asks the table for the connection's account. None: the connection has no account, or its account was removed and the
-    /// connection is about to be closed for that.
+    /// Asks the table for the connection's account. None: the connection has no account, or its account was removed and
+    /// the connection is about to be closed for that.
     fn with_account<T>(
         &self,
         cx: &mut Context<'_>,
@@ -124,7 +124,7 @@ impl Xmpp {
         });
     }
 
-    /// The session ends. Its client may come back for it.
+    /// Detaches the account from a connection that ends. The client may resume the session.
     pub(super) fn detach_account(&self, cx: &mut Context<'_>) {
         if let Some((user, address)) = self.account(cx) {
             ask_table(cx, |accounts, told| accounts.detach(&user, address, told));

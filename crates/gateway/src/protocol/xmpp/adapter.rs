@@ -121,7 +121,7 @@ impl Adapter for Xmpp {
         }
     }
 
-    /// The client has to confirm what was sent some time ago.
+    /// Reminds the client to confirm stanzas that were sent some time ago.
     fn handle_deadline(&mut self, cx: &mut Context<'_>) {
         cx.clear_deadline();
         self.speak(cx, |conversation, pcx, out| conversation.remind(pcx, out));

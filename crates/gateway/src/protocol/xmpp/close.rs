@@ -24,7 +24,8 @@ impl Xmpp {
             // If a log-in waits for its answer, this is it.
             conversation.refused(pcx, reason, out);
             match reason {
-                // Another connection resumes it, or the client was silent for too long and may come back for it.
+                // Another connection resumes the session, or the client was silent for too long and may resume it
+                // later.
                 CloseReason::Replaced | CloseReason::PingTimeout => {
                     suspended = conversation.close_suspended(pcx, reason, out);
                 }
@@ -36,7 +37,7 @@ impl Xmpp {
         }
     }
 
-    /// The connection is over. If the client did not close its stream, it may come back for the session.
+    /// The connection has ended. If the client did not close its stream, it may resume the session.
     pub(super) fn leave(mut self, cx: &mut Context<'_>) {
         self.detach_account(cx);
         let reason = cx.facts.close_reason;

@@ -1,10 +1,11 @@
-//! From a password to a session: the token is verified first, then the log-in is as for every protocol. A session is resumed
-//! by a log-in of its device too (XEP-0198 §5): messages that were sent and not confirmed are sent again, and messages that
-//! arrived meanwhile are read from the store.
+//! From a password to a session: the token is verified first, then the log-in is as for every protocol. A session is
+//! resumed by a log-in of its device too (XEP-0198 §5): messages that were sent and not confirmed are sent again, and
+//! messages that arrived meanwhile are read from the store.
 //!
-//! A client that asks for a session has proved only that its token was once issued. So the store checks the token before
-//! anything changes for the session: a parked one stays until the log-in has succeeded, and a connection that still seems
-//! to be alive, here or on another shard, is closed after the check, and only if the session has the client's id.
+//! A client that asks for a session has proved only that its token was once issued. So the store checks the token
+//! before anything changes for the session: a parked one stays until the log-in has succeeded, and a connection that
+//! still seems to be alive, here or on another shard, is closed after the check, and only if the session has the
+//! client's id.
 
 use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::xmpp::{self, Credentials, Resumed};
@@ -19,7 +20,7 @@ use crate::session::login::{OpenedSession, login_of};
 use crate::session::registry::{Holder, Key};
 use crate::session::verification::close_reason;
 
-/// A session that a client asks for.
+/// A session that a client requests.
 pub(super) struct Resuming {
     pub(super) id: Box<str>,
     device_key: Key,
@@ -162,7 +163,8 @@ impl Xmpp {
         }
     }
 
-    /// No such device, or the token was revoked. An app JWT may make its device anew: that has nothing to resume.
+    /// There is no such device, or the token was revoked. An app JWT may create the device again: the new one has
+    /// nothing to resume.
     fn refuse_resumption(&mut self, cx: &mut Context<'_>) {
         if self.identity.as_ref().is_some_and(|identity| identity.create) {
             return self.report_gone(cx);

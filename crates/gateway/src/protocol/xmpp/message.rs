@@ -13,7 +13,8 @@ impl Xmpp {
         let message = &dispatch.message;
         let is_own = message.topic.as_ref().is_none_or(|place| place.topic.is_everyone());
         let is_open = self.conversation.is_open();
-        // RFC 6121 §4.5: a client that is not available gets no messages of its own; XEP-0160 §3: later it does.
+        // RFC 6121 §4.5: an unavailable client gets no messages for the device itself; XEP-0160 §3: it gets them when
+        // it is available again.
         if !is_open || (is_own && self.conversation.presence() == Presence::Offline) {
             self.passed_over |= message.wants_ack();
             return Offered::Pass { confirmed: false };

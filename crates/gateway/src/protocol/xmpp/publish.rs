@@ -15,8 +15,8 @@ use crate::protocol::context::Context;
 use crate::protocol::requests::QUERIES_MAX;
 
 impl Xmpp {
-    /// Publishes an item: it is stored, and becomes the node's last item. Items of one client are published in its order.
-    /// `allowed`: topic rules, or the app's filters, let the client publish it.
+    /// Publishes an item: it is stored, and becomes the node's last item. Items of one client are published in its
+    /// order. `allowed`: topic rules, or the app's filters, let the client publish it.
     pub(super) fn publish(
         &mut self,
         cx: &mut Context<'_>,

@@ -38,7 +38,7 @@ pub(crate) enum Request {
         topic: Topic,
         request: Query,
     },
-    /// Does what the conversation asked for, behind the effects before this one.
+    /// Carries out an action of the conversation, after the effects before this one.
     Act(Box<Action>),
     /// Answers, behind the effects before this one.
     Answer {

@@ -1,11 +1,11 @@
 //! Sessions whose connections broke and that a client may resume (XEP-0198 §5), at most one for each device. A [`Lot`]
 //! bounds them; each is kept for the time that its client was promised.
 //!
-//! They live in this node's memory. A client whose session is lost (a restart, another node) begins a new one, and its inbox
-//! then delivers what was not confirmed.
+//! They live in this node's memory. A client whose session is lost (a restart, another node) begins a new one, and its
+//! inbox then delivers the unconfirmed messages.
 //!
-//! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or given to
-//! another user since then finds nothing.
+//! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or
+//! given to another user since then finds nothing.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Parking {
         if found { lot.remove(device) } else { None }
     }
 
-    /// The device began another session, or may not come back for this one.
+    /// Forgets the session of a device that began another one, or that may not resume this one.
     pub(crate) fn forget(&self, device: Key) {
         self.0.lock().remove(device);
     }

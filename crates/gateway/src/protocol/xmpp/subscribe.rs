@@ -1,5 +1,5 @@
-//! PubSub as topics: subscriptions and items. A subscription of the connection is made at once; a durable one, and the items
-//! of a topic, are queries of the store, answered in a later turn.
+//! PubSub as topics: subscriptions and items. A subscription of the connection is made at once; a durable one, and the
+//! items of a topic, are queries of the store, answered in a later turn.
 
 use std::sync::Arc;
 
@@ -140,8 +140,8 @@ impl Xmpp {
     }
 }
 
-/// Stores a subscription that `rules` allow. Rules may change meanwhile: then they decide again, until the rules that decided
-/// last are in force. A subscription that was made here ends if they deny it.
+/// Stores a subscription that `rules` allow. Rules may change meanwhile: then they decide again, until the rules that
+/// decided last are in force. A subscription that was made here ends if they deny it.
 async fn subscribe_durably(
     delivery: &Delivery,
     session: &Session,
@@ -174,8 +174,8 @@ async fn subscribe_durably(
     Ok(Some(refused))
 }
 
-/// The messages of a topic's last `back` offsets and its retained message, by id. If one message is `wanted`, no other one of
-/// the log is held meanwhile: a thousand of them would be megabytes for each query.
+/// The messages of a topic's last `back` offsets and its retained message, by id. If one message is `wanted`, no other
+/// one of the log is held meanwhile: a thousand of them would be megabytes for each query.
 async fn latest(
     delivery: &Delivery,
     app: AppId,

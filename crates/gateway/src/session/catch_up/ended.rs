@@ -39,7 +39,7 @@ impl EndedNames {
         self.0.iter().any(brings)
     }
 
-    /// Those that reach further than the place behind which logs are read.
+    /// The names whose messages reach beyond the place behind which logs are read.
     pub(crate) fn behind(&self, since: Place) -> Vec<Ended> {
         self.0.iter().filter(|one| one.up_to > since).cloned().collect()
     }

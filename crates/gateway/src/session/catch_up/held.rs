@@ -23,7 +23,8 @@ pub(crate) enum Hold {
 }
 
 impl CatchUp {
-    /// A live message has no room: it and those behind it are held, and read if they become too many.
+    /// Holds a live message for which there is no room, and those behind it. If they become too many, they are read
+    /// instead.
     pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
         self.waits_for_room = true;
         let after = behind(dispatch.message.id);
@@ -82,8 +83,8 @@ impl CatchUp {
         Hold::Missed
     }
 
-    /// Whether a message is held here: a page that brings it has to be written with it, since it is not released
-    /// afterwards. One that is offered again is released nevertheless.
+    /// Whether a message is held here. A page that brings a held message must write it, since it is not released
+    /// afterwards. A message that is offered again is released nevertheless.
     pub(crate) fn holds(&self, id: NotificationId) -> bool {
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
         self.held

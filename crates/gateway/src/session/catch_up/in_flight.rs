@@ -14,7 +14,7 @@ use super::{Brought, CatchUp, Paged};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outstanding {
     Wanted(Vec<UnconfirmedMessage>),
-    /// Queued or under way.
+    /// Queued or in progress.
     Reading(Vec<UnconfirmedMessage>),
     /// These were found.
     Read(HashSet<UnconfirmedMessage>),
@@ -39,7 +39,7 @@ impl SentByName {
 }
 
 impl CatchUp {
-    /// Sends what the session had in flight before everything else.
+    /// Sends the session's in-flight messages before everything else.
     pub(crate) fn send_again(&mut self, owed: Vec<UnconfirmedMessage>) {
         if !owed.is_empty() {
             self.outstanding = Outstanding::Wanted(owed);

@@ -21,7 +21,7 @@ impl CatchUp {
         self.reads_gaps.or(self.log)
     }
 
-    /// A page of logs up to `to`, with the messages of this connection. Returns what has to be written.
+    /// Takes a page of logs up to `to`, with the messages of this connection. Returns the messages to write.
     pub(crate) fn take_log(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -88,7 +88,7 @@ impl CatchUp {
         let waits = of_topic.any(|recovery| recovery.missed || !recovery.held.is_empty());
         let logged_to = self.log.map_or(self.logged_to, |log| log.max(self.logged_to));
         let left_out_to = if waits { logged_to.max(offered) } else { logged_to };
-        // Logs also leave out what the gap brings: a later connection may begin to read them before it.
+        // Logs also leave out the gap's messages: a later connection may begin to read them before it.
         self.ended.add(topic, behind, up_to.max(left_out_to));
         self.gaps.add(topic, up_to.max(behind), left_out_to);
     }
@@ -148,7 +148,7 @@ impl CatchUp {
         // Recoveries hold messages that names match.
         let held = self.held.iter().filter(|dispatch| !dispatch.is_paged(watermark));
         let held = held.map(|dispatch| dispatch.message.id);
-        // Logs brought what they had up to there; the rest has positions or is a gap.
+        // Logs brought their messages up to there; the others have positions or are a gap.
         let held = held.filter(|id| Place::of(*id) > self.logged_to && !self.is_logged(*id));
         let waits = rest.chain(held);
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)

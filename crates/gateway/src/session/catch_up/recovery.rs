@@ -152,7 +152,7 @@ impl CatchUp {
         first.any(|dispatch| dispatch.message.id <= message.id)
     }
 
-    /// A page of a topic. Returns what has to be written, in order; none if the subscription ended meanwhile.
+    /// Takes a page of a topic. Returns the messages to write, in order; none if the subscription ended meanwhile.
     pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
         recovery.retained_due = false;

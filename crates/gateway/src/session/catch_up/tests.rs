@@ -92,7 +92,7 @@ fn missed_messages_are_read_before_anything_continues() {
 
 #[test]
 fn passed_over_messages_are_read_again() {
-    // On a live connection, and on one that reads: then the read under way is not the one that is wanted.
+    // On a live connection, and on one that reads: then the read in progress is not the one that is wanted.
     let mut catch_up = CatchUp::live();
     catch_up.reread(None, Vec::new(), message(0).id);
     assert_eq!(run(&mut catch_up), "?=");
@@ -415,7 +415,7 @@ fn gaps_close_as_logs_are_read_and_are_bounded() {
     );
     gaps.close(at(2), Some(at(3)));
     assert_eq!(gaps.begin(), Some(at(3)));
-    // One that is added during a read that began behind it.
+    // A gap that is added during a read that began behind it.
     gaps.add(&news, at(1), at(4));
     gaps.close(at(3), None);
     assert!(gaps.has(&message(2)) && gaps.has(&message(3)) && !gaps.has(&message(4)));

@@ -1,4 +1,4 @@
-//! Attaching and detaching in every order, and what is left behind: nothing.
+//! Attaching and detaching in every order leaves no entry behind.
 
 use super::*;
 

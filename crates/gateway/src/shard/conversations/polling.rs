@@ -1,5 +1,5 @@
-//! Engine.IO sessions that poll: GETs and POSTs of other connections carry their packets, until the session upgrades to a
-//! WebSocket.
+//! Engine.IO sessions that poll: GETs and POSTs of other connections carry their packets, until the session upgrades to
+//! a WebSocket.
 //!
 //! The GETs and POSTs arrive on connections of their own ([`request`]), one of which may become the session's WebSocket
 //! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::legs`].

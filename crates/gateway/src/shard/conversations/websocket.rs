@@ -69,7 +69,7 @@ impl Shard {
             return self.handle_close_frame(slot, code);
         }
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        // Of a connection that closes only late confirmations are of interest.
+        // A closing connection handles only late confirmations.
         let leaves = !connection.is_alive();
         if leaves && (connection.attachment.leaving.is_none() || !matches!(input, Input::Text(_))) {
             return;
@@ -91,7 +91,7 @@ impl Shard {
         }
     }
 
-    /// A device that was asked to move elsewhere has the messages that it confirms until it goes.
+    /// A device that was asked to reconnect elsewhere still confirms messages until it disconnects.
     fn handle_late_message(&mut self, slot: u32, input: &Input<'_>) {
         let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
             return;

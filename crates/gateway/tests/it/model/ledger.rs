@@ -1,9 +1,10 @@
-//! What each device is owed, what it was sent and what it confirmed.
+//! The messages that each device is owed, received and confirmed.
 //!
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
-//! It stays owed until the device confirms it, it expires, the session ends, or no subscription that it came for is left.
+//! It stays owed until the device confirms it, it expires, the session ends, or no matching subscription is left.
 //!
-//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any more.
+//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ const NOTES_MAX: usize = 10_000;
 /// How many of the last notes a difference shows, whatever they are about.
 const NOTES_SHOWN: usize = 40;
 
-/// The filter of what is sent to the device itself.
+/// The filter of messages that are sent to the device itself.
 pub(crate) const INBOX: &str = "$noroshi/inbox";
 
 /// What was published. Its number is its place.
@@ -29,15 +30,15 @@ struct Published {
     step: usize,
 }
 
-/// One device's.
+/// One device's account.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     has_session: bool,
     pub(crate) filters: BTreeSet<&'static str>,
-    /// And by which filters.
+    /// Owed messages, and by which filters.
     owed: BTreeMap<usize, Vec<&'static str>>,
     confirmed: HashSet<usize>,
-    /// Of any session, so that what comes late is known.
+    /// The filters of all sessions, so that late messages are recognized.
     ever: BTreeSet<&'static str>,
     /// Confirmed messages that came once more, since the last look.
     repeated: Vec<usize>,
@@ -110,7 +111,7 @@ impl Account {
         self.owed.is_empty()
     }
 
-    /// What is owed now counts as lost.
+    /// Counts all owed messages as lost.
     pub(crate) fn write_off(&mut self) -> Vec<(usize, Vec<&'static str>)> {
         let lost: Vec<_> = std::mem::take(&mut self.owed).into_iter().collect();
         self.tally.lost += lost.len();
@@ -168,17 +169,17 @@ impl Ledger {
         self.accounts[device].end_session();
     }
 
-    /// What groups are owed.
+    /// The messages that groups are owed.
     pub(crate) fn owed_to_groups(&self) -> Vec<usize> {
         self.groups.iter().flat_map(|group| group.owed.iter().copied()).collect()
     }
 
-    /// The number that the next message has to carry.
+    /// The number of the next message.
     pub(crate) fn next_number(&self) -> usize {
         self.published.len()
     }
 
-    /// A message was accepted; `to`: for one device alone. `is_passing`: nobody confirms it.
+    /// A message was accepted; `to`: for one device only. `is_passing`: no device confirms it.
     pub(crate) fn accepted(
         &mut self,
         topic: &'static str,
@@ -214,8 +215,8 @@ impl Ledger {
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
-    /// A device confirms a message. `retained`: a copy that a topic retained. It may stand for the message itself, which
-    /// may also come besides.
+    /// A device confirms a message. `retained`: a copy that a topic retained. It may replace the message itself, which
+    /// may also arrive in addition.
     pub(crate) fn confirm(&mut self, device: usize, number: usize, retained: bool) {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);

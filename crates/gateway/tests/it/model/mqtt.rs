@@ -1,5 +1,5 @@
-//! A device of the model that speaks MQTT: what it received and did not confirm, and what has to come again when its
-//! session goes on.
+//! A device of the model that speaks MQTT: the messages that it received and did not confirm, and those that must come
+//! again when its session continues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -18,11 +18,11 @@ use crate::node::PATIENCE;
 
 const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
 
-/// Groups with a device for each half of the model's devices: no message is for two of them, so that who confirms it tells
-/// which group had it.
+/// Groups with a device for each half of the model's devices: no message is for two groups, so the device that confirms
+/// it identifies the group.
 const SHARES: [&str; 2] = ["$share/g/a/#", "$share/h/b/+"];
 
-/// What the server says, as far as the model looks at it.
+/// A packet of the server, as far as the model looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
     ConnAck { present: bool },
@@ -67,7 +67,7 @@ pub(crate) struct Device {
     held: BTreeMap<u16, usize>,
     /// PUBREL came and is not answered.
     released: Vec<u16>,
-    /// What has to be sent again with DUP and the same packet id, in this order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
+    /// Must be sent again with DUP and the same packet id, in this order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
     again: VecDeque<Open>,
     /// Messages may have expired since it connected.
     is_stale: bool,
@@ -109,7 +109,7 @@ impl Device {
             if self.version == Version::V5 { options.with_retain_handling(handling) } else { options };
         let filters = Subscribe::encode_filters(&[(filter, options)]);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
-        // What it may get from here on.
+        // It may get messages of the filter from here on.
         scene.account().ask(filter);
         self.until(scene, &Said::Granted).await?;
         if scene.account().has_session() {
@@ -219,7 +219,8 @@ impl Device {
     }
 }
 
-/// What was sent after its confirmation, since that was not written yet, need not come again: it is written by now.
+/// Messages that must come again and are not confirmed. A message that was sent once more because its confirmation was
+/// not written yet need not come again: the confirmation is written by now.
 fn missing(again: impl Iterator<Item = Open>, account: &Account) -> Vec<usize> {
     again.map(|open| open.number).filter(|number| !account.has_confirmed(*number)).collect()
 }
@@ -285,7 +286,7 @@ impl Speaker for Device {
         // PUBREL comes again for these.
         (self.received, self.released) = (Vec::new(), Vec::new());
         if present && !forgets && !is_stale {
-            // What had not come yet stands behind what came: it was sent later.
+            // Messages that had not come yet follow those that came: they were sent later.
             self.again = open.into_iter().chain(late).collect();
         }
         Ok(())
@@ -364,7 +365,7 @@ impl Speaker for Device {
         if holds && scene.random.chance(50) {
             return (format!("unsubscribes from {filter}"), self.unsubscribe(scene, filter).await);
         }
-        // What a member may have with QoS 2 when its session ends nobody else gets ([MQTT-4.8.2-5]).
+        // A message with QoS 2 that a member may have when its session ends goes to no other member ([MQTT-4.8.2-5]).
         let is_at_least = self.share.is_some() || scene.random.chance(50);
         let qos = if is_at_least { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
         let retained = scene.random.chance(50);

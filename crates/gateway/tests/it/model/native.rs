@@ -36,7 +36,7 @@ impl Device {
 /// What a notification carries.
 pub(crate) fn number(frame: &Value) -> Result<usize, String> {
     let data = &frame["data"];
-    // What says how MQTT clients get it has it inside.
+    // Data for MQTT clients has the number inside.
     let inside = || -> Option<u64> { data["mqtt"]["text"].as_str()?.parse().ok() };
     let number = data.as_u64().or_else(inside).ok_or_else(|| format!("no number: {frame}"))?;
     Ok(number as usize)
@@ -90,7 +90,7 @@ impl Speaker for Device {
         let Some(client) = &mut self.link else { return };
         let count = count.min(self.open.len());
         let (ids, numbers): (Vec<Value>, Vec<usize>) = self.open.drain(..count).unzip();
-        // At once, or each by itself.
+        // All at once, or each in its own frame.
         let at_once = if scene.random.chance(50) { 50 } else { 1 };
         for ids in ids.chunks(at_once) {
             client.send(json!({"t": "ack", "ids": ids})).await;

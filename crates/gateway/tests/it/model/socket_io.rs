@@ -1,7 +1,8 @@
 //! A device of the model that speaks Socket.IO over a WebSocket: durable topics, and topics of the connection.
 //!
-//! With offsets it is recovered behind the last message it received, so nothing comes twice, confirmed or not. Without,
-//! what it did not confirm comes again; topics of the connection bring nothing of the time without one.
+//! With offsets it is recovered behind the last message it received, so nothing comes twice, confirmed or not. Without
+//! offsets, unconfirmed messages come again, and topics of the connection do not deliver messages that were published
+//! while the device had no connection.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! The service under a model: one store for the whole run, and a node that may be killed.
 //!
-//! A node has a runtime of its own. To kill it, the runtime goes first: confirmations that wait for company and what a
-//! session's end would write go with it, as with `kill -9`. Its sockets close after that.
+//! Each node has a separate runtime. To kill a node, the test drops its runtime first: confirmations that wait for a
+//! batch and the writes at a session's end are lost with it, as with `kill -9`. Its sockets close after that.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A device of the model that speaks XMPP with stream management (XEP-0198): it confirms by counts of stanzas, and resumes
-//! from what it confirmed. Its topics are those of its registration.
+//! A device of the model that speaks XMPP with stream management (XEP-0198): it confirms by counts of stanzas, and
+//! resumes from what it confirmed. Its topics are those of its registration.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ pub(crate) struct Device {
     told: u32,
     /// Messages that are not confirmed, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Those before stanzas were counted: the first stanza that is counted confirms them, or an answer that counts all there
-    /// were when it was asked for.
+    /// Messages from before stanzas were counted. The first counted stanza confirms them, or an answer that counts all
+    /// stanzas there were at the request.
     early: Vec<usize>,
     /// How many stanzas had come when a confirmation was last asked for.
     asked: Option<u32>,
@@ -66,7 +66,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the session goes on; else a new one has to begin.
+    /// Whether the session continues; if not, a new one must begin.
     async fn resumes(&mut self, peer: &mut Peer) -> bool {
         let Some(id) = &self.id else { return false };
         let answer = peer.ask(&resume(id, self.told), "urn:xmpp:sm:3").await;
@@ -159,7 +159,7 @@ impl Speaker for Device {
         if self.told > 0 || asked == Some(self.told) {
             self.early.drain(..).for_each(|number| scene.confirm(number, false));
         }
-        // A word of its own that counts nothing new could be taken for the answer to a request that is on its way.
+        // An unrequested answer with an unchanged count could pass for the answer to a request that is in transit.
         if let Some(peer) = self.link.as_mut().filter(|_| asked.is_some() || self.told != told_before) {
             peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", self.told)).await;
             scene.note_step(format!("says that it has {}", self.told));

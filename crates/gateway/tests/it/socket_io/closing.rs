@@ -1,4 +1,5 @@
-//! What a client hears when the server ends its WebSocket, and what it misses until it comes back.
+//! The packets that a client receives when the server ends its WebSocket, and the messages it misses until it
+//! reconnects.
 
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ async fn a_client_that_ignores_the_close_frame_of_a_drain_recovers_what_it_misse
     node.publish(topic("own"), When::Stored, "0").await;
     let heard = notification(&read_until(&mut socket, b"\"]").await);
     assert_eq!(heard[0]["data"], 0);
-    // One is on its way while the drain begins, and the others come before the connection has ended.
+    // One message is in flight when the drain begins, and the others come before the connection has ended.
     node.publish(topic("own"), When::Stored, "1").await;
     node.gateway.drain_devices(at_once()).expect("begun");
     node.until("the session to end", |node| node.gateway.sessions_count() == 0).await;

@@ -64,7 +64,8 @@ async fn a_notification_is_an_event_and_its_ack_confirms_it() {
     assert_eq!(waiting(&node, "d1").await, [json!(5)]);
 }
 
-/// Pages of a backlog reach beyond what is held meanwhile, also of what only the connection hears.
+/// Pages of a backlog reach beyond the messages that are held meanwhile, including messages of the connection's own
+/// topics.
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_of_the_connection_lose_nothing_while_a_backlog_is_read() {
     const COUNT: usize = 250;
@@ -129,7 +130,7 @@ async fn events_of_a_device_are_answered() {
         let answer = answer(socket.next().await);
         assert_eq!((&answer[0]["ok"], &answer[0]["code"]), (&json!(false), &json!(code)), "{answer}");
     }
-    // Asked for no answer, what is wrong is an event.
+    // Without a request for an acknowledgement, the error is an event.
     socket.say(r#"42["dance"]"#).await;
     assert!(socket.next().await.starts_with(r#"42["error",{"code":"unknown_event""#));
 }
@@ -264,7 +265,7 @@ async fn a_polling_device_receives_everything() {
     assert_eq!(notification(&answer.body).1[0]["data"], "live");
     node.until("counted", |node| node.metric("noroshi_messages_written_total") == 251).await;
     node.until("confirmed", |node| node.metric("noroshi_acked_seconds_count") >= 250).await;
-    // It moves, and hears on.
+    // It moves, and still receives messages.
     let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
     socket.say("2probe").await;
     assert_eq!(socket.next().await, "3probe");
@@ -302,7 +303,7 @@ async fn a_device_has_one_session_over_all_protocols() {
     node.until("all are gone", |node| node.metrics.closed(CloseReason::Replaced) == 3).await;
 }
 
-/// A device that polls and whose WebSocket was heard and answered: it has to say that it moves there.
+/// A device that polls and whose WebSocket was probed and answered: it must still send the upgrade packet.
 async fn moving(node: &Node, device: &str) -> (Http, Socket) {
     let path = polling(node, "/socket.io/").await;
     let mut http = Http::open(node).await;
@@ -371,7 +372,7 @@ async fn a_drain_moves_both_transports_away() {
     socket.closed().await;
     drop(socket);
     node.until("all are gone", |node| node.gateway.device_connections() == 0).await;
-    // None is let in; requests of the API go on.
+    // No device is admitted; requests of the API are still served.
     let answer = http.get("/socket.io/?EIO=4&transport=polling").await;
     assert_eq!(answer.status, 503, "{answer:?}");
     node.gateway.cancel_drain().expect("cancelled");

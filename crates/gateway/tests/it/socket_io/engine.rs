@@ -280,7 +280,7 @@ async fn a_probe_that_fails_leaves_the_session_alone() {
         assert_eq!(http.post(&path, "4still").await.body, "ok");
         assert_eq!(http.get(&path).await.body, "4still");
     }
-    // One that just goes, heard already.
+    // A WebSocket that disconnects after its probe was answered.
     let mut socket = Socket::open(&node, &websocket(&path)).await;
     socket.say("2probe").await;
     assert_eq!(socket.next().await, "3probe");
@@ -300,7 +300,7 @@ async fn browsers_may_send_preflight_requests() {
     for line in ["Access-Control-Allow-Origin: *", "Access-Control-Allow-Methods: GET, POST"] {
         assert!(answer.head.contains(line), "{answer:?}");
     }
-    // The connection goes on, here and at the API.
+    // The connection continues, here and at the API.
     assert_eq!(http.get("/socket.io/?EIO=4&transport=polling").await.status, 200);
     http.send("GET", "/v1/topics", "").await;
     node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;

@@ -1,4 +1,4 @@
-//! Who a client is before and after its log-in, whatever connections it comes by.
+//! The identity of a client before and after its log-in, whatever connections it uses.
 
 use noroshi_gateway::Config;
 use noroshi_types::limits;
@@ -9,7 +9,7 @@ use crate::node::{Node, plain};
 use crate::verification::{Hold, Signer};
 
 const FAILURES_MAX: usize = limits::FAILED_LOG_INS_PER_CLIENT as usize;
-/// A device token that nobody signed.
+/// A device token with a forged signature.
 const FORGED: &str = "nd1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,7 +24,7 @@ async fn a_poll_is_a_strangers_until_the_token_of_its_session_is_verified() {
     let token = signer.token(&node, "d1", "u1");
     assert_eq!(http.post(&path, &format!(r#"40{{"token":"{token}"}}"#)).await.status, 200);
     http.send("GET", &path, "").await;
-    // With the session and its connection these are one too many, so the oldest goes.
+    // With the session and its connection these are one too many, so the oldest is evicted.
     let _silent = [
         TcpStream::connect(node.address()).await.expect("connected"),
         TcpStream::connect(node.address()).await.expect("connected"),

@@ -36,7 +36,7 @@ async fn namespaces_are_connected_to() {
         socket.say(mistake).await;
         socket.closed().await;
     }
-    // Who connects to nothing is let go.
+    // A client that connects to no namespace is disconnected.
     let node = Node::start(conformance()).await;
     Socket::session(&node, "/socket.io/").await.closed().await;
 }

@@ -20,7 +20,7 @@ struct Wire {
     to_client: VecDeque<u8>,
     /// Bytes of one read.
     step: usize,
-    /// Bytes that are taken for the client before it has to read.
+    /// Bytes that are taken for the client before it must read.
     room: usize,
     ended: bool,
 }
@@ -185,7 +185,7 @@ impl Pair {
         self.client_reads();
     }
 
-    /// What the server said before the client has to be sent, as an idle session has nothing.
+    /// Asserts that the server has no buffers, as an idle session has none. The caller has flushed all output before.
     fn assert_idle(&self) {
         assert_eq!(self.server.incomplete.capacity(), 0);
         assert!(self.server.unread.is_empty() && self.server.unsent.is_empty());
@@ -226,7 +226,7 @@ fn incomplete_records_are_kept_and_then_freed() {
     let last = pair.wire.to_server.pop_back().expect("a record");
     assert!(pair.server_hears().is_empty());
     assert!(!pair.server.incomplete.is_empty());
-    // Writing goes on meanwhile.
+    // Writing continues meanwhile.
     pair.server_writes(b"still here").expect("taken");
     assert_eq!(pair.client_reads(), b"still here");
     pair.wire.to_server.push_back(last);
@@ -428,7 +428,7 @@ fn a_forged_record_is_answered_with_an_alert_behind_earlier_plaintext() {
 fn a_slow_handshake_holds_only_received_bytes() {
     let site = Site::new(&TLS13);
     let mut pair = site.dial();
-    // A record of the largest length, one byte at a time: memory follows what was sent.
+    // A record of the largest length, one byte at a time: memory grows only with the bytes that arrived.
     pair.wire.to_server.extend([0x16, 3, 1, 0x40, 0]);
     for n in 5..1_000 {
         pair.wire.to_server.push_back(0);

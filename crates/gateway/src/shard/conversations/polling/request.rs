@@ -1,9 +1,9 @@
-//! The GETs and POSTs of a session that polls, and the connections they arrive on. A client keeps those connections and uses
-//! them again. While one serves a request it has a [`PollingRequest`]; between requests it has nothing. A request that
-//! arrives at another shard than its session's moves there with its socket, and stays.
+//! The GETs and POSTs of a session that polls, and the connections they arrive on. A client keeps those connections and
+//! uses them again. While one serves a request it has a [`PollingRequest`]; between requests it has nothing. A request
+//! that arrives at another shard than its session's moves there with its socket, and stays.
 //!
-//! Bounds: bytes behind a request are kept up to the size of a head until the request is answered. A body is read packet by
-//! packet, and only an incomplete packet is held.
+//! Bounds: bytes behind a request are kept up to the size of a head until the request is answered. A body is read
+//! packet by packet, and only an incomplete packet is held.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The upgrade of a polling session to a WebSocket: a WebSocket on a connection of its own probes the session and takes it
-//! over when the client asks for it. Its socket becomes the session's.
+//! The upgrade of a polling session to a WebSocket: a WebSocket on a separate connection probes the session and takes
+//! it over when the client requests this. Its socket becomes the session's.
 
 use std::time::Duration;
 
