@@ -87,7 +87,7 @@ pub struct State {
     pub ready: Arc<AtomicBool>,
     /// Reports a failed thread.
     pub threads: Threads,
-    /// Grants access to `/v1/apps`, `/v1/drain` and `/v1/nodes` of the admin listener. None: nobody has access.
+    /// Grants access to `/v1/apps`, `/v1/drain` and `/v1/nodes` of the admin listener. None: all requests are rejected.
     pub operator_token: Option<String>,
     /// None: the node has no gateway.
     pub drain: Option<Arc<dyn Drain>>,

@@ -49,7 +49,7 @@ impl Drop for AbortOnDrop {
 
 /// Everything that a request or a connection may ask for. Shared as `Arc<Delivery>`.
 ///
-/// A method that changes something is not cancel-safe unless its documentation says so: a commit has effects, such as
+/// A method that changes something is not cancel-safe unless its documentation states that it is: a commit has effects, such as
 /// the end of a revoked device's connection, and a future that is dropped after the commit skips them. A caller whose
 /// client may leave must complete the future (the API does so for every request that is not safe).
 pub struct Delivery {
@@ -152,8 +152,8 @@ impl Delivery {
 
 /// Publishing.
 impl Delivery {
-    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and what is for connected
-    /// devices is on its way. Cancel-safe: a dropped future may still have accepted it.
+    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and messages for
+    /// connected devices are in transit. Cancel-safe: a dropped future may still have accepted it.
     pub async fn publish(
         &self,
         app: AppId,

@@ -62,7 +62,7 @@ pub(crate) struct FirstCalls {
     shared: Shared,
     /// Another node changed definitions.
     changed: Notify,
-    /// Definitions changed on any node: notices may have to be published.
+    /// Definitions changed on any node: notices may be due.
     notices: Notify,
 }
 

@@ -5,7 +5,7 @@
 //! the bus a little after its commit. For moments before the history the clock decides: a notification id begins with
 //! its time ([RFC 9562] §5.7), and the clocks of nodes differ.
 //!
-//! Nobody on this node missed anything before the place that was read when no device had connected yet.
+//! A place that was read before the first device connected is safe: no device of this node missed an earlier message.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};

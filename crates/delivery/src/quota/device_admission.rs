@@ -320,7 +320,7 @@ mod tests {
         let known = Registration { device: Some(known), ..Registration::default() };
         let registered = bench.store.register(huge, vec![known], NOW).await.expect("a commit");
         assert!(registered[0].is_ok());
-        // Stands for a count that does not end.
+        // Represents a count that does not end.
         let counting = app_quotas.counts.counting.lock().await;
         let logins = [
             login(huge, "new", true),

@@ -152,7 +152,7 @@ pub(super) enum Fate {
     Waits,
     /// Another member gets it.
     Moves,
-    /// Nobody else may get it ([MQTT-4.8.2-5]).
+    /// No other member may get it ([MQTT-4.8.2-5]).
     Ends,
 }
 

@@ -146,7 +146,7 @@ impl Account {
 
     /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the
     /// least recently used idle pool closes; without an idle one the answer is to retry. None: the account is closed,
-    /// and nobody would close a new pool.
+    /// and a new pool would never close.
     pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Option<Arc<Pool>>, Answer> {
         let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
         let mut pools = self.pools.lock();

@@ -1,4 +1,4 @@
-//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device has to
+//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device must
 //! be created or changed first.
 
 use std::rc::Rc;
