@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The name of the front's own key in cells.
 const KEY_NAME: &str = "front";
 
-/// The apps that a cell was sent.
+/// The apps that the front has sent to a cell.
 type Provisioned = HashMap<AppName, AppInCell>;
 
 /// The state of an app in a cell.

@@ -49,9 +49,9 @@ impl Drop for AbortOnDrop {
 
 /// Everything that a request or a connection may ask for. Shared as `Arc<Delivery>`.
 ///
-/// A method that changes something is not cancel-safe unless its documentation states that it is: a commit has effects, such as
-/// the end of a revoked device's connection, and a future that is dropped after the commit skips them. A caller whose
-/// client may leave must complete the future (the API does so for every request that is not safe).
+/// A method that changes something is not cancel-safe unless its documentation states that it is: a commit has
+/// effects, such as the end of a revoked device's connection, and a future that is dropped after the commit skips
+/// them. A caller whose client may leave must complete the future (the API does so for every request that is not safe).
 pub struct Delivery {
     service: Service,
 }

@@ -261,8 +261,8 @@ impl Publisher {
     }
 
     /// Hands over a committed message, on the store's thread. After a panic the message is in the store but may not
-    /// have reached any session: sessions of every node read it from there, and the provider gets the usual answer. A panic in
-    /// that code ends the node (`store`), and devices read the message after the next start.
+    /// have reached any session: sessions of every node read it from there, and the provider gets the usual answer. A
+    /// panic in that code ends the node (`store`), and devices read the message after the next start.
     fn hand_over_stored(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         let handed_over = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(debug_assertions)]

@@ -13,8 +13,8 @@
 //! ([MQTT-4.8.2-5]). A message that is not `stored` goes to a member that is connected now, or is dropped.
 //!
 //! Reading order: `group` (the next member, the outcome of a copy; pure), `copy` (the sent messages), `members`
-//! (those that are connected and have room), `assignment`, `reclaim`, `leader`. The rest of the node feeds the leader through
-//! [`crate::share_feed`].
+//! (those that are connected and have room), `assignment`, `reclaim`, `leader`. The rest of the node feeds the
+//! leader through [`crate::share_feed`].
 //!
 //! A crash neither loses a message nor assigns it twice: a copy has an idempotency key of the group, the message and
 //! the turn, and a group's place moves only behind what was assigned. A message goes to a second member before the

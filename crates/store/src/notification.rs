@@ -230,7 +230,7 @@ pub trait Notifications: Send + Sync {
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
 
     /// Removes everything not acknowledged yet: inbox rows, the row in the log, the retained message, and push work
-    /// that no sender has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there is no such
-    /// notification.
+    /// that no sender has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there
+    /// is no such notification.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
 }

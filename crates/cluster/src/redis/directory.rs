@@ -185,7 +185,7 @@ impl RedisDirectory {
     }
 
     /// Omits dead nodes. A user's entry of a dead node is removed, because such entries would accumulate. A device's
-    /// entry stays until the next take, because later generations must exceed its generation even if a paused node resumes.
+    /// entry stays until the next take, because the next generation must be higher even if a paused node resumes.
     fn live(&self, key: SessionKey, mut found: Found) -> SmallVec<[Epoch; 2]> {
         found.retain(|epoch| {
             let is_live = self.state.life(*epoch) != Life::Dead;

@@ -14,8 +14,8 @@ const KNOWN_MAX: usize = 1 << 14;
 
 #[derive(Default)]
 pub(super) struct KnownTopics {
-    /// Hashes under a random key of this app, so that clients cannot choose names that collide. [`super::counts::Counts`]
-    /// is locked under this lock.
+    /// Hashes under a random key of this app, so that clients cannot choose names that collide. The
+    /// lock of [`super::counts::Counts`] is taken under this lock.
     known: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
