@@ -1,7 +1,7 @@
 //! Members that can get a message now: they are connected and have room.
 //!
-//! Asks the sessions of all nodes which members are connected, and the store how many copies a member has not confirmed.
-//! Reports members whose node cannot report the end of their connection.
+//! Asks the sessions of all nodes which members are connected, and the store how many copies a member has not
+//! confirmed. Reports members whose node cannot report the end of their connection.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
