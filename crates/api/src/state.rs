@@ -37,7 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Public base URL for devices, such as `https://push.example.com`. None: the `Host` header of the request.
     pub public_url: Option<String>,
-    /// Public addresses of MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`. None: devices are not told one.
+    /// Public addresses of MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`. None: responses to
+    /// devices omit it.
     pub mqtt_public_url: Option<String>,
     pub xmpp_public_url: Option<String>,
     /// A request to a host directly under this domain names the app.

@@ -500,7 +500,7 @@ impl Delivery {
 
 /// Experiments and notices.
 impl Delivery {
-    /// What is the same for all devices of an app now.
+    /// The current values that all devices of an app share.
     pub fn current(&self, app: AppId) -> Arc<Current> {
         self.service.first_calls.current(app)
     }
@@ -585,7 +585,8 @@ impl Delivery {
         self.service.campaigns.create(app, spec, idempotency).await
     }
 
-    /// Looks up the experiment whose variants the campaign sends, if any. The inner error says why it cannot send them.
+    /// Looks up the experiment whose variants the campaign sends, if any. The inner error is the reason if it cannot
+    /// send them.
     pub async fn with_experiment(&self, app: AppId, spec: Spec) -> Result<Result<Spec, Invalid>, Error> {
         self.service.campaigns.with_experiment(app, spec).await
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Exporting is one task that no other task waits for: spans that exceed its speed are dropped and counted. Without the
-//! feature `otlp` there is no exporter, and [`AVAILABLE`] tells the reader of the configuration.
+//! feature `otlp` there is no exporter, and [`AVAILABLE`] reports this to the configuration.
 //!
 //! Reading order: [`config`], `exporter`, `encode`, [`metrics`] (the exporter's own).
 

@@ -363,7 +363,7 @@ pub trait Cells: Send + Sync {
         rows_max: usize,
     ) -> Result<bool, Error>;
 
-    /// The apps that the cell was provisioned with, each with the digest of what it was sent.
+    /// The apps that the cell was provisioned with, each with the digest of the last transfer.
     async fn provisioned(&self, cell: CellNum) -> Result<Vec<(AppName, [u8; 32])>, Error>;
     /// `None`: the cell no longer has the app.
     async fn set_provisioned(

@@ -186,7 +186,8 @@ impl InFlight {
     }
 }
 
-/// The recipients of one batch that are in flight. Whatever becomes of the batch, the last drop removes all of them.
+/// The recipients of one batch that are in flight. The last drop removes all of them, regardless of the outcome
+/// of the batch.
 pub(crate) struct PendingRecipients {
     in_flight: Arc<InFlight>,
     /// The count of their push service.

@@ -17,7 +17,7 @@ use super::usage::Usage;
 use crate::context::Context;
 use crate::error::{Error, OverQuota};
 
-/// What one device needs room for.
+/// The resources that one device needs.
 struct Need<'a> {
     /// `None`: a device that is certainly new.
     device: Option<&'a DeviceId>,

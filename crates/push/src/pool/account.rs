@@ -1,8 +1,8 @@
 //! What all connections of one credential share: its client, authorization, breaker, quota and pools. A change of
 //! credentials makes a new account; the old one finishes its work and closes.
 //!
-//! Locks: each guards what its field says, is held for a few instructions, and never across an `.await`. Nested locks
-//! are taken in this order: `pools`, a pool's state, `gate`.
+//! Locks: each guards the field that it wraps, is held for a few instructions, and never across an `.await`. Nested
+//! locks are taken in this order: `pools`, a pool's state, `gate`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
