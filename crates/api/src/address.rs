@@ -1,4 +1,5 @@
-//! The addresses that clients are told: where devices connect by each protocol, and where their Web Push endpoints are.
+//! The addresses that the API returns to clients: where devices connect by each protocol, and
+//! where their Web Push endpoints are.
 //!
 //! The configured public address comes first, then a gateway of the cluster, then the address of the request itself.
 //! Separate listeners (MQTT and XMPP over TCP) appear only if the operator configured their public addresses.

@@ -96,7 +96,7 @@ impl FirstCallService {
         let current = self.delivery.current(identity.app);
         let session = self.delivery.session_here(identity.app, &identity.device);
         let presence = session.map_or(entry.presence, |session| session.presence);
-        // A device keeps the address that it was told before, so that its answer stays the same.
+        // A device keeps the address of its first answer, so that all its answers are the same.
         let before = known.as_ref().and_then(|known| known.prepared());
         let before = before.as_ref().map(|prepared| &*prepared.inputs.base);
         let base = self.addresses.device_base(before, headers, peer);

@@ -37,7 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Public base URL for devices, such as `https://push.example.com`. None: the `Host` header of the request.
     pub public_url: Option<String>,
-    /// Public addresses of MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`. None: devices are not told one.
+    /// Public addresses of MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`. None: responses to
+    /// devices omit it.
     pub mqtt_public_url: Option<String>,
     pub xmpp_public_url: Option<String>,
     /// A request to a host directly under this domain names the app.
@@ -87,7 +88,7 @@ pub struct State {
     pub ready: Arc<AtomicBool>,
     /// Reports a failed thread.
     pub threads: Threads,
-    /// Grants access to `/v1/apps`, `/v1/drain` and `/v1/nodes` of the admin listener. None: nobody has access.
+    /// Grants access to `/v1/apps`, `/v1/drain` and `/v1/nodes` of the admin listener. None: all requests are rejected.
     pub operator_token: Option<String>,
     /// None: the node has no gateway.
     pub drain: Option<Arc<dyn Drain>>,

@@ -19,7 +19,7 @@ pub(crate) struct Change {
     pub(crate) create: Vec<MirrorKey>,
 }
 
-/// A key whose scopes differ is revoked and created anew.
+/// A key whose scopes differ is revoked and created again.
 pub(crate) fn change(present: &[Key], wanted: Vec<MirrorKey>) -> Change {
     let is_wanted: HashSet<(KeyHash, Scopes)> = wanted.iter().map(|key| (key.hash, key.scopes)).collect();
     let (kept, stale): (Vec<&Key>, Vec<&Key>) =

@@ -36,7 +36,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Devices per page of one step.
 const PAGE: usize = 100;
 
-/// For each device, the newest message at the time its arrival was noticed: earlier ones may still be on their way to
+/// For each device, the newest message when its arrival was noticed: earlier ones may still be in transit to
 /// its previous cell.
 type Arrivals = HashMap<(AppId, DeviceId), u64>;
 
@@ -211,7 +211,7 @@ async fn carry(cells: &CellSet, from: &Cell, one: &Move, arrivals: &Arrivals) ->
         publish(cells, from, one, message, remote, trace).await?;
     }
     if more {
-        // Acknowledging the copied messages makes room for the next page.
+        // Acknowledging the copied messages frees space for the next page.
         let body = json!({ "ids": carried }).to_string();
         let request = CellRequest::post(
             "/v1/me/inbox/ack",

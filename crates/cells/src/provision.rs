@@ -33,13 +33,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The name of the front's own key in cells.
 const KEY_NAME: &str = "front";
 
-/// The apps that a cell was sent.
+/// The apps that the front has sent to a cell.
 type Provisioned = HashMap<AppName, AppInCell>;
 
 /// The state of an app in a cell.
 #[derive(Default)]
 struct AppInCell {
-    /// The digest of what was sent; none: send it again, or the front deleted the app.
+    /// The digest of the last transfer; none: send it again, or the front deleted the app.
     hash: Option<[u8; 32]>,
     /// The app's number in the cell's device tokens; none: not reported yet, or the cell's version is too old.
     number: Option<AppId>,

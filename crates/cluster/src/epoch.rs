@@ -1,5 +1,5 @@
 //! Identifies a node's lease: 8 random bytes, drawn each time a node gains a lease, so unique over all nodes and all
-//! time. It stands for the node and its incarnation. Not related to `types::topic::Epoch`, which belongs to a topic's
+//! time. It represents the node and its incarnation. Not related to `types::topic::Epoch`, which belongs to a topic's
 //! log.
 
 use std::fmt;

@@ -5,7 +5,7 @@
 //!                           └── attach(receiver): joins, and receives from then on
 //! ```
 //!
-//! Nothing depends on time except the tail heartbeat ([`World::set_tail`]): a lease expires when the test says so. A
+//! Nothing depends on time except the tail heartbeat ([`World::set_tail`]): a lease expires when the test ends it. A
 //! separate task calls each node's receiver from a bounded queue, so messages overtake each other as on a network.
 //! Locks: one mutex in `World` guards everything; under it no receiver is called, and it is never held across an
 //! `.await`.

@@ -1,5 +1,5 @@
 //! Keys of the directory: a keyed hash of 16 bytes for a device or a user. All keys have one length, ids are not
-//! visible in the engine, and without the cluster's secret nobody can construct a collision. All nodes of a cluster
+//! visible in the engine, and a collision cannot be constructed without the cluster's secret. All nodes of a cluster
 //! have the same secret.
 
 use std::hash::Hasher as _;

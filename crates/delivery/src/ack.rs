@@ -1,4 +1,4 @@
-//! Confirmations on their way to the store, coalesced.
+//! Coalesces confirmations until the store writes them.
 //!
 //! A device confirms one notification at a time; the store gets many in one write. The queue is bounded: above the
 //! bound confirmations are dropped and counted, and the devices receive those notifications again, with the same ids.
@@ -109,8 +109,8 @@ impl AckQueue {
         }
     }
 
-    /// Queues confirmations again after a failed write. Returns false if there is no room. Wakes nobody: the caller
-    /// retries.
+    /// Queues confirmations again after a failed write. Returns false if there is no room. Does not wake the writer:
+    /// the caller retries.
     fn put_back(&self, acks: Vec<Ack>) -> bool {
         let count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
         let mut queued = self.queued.lock();

@@ -118,7 +118,7 @@ pub(crate) trait Handler: Send + Sync {
     /// Credentials of the app changed.
     async fn reload_credentials(&self, app: AppId) -> Result<(), Error>;
 
-    /// Credentials may have changed without a record that says so.
+    /// Credentials may have changed without a record of the change.
     async fn reload_changed_credentials(&self) -> Result<(), Error>;
 }
 

@@ -49,9 +49,9 @@ impl Drop for AbortOnDrop {
 
 /// Everything that a request or a connection may ask for. Shared as `Arc<Delivery>`.
 ///
-/// A method that changes something is not cancel-safe unless its documentation says so: a commit has effects, such as
-/// the end of a revoked device's connection, and a future that is dropped after the commit skips them. A caller whose
-/// client may leave must complete the future (the API does so for every request that is not safe).
+/// A method that changes something is not cancel-safe unless its documentation states that it is: a commit has
+/// effects, such as the end of a revoked device's connection, and a future that is dropped after the commit skips
+/// them. A caller whose client may leave must complete the future (the API does so for every request that is not safe).
 pub struct Delivery {
     service: Service,
 }
@@ -152,8 +152,8 @@ impl Delivery {
 
 /// Publishing.
 impl Delivery {
-    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and what is for connected
-    /// devices is on its way. Cancel-safe: a dropped future may still have accepted it.
+    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and messages for
+    /// connected devices are in transit. Cancel-safe: a dropped future may still have accepted it.
     pub async fn publish(
         &self,
         app: AppId,
@@ -500,7 +500,7 @@ impl Delivery {
 
 /// Experiments and notices.
 impl Delivery {
-    /// What is the same for all devices of an app now.
+    /// The current values that all devices of an app share.
     pub fn current(&self, app: AppId) -> Arc<Current> {
         self.service.first_calls.current(app)
     }
@@ -585,7 +585,8 @@ impl Delivery {
         self.service.campaigns.create(app, spec, idempotency).await
     }
 
-    /// Looks up the experiment whose variants the campaign sends, if any. The inner error says why it cannot send them.
+    /// Looks up the experiment whose variants the campaign sends, if any. The inner error is the reason if it cannot
+    /// send them.
     pub async fn with_experiment(&self, app: AppId, spec: Spec) -> Result<Result<Spec, Invalid>, Error> {
         self.service.campaigns.with_experiment(app, spec).await
     }

@@ -96,7 +96,7 @@ pub trait Edge: Send + Sync {
     /// The sessions of one of [`SESSION_PAGES`] pages. A session is always on the same page.
     fn sessions_page(&self, page: usize) -> Vec<LocalSession>;
 
-    /// An accepted message may have reached nobody: every session reads its backlog from the store.
+    /// An accepted message may have reached no session: every session reads its backlog from the store.
     fn reread_all(&self);
 
     /// The inboxes of these sessions may have messages behind `since` that were not offered: reads on from there, and

@@ -62,7 +62,7 @@ pub(crate) struct FirstCalls {
     shared: Shared,
     /// Another node changed definitions.
     changed: Notify,
-    /// Definitions changed on any node: notices may have to be published.
+    /// Definitions changed on any node: notices may be due.
     notices: Notify,
 }
 
@@ -77,7 +77,7 @@ impl FirstCalls {
         Self { context, nodes, publisher, metrics, shared, changed, notices }
     }
 
-    /// What is the same for all devices of an app now.
+    /// The current values that all devices of an app share.
     pub(crate) fn current(&self, app: AppId) -> Arc<Current> {
         self.shared.current(app, self.context.now())
     }

@@ -1,4 +1,4 @@
-//! What becomes of notifications: each call counts it in the metrics and emits it to the event log, so that the two
+//! Outcomes of notifications: each call counts it in the metrics and emits it to the event log, so that the two
 //! never disagree.
 //!
 //! The callers record the same outcomes for the trace of a device, in the store. Outcomes of a deleted device, or of

@@ -1,4 +1,4 @@
-//! From a checked request to an accepted notification that is on its way.
+//! From a checked request to an accepted notification in transit.
 //!
 //! Two paths, one for each promise. A stored message passes through the store's writer and is handed to the edge in
 //! commit order; so does one that takes a topic's offset, has an idempotency key, or is for push services. A message
@@ -77,9 +77,8 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and
-    /// what is for connected devices is on its way. Cancel-safe: a dropped future may still have
-    /// accepted it.
+    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and messages for
+    /// connected devices are in transit. Cancel-safe: a dropped future may still have accepted it.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         app: AppId,
@@ -261,9 +260,9 @@ impl Publisher {
         }
     }
 
-    /// Hands over a committed message, on the store's thread. After a panic the message is in the store but may have
-    /// reached nobody: sessions of every node read it from there, and the provider gets the usual answer. A panic in
-    /// that code ends the node (`store`), and devices read the message after the next start.
+    /// Hands over a committed message, on the store's thread. After a panic the message is in the store but may not
+    /// have reached any session: sessions of every node read it from there, and the provider gets the usual answer. A
+    /// panic in that code ends the node (`store`), and devices read the message after the next start.
     fn hand_over_stored(&self, owner: Owner, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         let handed_over = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(debug_assertions)]

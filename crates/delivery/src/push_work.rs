@@ -1,7 +1,7 @@
 //! Wakes the tasks that process push work, on this node and, through the cluster, on others.
 //!
 //! Publishing and campaigns write push work to the store and call [`PushWork::wake`]; [`crate::push`] waits on the
-//! three signals. Where push is not attached nobody waits.
+//! three signals. Without push, no task waits for them.
 
 use std::sync::Arc;
 

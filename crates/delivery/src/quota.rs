@@ -132,7 +132,7 @@ impl Quotas {
         }
     }
 
-    /// Whether a rate has a token, for callers that would do work in vain without one.
+    /// Whether a rate has a token, for callers whose work would be useless without one.
     pub fn check_rate(&self, app: AppId, quota: Quota) -> Result<(), OverQuota> {
         self.limited(app).map_or(Ok(()), |app_quotas| app_quotas.check_rate(quota))
     }

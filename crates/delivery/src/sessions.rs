@@ -168,7 +168,7 @@ impl Sessions {
                 edge.close(app, device, reason);
             }
             let record = || Record::Close { app, device: device.clone(), reason };
-            // Any node may keep state of a revoked device: a session that nobody may resume, a will.
+            // Any node may keep state of a revoked device: a session that must not be resumed, a will.
             let to = |peers: &Peers| match reason {
                 CloseReason::Revoked => To::Gateways,
                 _ => peers.holders(app, device),

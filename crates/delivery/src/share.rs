@@ -8,13 +8,13 @@
 //! ```
 //!
 //! One node leads, for all groups of all apps (the task `shares`). It takes connected members in turn and skips those
-//! that have too many unconfirmed copies. If none is left it waits: the log keeps what is not assigned. What a
+//! that have too many unconfirmed copies. If none is left it waits: the log keeps unassigned messages. What a
 //! disconnected member has not confirmed goes to another member, except what the member may have received with QoS 2
-//! ([MQTT-4.8.2-5]). A message that is not `stored` goes to a member that is connected now, or to nobody.
+//! ([MQTT-4.8.2-5]). A message that is not `stored` goes to a member that is connected now, or is dropped.
 //!
-//! Reading order: `group` (who is next, what becomes of a copy; pure), `copy` (what is sent), `members` (who is
-//! connected and has room), `assignment`, `reclaim`, `leader`. The rest of the node feeds the leader through
-//! [`crate::share_feed`].
+//! Reading order: `group` (the next member, the outcome of a copy; pure), `copy` (the sent messages), `members`
+//! (those that are connected and have room), `assignment`, `reclaim`, `leader`. The rest of the node feeds the
+//! leader through [`crate::share_feed`].
 //!
 //! A crash neither loses a message nor assigns it twice: a copy has an idempotency key of the group, the message and
 //! the turn, and a group's place moves only behind what was assigned. A message goes to a second member before the

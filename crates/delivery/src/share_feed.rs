@@ -1,4 +1,4 @@
-//! What the rest of the node feeds to the leader of shared subscriptions: published messages, confirmations, and
+//! The input of the leader of shared subscriptions from the rest of the node: published messages, confirmations, and
 //! changes of groups.
 //!
 //! Filled by publishing, by the cluster and by acknowledgements, on any thread and without waiting. Read by
@@ -34,7 +34,7 @@ pub(crate) struct ShareFeed {
     dropped: Counter,
 }
 
-/// What the leader has not processed yet.
+/// Input that the leader has not processed yet.
 #[derive(Default)]
 struct Pending {
     live: VecDeque<Arc<Message>>,

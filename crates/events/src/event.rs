@@ -274,7 +274,7 @@ impl Record {
         }
     }
 
-    /// How many events it stands for: one per device, or one if no device is named.
+    /// How many events it represents: one per device, or one if no device is named.
     pub fn weight(&self) -> u64 {
         match &self.event {
             Event::Outcome { count, .. } => (*count).max(1),

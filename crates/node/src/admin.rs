@@ -1,7 +1,8 @@
 //! The admin listener: a separate socket, so that metrics and health checks work while the public side is full or draining. Uses
 //! the gateway's TLS, so both addresses handle certificates the same way.
 //!
-//! Its connections have their own pool, which evicts those without a request and idle ones, so nobody can lock out an operator.
+//! Its connections have their own pool, which evicts those without a request and idle ones, so clients cannot lock
+//! out an operator.
 
 use std::io;
 use std::net::SocketAddr;

@@ -5,8 +5,8 @@
 //!   registry as text ───────────► exporter ─ every ─► encode::metrics ─┴─► egress ─► collector
 //! ```
 //!
-//! Exporting is one task that nobody waits for: spans that exceed its speed are dropped and counted. Without the
-//! feature `otlp` there is no exporter, and [`AVAILABLE`] tells the reader of the configuration.
+//! Exporting is one task that no other task waits for: spans that exceed its speed are dropped and counted. Without the
+//! feature `otlp` there is no exporter, and [`AVAILABLE`] reports this to the configuration.
 //!
 //! Reading order: [`config`], `exporter`, `encode`, [`metrics`] (the exporter's own).
 

@@ -22,7 +22,7 @@ use message::{Label, Line, Location, Mapping, Profile, Sample, ValueType};
 /// The meaning of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Samples; each stands for `period` of CPU time.
+    /// Samples; each represents `period` of CPU time.
     Cpu { period: Duration },
     /// Bytes in use; one in `period_bytes` was sampled.
     #[cfg(feature = "heap")]

@@ -15,8 +15,8 @@ pub(crate) fn service(service: PushService) -> &'static Service {
     }
 }
 
-/// Whether these services would accept the message, as far as this is known beforehand. Any `notification_id`
-/// will do: all have the same length.
+/// Whether these services would accept the message, as far as this is known beforehand. The value of
+/// `notification_id` does not matter: all ids have the same length.
 pub fn check_content(fields: &Fields, services: &[PushService]) -> Result<(), InvalidContent> {
     services.iter().try_for_each(|name| (service(*name).check)(fields))
 }

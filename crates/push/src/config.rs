@@ -29,8 +29,8 @@ pub struct Config {
     /// Pushes wait in the pool for a pause (`Retry-After`) of at most this length; before a longer one they are
     /// answered `Later`.
     pub hold_max: Duration,
-    /// Between probes of a rejected credential: nobody fixes a key within seconds, and nobody wants to wait an hour
-    /// after the fix.
+    /// Between probes of a rejected credential: operators do not fix a key within seconds, and do not want
+    /// to wait an hour after the fix.
     pub probes: Backoff,
 }
 

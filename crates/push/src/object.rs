@@ -1,4 +1,4 @@
-//! Reads a JSON object field by field and rejects what is left over. Errors name a field and the rule it
+//! Reads a JSON object field by field and rejects unknown fields. Errors name a field and the rule it
 //! breaks, never a value, because values of credentials are secrets.
 
 use std::borrow::Cow;

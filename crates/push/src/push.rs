@@ -1,4 +1,4 @@
-//! One push to one device, and what comes back.
+//! One push to one device, and its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub enum Answer {
     Gone { reason: Reason, since: Option<Timestamp> },
     /// The token seems to belong to another environment, topic or sender: set it aside, do not remove it.
     Suspect { reason: Reason },
-    /// Rejected for good: no retry helps.
+    /// Rejected permanently: a retry would fail too.
     Refused { reason: Reason },
     /// Retry, not before `after`.
     Later { reason: Reason, after: Duration },

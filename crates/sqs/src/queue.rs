@@ -64,7 +64,7 @@ struct Shared {
     claim_after: Duration,
     /// Notified when a poll returns.
     arrived: Notify,
-    /// When somebody pulled last. The lock guards only this field.
+    /// The time of the last pull. The lock guards only this field.
     pulled_at: Mutex<Instant>,
 }
 

@@ -3,7 +3,7 @@
 //! `cargo run --release -p noroshi-store --example store_bench -- [devices] [requests] [folder | postgres://…]`
 //!
 //! Every device has its own user. A request is `stored` to 300 users with 200 bytes of data; 32 requests run at once.
-//! Durability is on. A PostgreSQL database has to be empty; the rows stay there. Naming it several times, separated
+//! Durability is on. A PostgreSQL database must be empty; the rows stay there. Naming it several times, separated
 //! by spaces, runs as many nodes on it.
 
 use std::path::PathBuf;

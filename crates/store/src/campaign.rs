@@ -181,7 +181,7 @@ pub trait Campaigns: Send + Sync {
     /// [`Error::Conflict`] if the state is not one of `from`. Resuming a campaign without remaining work ends it.
     /// Returns the new state.
     ///
-    /// Aborting removes the batches that nobody has taken and records their devices as [`Outcome::Cancelled`], page
+    /// Aborting removes the batches that no sender has taken and records their devices as [`Outcome::Cancelled`], page
     /// by page; leased batches are finished but not retried. After a crash or a failed page,
     /// [`crate::PushQueue::take`] removes the rest. Not cancel-safe: the caller does not learn which devices were
     /// removed.

@@ -78,7 +78,7 @@ impl Residence {
 pub enum MoveStep {
     /// The device lives in one cell.
     Settled = 0,
-    /// The device's session in the previous cell has to be closed.
+    /// The device's session in the previous cell must be closed.
     Tell = 1,
     /// The session was closed; the device has not registered in its new cell.
     Told = 2,
@@ -335,12 +335,12 @@ pub trait Cells: Send + Sync {
     async fn newest(&self) -> Result<u64, Error>;
     /// Whether a message of the app that was accepted before `num` waits for the cell.
     async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error>;
-    /// Ends parts. A part that was cancelled while it was being forwarded then has to be cancelled in its cell.
+    /// Ends parts. The caller must then cancel, in its cell, a part that was cancelled while it was being forwarded.
     async fn end(&self, cell: CellNum, ended: Vec<(u64, PartEnd)>) -> Result<(), Error>;
     async fn relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error>;
     /// By the id that the cell assigned.
     async fn relayed_as(&self, cell: CellNum, remote: NotificationId) -> Result<Option<Relayed>, Error>;
-    /// Removes waiting parts; forwarded ones have to be cancelled in their cells. `None`: unknown.
+    /// Removes waiting parts; the caller must cancel forwarded ones in their cells. `None`: unknown.
     async fn cancel_relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error>;
     /// Parts to cancel in the cell: number, app and the cell's own id.
     async fn cancelling(
@@ -363,7 +363,7 @@ pub trait Cells: Send + Sync {
         rows_max: usize,
     ) -> Result<bool, Error>;
 
-    /// The apps that the cell was provisioned with, each with the digest of what it was sent.
+    /// The apps that the cell was provisioned with, each with the digest of the last transfer.
     async fn provisioned(&self, cell: CellNum) -> Result<Vec<(AppName, [u8; 32])>, Error>;
     /// `None`: the cell no longer has the app.
     async fn set_provisioned(

@@ -54,7 +54,7 @@ impl Ids {
     }
 }
 
-/// The position of an id in the order of all ids, whoever created it.
+/// The position of an id in the order of all ids, regardless of the node that created it.
 pub(crate) fn place(id: NotificationId) -> Num {
     let bits = id.0.as_u128();
     ((bits >> 80 << COUNTER_BITS) | (bits >> 64 & ((1 << COUNTER_BITS) - 1))) as Num

@@ -63,7 +63,7 @@ pub struct Progress<'a> {
     pub rows_total: u64,
 }
 
-/// What was copied.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrated {
     /// `host:port/database`.

@@ -229,8 +229,8 @@ pub trait Notifications: Send + Sync {
     /// `None` if there is no such notification or device.
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
 
-    /// Removes what is not acknowledged yet: inbox rows, the row in the log, the retained message, and push work that
-    /// nobody has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there is no such
-    /// notification.
+    /// Removes everything not acknowledged yet: inbox rows, the row in the log, the retained message, and push work
+    /// that no sender has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there
+    /// is no such notification.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
 }

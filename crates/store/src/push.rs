@@ -294,7 +294,7 @@ pub struct Walk {
     pub lane: Lane,
     /// When it was scheduled to start; the batches it enqueues are due at once.
     pub due_at: Timestamp,
-    /// Its due batches that nobody has taken; counted up to some hundred.
+    /// Its due batches that no sender has taken; counted up to a few hundred.
     pub batches_waiting: usize,
 }
 
@@ -369,7 +369,7 @@ pub trait PushQueue: Send + Sync {
     /// `None` if the notification was removed.
     async fn push_content(&self, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Error>;
 
-    /// At most `limit` due walks of notifications. A walk whose batches nobody takes comes after the others, so that
+    /// At most `limit` due walks of notifications. A walk whose batches no sender takes comes after the others, so that
     /// it does not block them.
     async fn walks(&self, now: Timestamp, limit: usize) -> Result<Walks, Error>;
 

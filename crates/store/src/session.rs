@@ -207,7 +207,7 @@ pub struct FirstCall {
 
 #[async_trait::async_trait]
 pub trait Sessions: Send + Sync {
-    /// Logs in many devices with one read, and one write if some of them have to be created or changed. Answers in
+    /// Logs in many devices with one read, and one write if some of them must be created or changed. Answers in
     /// order.
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
 

@@ -130,7 +130,7 @@ impl Sqlite {
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        // The caller may be gone; then nobody needs the answer.
+        // The caller may be gone and no longer need the answer.
         self.writer.submit(rows, work, move |result| drop(answer.send(result)));
         answered.await.unwrap_or(Err(Error::Closed))
     }

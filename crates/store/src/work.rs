@@ -1,4 +1,4 @@
-//! What is sent: a notification or the message of a campaign, and the campaign's variant.
+//! The content of push work: a notification or the message of a campaign, and the campaign's variant.
 
 use noroshi_types::{CampaignId, NotificationId};
 

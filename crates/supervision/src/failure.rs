@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::kind::Kind;
 
-/// What went wrong with a thread.
+/// Why a thread failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     Panicked,

@@ -135,7 +135,7 @@ pub const EARLY_BYTES: usize = 16 << 10;
 /// Frames per second of one connection, averaged over the burst.
 pub const FRAMES_PER_SECOND: u32 = 50;
 pub const FRAMES_BURST: u32 = 200;
-/// New connections per second of one node; above it devices are told to retry, or queued under TLS.
+/// New connections per second of one node; above it, devices are asked to retry, or wait in a queue with TLS.
 pub const CONNECTS_PER_SECOND: u32 = 20_000;
 /// Time until the token must arrive after the connection starts.
 pub const AUTH_TIMEOUT: Duration = Duration::from_secs(10);

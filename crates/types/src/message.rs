@@ -1,4 +1,4 @@
-//! A notification on its way to devices: the input for encoding frames.
+//! A notification in transit to devices: the input for encoding frames.
 
 use crate::{AppId, JsonText, NotificationId, Position, Timestamp, Topic, Urgency, When};
 

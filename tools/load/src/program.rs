@@ -51,11 +51,11 @@ struct Started {
 /// taken while this one is held, not vice versa.
 static STARTED: Mutex<Vec<Arc<Mutex<Started>>>> = Mutex::new(Vec::new());
 
-/// Folders of other started programs, which end by themselves: [`abandon`] removes them too.
+/// Folders of other started programs, which end on their own: [`abandon`] removes them too.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Ends this process during a measurement, and removes started servers and folders, which destructors would
-/// do otherwise. Workers and the floor end by themselves.
+/// do otherwise. Workers and the floor end on their own.
 #[allow(clippy::exit)] // called for a signal, in parallel to the measuring thread
 pub fn abandon(exit_code: i32) -> ! {
     let all = lock(&STARTED);

@@ -1,8 +1,8 @@
 //! A non-blocking connection of a device or a provider, plain or with TLS, with the same read and write
 //! interface. It does not interpret the bytes.
 //!
-//! Readiness is edge-triggered: after an event, read until `WouldBlock` ([`Socket::is_drained`] tells when
-//! that may be skipped), and write or [`Socket::flush`].
+//! Readiness is edge-triggered: after an event, read until `WouldBlock` ([`Socket::is_drained`] returns
+//! whether that may be skipped), and write or [`Socket::flush`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@
 //!   TOML, report of bench homing ─► Parameters ─► sizing ─┬─► publish   ┐
 //!                                                         ├─► recovery  ├─► Outcome ─► page (HTML, SVG)
 //!                                                         └─► broadcast ┘
-//!                  another report ─► measured::compare (prediction beside measurement)
+//!                  another report ─► measured::compare (prediction and measurement)
 //! ```
 //!
 //! No IO, clock or threads: text in, text out. Reading order: [`parameter`], `queue`, [`sizing`], `layout`,

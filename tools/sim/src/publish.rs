@@ -74,7 +74,7 @@ struct Request {
 /// The requests in a message, with the number of devices at the gateway for each.
 type Parts = Vec<(Request, u32)>;
 
-/// The requests that waited at an API node's dispatcher, on their way to the gateways.
+/// The requests that waited at an API node's dispatcher before they went to the gateways.
 struct Round {
     api: usize,
     requests: usize,

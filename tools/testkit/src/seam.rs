@@ -106,7 +106,7 @@ impl AsyncWrite for Seam {
         this.inject();
         this.frames.pass(buf, &mut this.out, this.handle.streams_max.load(Ordering::Relaxed));
         this.inject();
-        // What the socket does not accept now is kept and written first next time.
+        // Keeps bytes that the socket does not accept now, and writes them first next time.
         let _ = this.poll_drain(cx)?;
         Poll::Ready(Ok(buf.len()))
     }

@@ -157,7 +157,7 @@ where
     Ok(Some(Handoff { io, bytes }))
 }
 
-/// After a late body, the next request cannot be told apart from the rest of that body.
+/// After a late body, the next request cannot be distinguished from the rest of that body.
 fn close_after_timeout(mut answer: Response) -> Response {
     if answer.status() == StatusCode::REQUEST_TIMEOUT {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -39,7 +39,7 @@ pub struct Authenticator {
     pub(crate) listener: Listener,
     /// A request to a host directly under this domain names the app.
     pub(crate) app_domain: Option<String>,
-    /// None: nobody is the operator.
+    /// None: no credential belongs to the operator.
     pub(crate) operator_token: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`, and the hash that tells whether a repeated request is the same.
+//! `Idempotency-Key`, and the hash that identifies repetitions of a request.
 
 use http::{HeaderMap, HeaderName};
 use noroshi_store::Idempotency;

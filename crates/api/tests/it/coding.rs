@@ -90,7 +90,7 @@ async fn unsupported_codings_are_rejected_with_the_supported_ones() {
         twice.headers_mut().append(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     service.send(twice).await.problem(415, "unsupported_encoding");
-    // RFC 7694 §3: not if the media type is at fault.
+    // RFC 7694 §3: not if the media type caused the rejection.
     let mut typed = request(Method::POST, "/v1/notifications", &service.key, LINE);
     typed.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let answer = service.send(typed).await;

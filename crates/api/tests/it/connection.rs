@@ -268,7 +268,7 @@ async fn an_idle_connection_is_evicted_and_one_with_a_key_is_kept() {
     }
 }
 
-/// Everything that follows a change also happens if nobody waits for the response, and no request is counted as
+/// All effects of a change happen even if the client no longer waits for the response, and no request counts as
 /// active forever.
 #[tokio::test]
 async fn an_unsafe_request_completes_when_its_client_disconnects() {

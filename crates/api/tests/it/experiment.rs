@@ -130,7 +130,7 @@ async fn unauthorized_and_invalid_changes_are_rejected() {
     put("/v1/apps/dev/notices/n", &service.key, &notice).await.problem(413, "data_too_large");
     let past = json!({"starts_at": time(0), "ends_at": NOW.to_string(), "data": 1});
     put("/v1/apps/dev/notices/n", &service.key, &past).await.problem(400, "invalid_field");
-    // Nobody may publish to the service's own topic, but any device receives it.
+    // No caller may publish to the service's own topic, but any device may subscribe to it.
     let publish = json!({"to": {"topic": "$maintenance"}, "data": 1});
     service.post("/v1/notifications", &service.key, &publish.to_string()).await.problem(400, "invalid_field");
     let token = service.device("d1", "u1").await;

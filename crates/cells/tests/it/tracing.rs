@@ -1,4 +1,4 @@
-//! The trace of a notification on its way through the front to its cell.
+//! The trace of a notification that passes through the front to its cell.
 
 use std::sync::atomic::Ordering;
 

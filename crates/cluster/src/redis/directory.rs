@@ -176,7 +176,7 @@ impl RedisDirectory {
         if !epochs().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
             return;
         }
-        // Without an answer they count as live: a message to nobody is cheap.
+        // Without an answer they count as live: a message without a recipient is cheap.
         if self.state.read_list(&self.connections).await.is_ok() {
             epochs().filter(|epoch| self.state.life(**epoch) == Life::Unknown).for_each(|epoch| {
                 self.state.remember_dead(*epoch);
@@ -185,7 +185,7 @@ impl RedisDirectory {
     }
 
     /// Omits dead nodes. A user's entry of a dead node is removed, because such entries would accumulate. A device's
-    /// entry stays until the next take, because its generation has to be exceeded even if a paused node resumes.
+    /// entry stays until the next take, because the next generation must be higher even if a paused node resumes.
     fn live(&self, key: SessionKey, mut found: Found) -> SmallVec<[Epoch; 2]> {
         found.retain(|epoch| {
             let is_live = self.state.life(*epoch) != Life::Dead;

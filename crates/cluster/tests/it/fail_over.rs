@@ -38,7 +38,7 @@ async fn nodes_follow_a_fail_over() {
     until("the loss", || a.events.has_lost()).await;
     b.cluster.bus.send(vec![(a.epoch(), "hello".into())]).await.expect("send");
     until("the message", || !a.events.messages().is_empty()).await;
-    // The old master comes back as a replica, and nobody uses it.
+    // The old master returns as a replica, and no node uses it.
     master.start_again();
     assert!(replica.ask_text(&["INFO", "replication"]).contains("role:master"));
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);

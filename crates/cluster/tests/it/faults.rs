@@ -243,7 +243,7 @@ async fn a_gap_and_a_lost_tail_are_detected() {
 async fn the_heartbeat_reveals_a_lost_tail() {
     let server = Server::start();
     let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
-    // The receiver is unreachable for one message: nobody may publish to its channel.
+    // The receiver is unreachable for one message: no node may publish to its channel.
     let user = ["ACL", "SETUSER", "default", "resetchannels"];
     server.ask(&user);
     let refused = a.cluster.bus.send(vec![(b.epoch(), text("1"))]).await;
@@ -369,7 +369,7 @@ async fn a_moving_slot_is_redirected() {
     assert_eq!((keys(from), keys(to)), (0, 1), "it is where the slot moves to");
 }
 
-/// A message to a channel on a dead server reaches nobody, while leases on other servers are renewed.
+/// A message to a channel on a dead server reaches no node, while leases on other servers are renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_leaves_a_channel_on_a_dead_server() {
     let mut cluster = RedisCluster::start();

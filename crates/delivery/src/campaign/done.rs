@@ -1,4 +1,4 @@
-//! Which outcomes say that a campaign is done with a recipient.
+//! Which outcomes mean that a campaign is done with a recipient.
 //!
 //! `progress` and `report` count with it, so that both agree. Pure.
 

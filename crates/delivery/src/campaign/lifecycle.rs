@@ -105,7 +105,8 @@ impl Campaigns {
         Ok((self.progress(created.campaign), created.replayed))
     }
 
-    /// Looks up the experiment whose variants the campaign sends, if any. The inner error says why it cannot send them.
+    /// Looks up the experiment whose variants the campaign sends, if any. The inner error is the reason if it cannot
+    /// send them.
     pub(crate) async fn with_experiment(
         &self,
         app: AppId,

@@ -36,7 +36,7 @@ pub(crate) async fn run(peers: &Peers) {
     }
 }
 
-/// Tells other nodes where to sweep from once Redis may be asked again. If it is still gone, the next attempt follows.
+/// Tells other nodes where to sweep from once Redis may be asked again. If it still does not answer, tries again.
 fn report_outage(peers: &Peers) {
     if peers.cluster.members.epoch().is_some()
         && let Some(since) = peers.outage.due(Instant::now())
@@ -94,7 +94,7 @@ fn keys(peers: &Peers, round: &Round) -> Vec<SessionKey> {
     keys
 }
 
-/// What a round sends to whom.
+/// The records that a round sends to each node.
 #[derive(Default)]
 struct Plan {
     own: Vec<OwnPart>,

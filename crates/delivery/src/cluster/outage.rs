@@ -1,8 +1,8 @@
 //! Outages of the bus, and the first stored message that it did not carry.
 //!
 //! While Redis does not answer, each node hands messages to its own connections only. The outage remembers one place in
-//! the order of commits, before the first stored message that other nodes did not get. When Redis is back, other nodes
-//! are told to sweep from there ([`crate::cluster::sweep`]).
+//! the order of commits, before the first stored message that other nodes did not get. When Redis is back, the
+//! node asks other nodes to sweep from there ([`crate::cluster::sweep`]).
 
 use std::time::{Duration, Instant};
 

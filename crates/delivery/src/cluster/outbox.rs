@@ -45,7 +45,7 @@ pub(crate) struct Outbox {
     /// Guards the queue only; nothing is called or awaited under it.
     queued: Mutex<Queued>,
     filled: Notify,
-    /// Everything up to this number was handed over, or there was nobody to hand it to.
+    /// Everything up to this number was handed over, or had no recipient.
     done: watch::Sender<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! This node's own part of what it publishes, held back until its place in the order of the bus.
 //!
-//! A message that another node committed first may still be on its way while this node has committed the next one. So
+//! A message that another node committed first may still be in transit while this node has committed the next one. So
 //! the dispatcher does not hand this node's part to its connections at once: it sends itself a short marker record, and
 //! hands the part over when the marker returns by the bus. Redis has put all messages for this node into one order, and
 //! commits are handed to Redis one after the other: that is the order of commits.

@@ -1,11 +1,11 @@
 //! Recent places in the order of commits, by the time at which the store was asked for them.
 //!
-//! "Messages may have been lost since 12:30" becomes "look at everything stored behind this place". A task asks the
+//! "Messages may have been lost since 12:30" becomes "read everything stored after this place". A task asks the
 //! store for its place at intervals. The place of a moment is one that was read well before it, since a message reaches
 //! the bus a little after its commit. For moments before the history the clock decides: a notification id begins with
 //! its time ([RFC 9562] §5.7), and the clocks of nodes differ.
 //!
-//! Nobody on this node missed anything before the place that was read when no device had connected yet.
+//! A place that was read before the first device connected is safe: no device of this node missed an earlier message.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! An experiment: which devices take part, and which variant each of them gets.
 //!
-//! In this order: outside its time, or killed, nobody takes part; a user or device that is named gets the named
+//! In this order: outside its time, or killed, no device takes part; a user or device that is named gets the named
 //! variant, regardless of the audience; a device outside the audience does not take part; all others draw
 //! ([`Variants`]).
 
@@ -34,7 +34,7 @@ pub struct Experiment {
     pub filter: Filter,
     pub users: BTreeMap<UserId, Label>,
     pub devices: BTreeMap<DeviceId, Label>,
-    /// While this is set, nobody takes part.
+    /// While this is set, no device takes part.
     pub killed: bool,
 }
 

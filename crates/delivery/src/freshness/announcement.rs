@@ -1,7 +1,7 @@
 //! The names of changed devices that wait to be announced to other nodes.
 //!
 //! At most [`TAGS_MAX`] names are announced in [`INTERVAL`], however much is published. If more devices change, the
-//! announcement says that everything is stale.
+//! announcement means that everything is stale.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ impl BatchRunner {
     /// retried, and finally set aside.
     pub(crate) async fn run(self, leased: LeasedBatch) {
         let (runner, batch, held) = (self.clone(), leased.batch.clone(), leased.held.clone());
-        // Nothing that it used is used again: the next attempt reads the batch anew.
+        // The next attempt reads the batch again and reuses nothing of this one.
         if AssertUnwindSafe(self.send(leased)).catch_unwind().await.is_ok() {
             return;
         }

@@ -142,8 +142,8 @@ impl InFlight {
         held.and_then(|held| held.receipt.clone())
     }
 
-    /// Sets whether the sender waits for room. Sequentially consistent with the counts: either the sender sees new
-    /// room, or the answer that makes room sees that the sender waits.
+    /// Sets whether the sender waits for free capacity. Sequentially consistent with the counts: either the sender
+    /// sees the freed capacity, or the answer that freed it sees that the sender waits.
     pub(crate) fn set_sender_waits(&self, waits: bool) {
         self.sender_waits.store(waits, Ordering::SeqCst);
     }
@@ -186,7 +186,8 @@ impl InFlight {
     }
 }
 
-/// The recipients of one batch that are in flight. Whatever becomes of the batch, the last drop removes all of them.
+/// The recipients of one batch that are in flight. The last drop removes all of them, regardless of the outcome
+/// of the batch.
 pub(crate) struct PendingRecipients {
     in_flight: Arc<InFlight>,
     /// The count of their push service.

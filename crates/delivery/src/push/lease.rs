@@ -1,5 +1,5 @@
-//! Leases of batches: renewed long before they expire, and given back if a batch is not sent. Batches that came by a
-//! queue are also kept there.
+//! Leases of batches: renewed long before they expire, and given back if a batch is not sent. The entries
+//! of batches in the queue of the cluster are extended too.
 //!
 //! Only the store knows the owner of a batch: each renewal names the lease that the owner knows, and moves that one or
 //! none.
@@ -122,7 +122,7 @@ pub(crate) fn give_back(pipeline: &Arc<Pipeline>, lease: Lease, why: Renewal) {
 }
 
 /// Removes parcels from the queue that are finished in the store, or left to it. If that fails, a sender pulls them
-/// once more, in vain.
+/// again and finds nothing to send.
 pub(crate) fn done(pipeline: &Pipeline, receipts: Vec<Receipt>) {
     let Some(queue) = pipeline.queue.get().filter(|_| !receipts.is_empty()).cloned() else { return };
     tokio::spawn(async move {

@@ -2,7 +2,7 @@
 //!
 //! A parcel contains the batch that the dispatcher took, and its lease. Before the sender sends anything it claims that
 //! lease in the store. The claim works once for each parcel, so a parcel that the queue returns twice, or whose batch
-//! went to another node, is sent by nobody else.
+//! went to another node, is not sent twice.
 
 use std::time::{Duration, Instant};
 

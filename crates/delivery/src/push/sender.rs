@@ -125,7 +125,7 @@ impl Sender {
         tokio::time::sleep(OUTAGE_GRACE).await;
     }
 
-    /// Takes what there is room for, once.
+    /// Takes as many batches as there is room for, once.
     async fn look(&mut self) -> Result<Next, noroshi_store::Error> {
         let flight = self.pipeline().in_flight.clone();
         // Before the look: new room wakes the sender.

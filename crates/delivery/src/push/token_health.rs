@@ -1,4 +1,4 @@
-//! What answers say about push tokens: which are removed, which are set aside, and when the answers point to a wrong
+//! What answers reveal about push tokens: which are removed, which are set aside, and when the answers point to a wrong
 //! credential instead.
 //!
 //! A token is removed only on proof. A suspect token is set aside until its device registers it again. If too many

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 /// The pause between two counts while no request is refused.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The pause between two counts while requests are refused: removed rows make room after this.
+/// The pause between two counts while requests are refused: removed rows count at most this long.
 const INTERVAL_STALE: Duration = Duration::from_secs(1);
 /// Counts take at most this part of one reader's time: 1 in 50, and 1 in 10 while requests are refused.
 const SHARE: u32 = 50;

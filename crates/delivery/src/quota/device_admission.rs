@@ -17,7 +17,7 @@ use super::usage::Usage;
 use crate::context::Context;
 use crate::error::{Error, OverQuota};
 
-/// What one device needs room for.
+/// The resources that one device needs.
 struct Need<'a> {
     /// `None`: a device that is certainly new.
     device: Option<&'a DeviceId>,
@@ -320,7 +320,7 @@ mod tests {
         let known = Registration { device: Some(known), ..Registration::default() };
         let registered = bench.store.register(huge, vec![known], NOW).await.expect("a commit");
         assert!(registered[0].is_ok());
-        // Stands for a count that does not end.
+        // Represents a count that does not end.
         let counting = app_quotas.counts.counting.lock().await;
         let logins = [
             login(huge, "new", true),

@@ -14,8 +14,8 @@ const KNOWN_MAX: usize = 1 << 14;
 
 #[derive(Default)]
 pub(super) struct KnownTopics {
-    /// Hashes under a random key of this app, so that nobody can choose names that collide. [`super::counts::Counts`]
-    /// is locked under this lock.
+    /// Hashes under a random key of this app, so that clients cannot choose names that collide. The
+    /// lock of [`super::counts::Counts`] is taken under this lock.
     known: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -33,7 +33,7 @@ impl KnownTopics {
         topics.for_each(|topic| insert(&mut known, self.hash(topic)));
     }
 
-    /// Claims the topics that nobody has claimed yet, after `reserve` granted room for their number.
+    /// Claims the topics that are not claimed yet, after `reserve` granted room for their number.
     pub(super) fn claim<'a, R, E>(
         &self,
         topics: impl Iterator<Item = &'a Topic>,

@@ -34,7 +34,7 @@ pub enum Origin {
 #[derive(Clone, Default)]
 pub struct InOrder(Arc<Predecessors>);
 
-/// What the earlier messages of the batch left behind.
+/// The effects of the earlier messages of the batch.
 #[derive(Default)]
 struct Predecessors {
     /// The app whose limits apply to an earlier message in the store's queue.

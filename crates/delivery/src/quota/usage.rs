@@ -15,7 +15,7 @@ use crate::error::Error;
 /// How often the task looks for apps whose count is due.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a batch of logins waits for the first count of an app. Its new devices are then told to retry.
+/// How long a batch of logins waits for the first count of an app. After that, its new devices must retry.
 const FIRST_COUNT_TIMEOUT: Duration = Duration::from_millis(250);
 
 pub(crate) struct Usage {

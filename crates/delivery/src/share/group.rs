@@ -1,4 +1,4 @@
-//! Which member of a group is next, and what becomes of copies that a member has not confirmed.
+//! Which member of a group is next, and the outcome of copies that a member has not confirmed.
 //!
 //! Pure: `members` provides connections and unconfirmed copies.
 
@@ -143,7 +143,7 @@ impl Group {
     }
 }
 
-/// What becomes of a copy that a member has not confirmed before it disconnected or left.
+/// The outcome of a copy that a member had not confirmed when it disconnected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The member gets it when it reconnects.
@@ -152,7 +152,7 @@ pub(super) enum Fate {
     Waits,
     /// Another member gets it.
     Moves,
-    /// Nobody else may get it ([MQTT-4.8.2-5]).
+    /// No other member may get it ([MQTT-4.8.2-5]).
     Ends,
 }
 

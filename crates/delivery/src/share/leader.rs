@@ -32,7 +32,7 @@ const PAUSES: u32 = 4;
 const RETRY: Duration = Duration::from_millis(100);
 /// The pause between two writes of the groups' places.
 const SAVE: Duration = Duration::from_millis(200);
-/// The pause between two looks at copies that nobody could take.
+/// The pause between two attempts to assign copies that no member could take.
 const RECLAIM: Duration = Duration::from_millis(500);
 /// Groups between two checks whether this node still leads.
 const LEADS_EVERY: usize = 16;

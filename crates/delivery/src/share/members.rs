@@ -1,7 +1,7 @@
-//! Members that can get a message now: who is connected, and who has room.
+//! Members that can get a message now: they are connected and have room.
 //!
-//! Asks the sessions of all nodes who is connected, and the store how many copies a member has not confirmed. Reports
-//! members whose node cannot report the end of their connection.
+//! Asks the sessions of all nodes which members are connected, and the store how many copies a member has not
+//! confirmed. Reports members whose node cannot report the end of their connection.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -138,8 +138,8 @@ impl Members {
         Ok(has_room)
     }
 
-    /// Looks up who is connected. Marks members that should be connected and are not as away, and ends those whose
-    /// session has ended.
+    /// Looks up which members are connected. Marks members as away that should be connected but are not, and ends
+    /// those whose session has ended.
     pub(super) async fn look(&mut self, shares: &Shares, groups: &[Group]) {
         let mut by_app: HashMap<AppId, HashMap<DeviceNum, DeviceId>> = HashMap::new();
         for group in groups {

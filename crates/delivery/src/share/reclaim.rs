@@ -17,7 +17,7 @@ use crate::error::Error;
 
 /// Inboxes that are read in one turn.
 const INBOXES: usize = 64;
-/// The pause before another look at a member whose copies nobody could take, or that could not be read.
+/// The pause before a retry for a member whose copies no other member could take, or that could not be read.
 const RETRY: Duration = Duration::from_millis(500);
 /// The pause between two looks at what a member that left still confirms.
 const HELD: Duration = Duration::from_secs(5);

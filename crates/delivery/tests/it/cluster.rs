@@ -173,7 +173,7 @@ async fn the_sweep_record_is_repeated_until_it_can_be_sent() {
     cell.connect(1, &there).await;
     cell.nodes[0].member.partition();
     let id = cell.publish(0, users(&["u2"]), When::Stored).await;
-    // The message and the sweep record, both in vain.
+    // The message and the sweep record; both fail.
     cell.until("tried", |cell| cell.nodes[0].metric("dispatched") >= 3).await;
     cell.nodes[0].member.heal();
     cell.is_reread(1, &there, id).await;

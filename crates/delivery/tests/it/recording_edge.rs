@@ -39,7 +39,7 @@ impl RecordingEdge {
         self.0.lock().expect("no panic").breaks = true;
     }
 
-    /// How often all sessions were told to read from the store.
+    /// How many times all sessions were asked to read from the store.
     pub(crate) fn rereads(&self) -> usize {
         self.0.lock().expect("no panic").rereads
     }

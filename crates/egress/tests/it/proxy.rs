@@ -106,7 +106,7 @@ async fn a_rejection_by_the_proxy_has_its_own_error() {
         assert!(matches!(error, Error::Proxy { .. }) && text.contains(part), "{text}");
         assert!(!text.contains("secret") && !error.is_permanent(), "{text}");
     }
-    // Nobody listens there.
+    // No server listens there.
     let gone = Proxies::one(ProxyUrl::parse("127.0.0.9:9").expect("a proxy"));
     let egress = egress(|config| config.proxies = gone);
     let error = egress.connect(true, "far.example", 443, Tls::default()).await.expect_err("no proxy");

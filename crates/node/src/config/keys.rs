@@ -248,7 +248,7 @@ impl Mqtt {
                 "mqtt.redirect",
                 ("text", "HOST:PORT, separated by spaces"),
                 servers,
-                "Servers to which a draining or full node redirects MQTT 5 clients over TCP and TLS (Server Reference). Unset: clients are told to use another server and reconnect to the same name.",
+                "Servers to which a draining or full node redirects MQTT 5 clients over TCP and TLS (Server Reference). Unset: the node asks clients to use another server, and they reconnect to the same name.",
             ),
             moved: reader.switch(
                 "mqtt.moved",
@@ -295,7 +295,7 @@ impl Gateway {
                 "gateway.connects_per_second",
                 limits::CONNECTS_PER_SECOND,
                 "connections per second",
-                "New connections per second. Above it, devices are told to retry later, or wait with TLS.",
+                "New connections per second. Above it, devices are asked to retry later, or wait with TLS.",
             ),
             frames_per_second: count_u32(
                 reader,

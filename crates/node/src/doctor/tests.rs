@@ -39,7 +39,7 @@ fn subject() -> Subject {
     }
 }
 
-/// What a change to the machine does to one check; every other has to stay as it was.
+/// The effect of a change to the machine on one check; all others must not change.
 #[track_caller]
 fn check(name: &str, verdict: Verdict, change: impl FnOnce(&mut Subject)) -> Finding {
     let mut changed = subject();

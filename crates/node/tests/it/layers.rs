@@ -35,7 +35,7 @@ type Module = Vec<String>;
 
 #[derive(Default)]
 struct Source {
-    /// Name as it is used here, and the path it stands for.
+    /// A local name, and the path it refers to.
     imports: BTreeMap<String, Vec<String>>,
     paths: Vec<Vec<String>>,
 }

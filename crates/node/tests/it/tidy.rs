@@ -207,7 +207,7 @@ fn what_is_to_be_done_has_a_link() {
     assert_none("a note of work to be done without a link", &wrong);
 }
 
-/// Follows `mod name;` from each crate's roots; what is not reached is dead.
+/// Follows `mod name;` from each crate's roots; other files are dead.
 #[test]
 fn every_file_is_in_the_module_tree() {
     let files = sources();

@@ -1,4 +1,4 @@
-//! Every dependency that a manifest names is used by the code next to it: what nobody uses only makes builds slower.
+//! Every dependency that a manifest names is used by the code next to it: an unused one only makes builds slower.
 
 use std::path::{Path, PathBuf};
 

@@ -169,7 +169,7 @@ async fn rejected_spans_are_counted_and_not_sent_again() {
 async fn the_shutdown_waits_for_a_dead_collector_only_until_its_timeout() {
     let stand = start(|config| {
         config.drain = Duration::from_millis(300);
-        // Nobody listens there.
+        // No server listens there.
         config.endpoint = "http://127.0.0.1:9".to_owned();
     });
     for _ in 0..10 {

@@ -14,7 +14,7 @@ pub struct Key(pub u64);
 /// By stream id.
 pub(super) type Streams = HashMap<u32, Stream, BuildHasherDefault<IdHasher>>;
 
-/// We choose the ids, so nobody can force collisions: a multiplication spreads them enough.
+/// We choose the ids, so peers cannot force collisions: a multiplication spreads them enough.
 #[derive(Default)]
 pub(super) struct IdHasher(u64);
 

@@ -227,7 +227,8 @@ impl Conversation {
         Some(ack_id)
     }
 
-    /// Emits the packets that precede the close, whoever initiated it. `after_ms` is the reconnect delay.
+    /// Emits the packets that precede the close, regardless of which side initiated it. `after_ms` is the
+    /// reconnect delay.
     pub fn last_words(&mut self, reason: CloseReason, after_ms: u64, out: &mut Actions) {
         let state = std::mem::replace(&mut self.state, State::Over);
         self.closing = true;

@@ -1,8 +1,8 @@
 //! What all connections of one credential share: its client, authorization, breaker, quota and pools. A change of
 //! credentials makes a new account; the old one finishes its work and closes.
 //!
-//! Locks: each guards what its field says, is held for a few instructions, and never across an `.await`. Nested locks
-//! are taken in this order: `pools`, a pool's state, `gate`.
+//! Locks: each guards the field that it wraps, is held for a few instructions, and never across an `.await`. Nested
+//! locks are taken in this order: `pools`, a pool's state, `gate`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl Account {
 
     /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the
     /// least recently used idle pool closes; without an idle one the answer is to retry. None: the account is closed,
-    /// and nobody would close a new pool.
+    /// and a new pool would never close.
     pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Option<Arc<Pool>>, Answer> {
         let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
         let mut pools = self.pools.lock();

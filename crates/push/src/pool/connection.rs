@@ -41,7 +41,7 @@ const HTTP2: http2::Config = http2::Config {
     response_body_bytes_max: 16 << 10,
     header_list_bytes_max: 16 << 10,
 };
-/// A server that a client named may start a response on each stream and finish none; nobody reads its bodies. 1,500
+/// A server that a client named may start a response on each stream and finish none; its bodies are not read. 1,500
 /// streams then hold at most 13 MiB instead of 48.
 const HTTP2_OF_STRANGERS: http2::Config =
     http2::Config { response_body_bytes_max: 1 << 10, header_list_bytes_max: 8 << 10, ..HTTP2 };

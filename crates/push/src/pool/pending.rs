@@ -9,7 +9,7 @@ use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::{Answer, Push};
 
-/// The delay of a retry after a failure of ours or of the network: FCM requires 10 s before the first retry, and the
+/// The delay of a retry after our own failure or a network failure: FCM requires 10 s before the first retry, and the
 /// others accept it.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 

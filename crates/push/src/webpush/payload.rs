@@ -47,7 +47,7 @@ impl content::Payload for Payload {
                 ))
             };
             match name {
-                // RFC 8030 §5.2: a non-negative number of seconds; 2^31 stands for any greater one.
+                // RFC 8030 §5.2: a non-negative number of seconds; 2^31 represents any greater one.
                 TTL if value.parse::<u32>().is_ok_and(|seconds| seconds < 1 << 31) => {
                     ttl = Some(value.into())
                 }

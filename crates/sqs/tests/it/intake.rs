@@ -203,7 +203,7 @@ async fn messages_of_a_dead_consumer_are_received_by_another() {
     let (config, published) = (config(&sqs).await, Published::default());
     let bodies: Vec<String> = (0..20).map(|n| format!("{{\"n\":{n}}}")).collect();
     sqs.send(&config.queue_url, &bodies, &[]).await;
-    // What is received without an answer, as by a process that is killed then.
+    // Receives messages without an answer, as a process that is then killed would.
     let taken = sqs.client.receive_message().queue_url(&config.queue_url).max_number_of_messages(10);
     let taken = taken.visibility_timeout(4).send().await.expect("received").messages.unwrap_or_default();
     assert!(!taken.is_empty());

@@ -47,7 +47,7 @@ pub(crate) const COLUMNS: &str = "num, id, app, spec, state, created_at, started
 /// Counts by outcome and reason.
 pub(crate) type Counts = Vec<(Outcome, String, u64)>;
 
-/// What a campaign's sums are read from other tables.
+/// The part of a campaign's sums that is read from other tables.
 #[derive(Default)]
 pub(crate) struct CampaignSums {
     pub counts: Counts,
@@ -245,7 +245,7 @@ pub(crate) fn ended_of(row: &(impl Record + ?Sized)) -> Result<(AppId, CampaignI
     Ok((row.app(0)?, id_of(row, 1)?))
 }
 
-/// What is added to a campaign's sums.
+/// The numbers that are added to a campaign's sums.
 pub(crate) struct Count {
     pub campaign: CampaignNum,
     /// The notification whose variant counts it too, if it is of a variant.

@@ -15,7 +15,7 @@ use crate::{Cancelled, Error, RemovedMessages, VariantNum, Work};
 /// What [`crate::Notifications::cancel`] removed from the queue.
 #[derive(Default)]
 pub(crate) struct CancelledWork {
-    /// Recipients of the batches that nobody had taken; sorted once [`Self::finish`] was called.
+    /// Recipients of the batches that no sender had taken; sorted once [`Self::finish`] was called.
     pub unsent: Vec<DeviceNum>,
     /// There was work: batches, leased or not, or a walk.
     pub any: bool,

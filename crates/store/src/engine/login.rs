@@ -11,7 +11,7 @@ use crate::{Error, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Registrati
 /// The answer to a log-in after one read.
 pub(crate) enum Answer {
     Settled(Result<Box<LoggedIn>, LoginRefused>),
-    /// The device has to be created or changed first.
+    /// The device must be created or changed first.
     Change,
 }
 
@@ -55,7 +55,7 @@ impl LoginDevice {
 
 pub(crate) enum Decision {
     Refused(LoginRefused),
-    /// The device has to be created or changed first.
+    /// The device must be created or changed first.
     Change,
     /// The backlog is read, also of these session topics that the device does not durably subscribe to.
     Read(Vec<Topic>),

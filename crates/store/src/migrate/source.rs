@@ -154,7 +154,7 @@ fn read(db: &Connection, table: &Table, pages: &mpsc::Sender<Page>) -> rusqlite:
         if page.bytes.len() >= PAGE_BYTES
             && pages.blocking_send(std::mem::replace(&mut page, empty())).is_err()
         {
-            return Ok(()); // the other side tells why
+            return Ok(()); // the other side reports the cause
         }
     }
     // As above: the receiver reports its own error.

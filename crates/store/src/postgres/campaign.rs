@@ -338,7 +338,7 @@ async fn set_state(
     Ok((campaign.num, reached))
 }
 
-/// Removes batches of an aborted campaign that nobody has taken. Returns whether there may be more.
+/// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
 async fn purge_batches(
     tx: Tx,
     ids: Arc<Ids>,

@@ -153,7 +153,7 @@ fn server_of(config: &Config) -> String {
 }
 
 /// Settings of every session. Statements are point lookups by index for many values, so other plans are always worse.
-/// The index is chosen anew each time, from the number of values and the current size of the tables: a cached plan
+/// PostgreSQL chooses the index each time, from the number of values and the current size of the tables: a cached plan
 /// would fit the size at its creation, and tables grow. Planning is cheap compared with hundreds of values.
 ///
 /// Keepalives detect a node that disappeared, so its locks, including its slot, are free within 20 s instead of the

@@ -108,7 +108,7 @@ pub(super) async fn renew(
     rows.iter().map(|row| Ok(BatchId(row.count(0)?))).collect()
 }
 
-/// Removes the batches of a notification that nobody has taken, and its walk.
+/// Removes the batches of a notification that no sender has taken, and its walk.
 pub(super) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWork, Failed> {
     // The walk first: a call that moves it on at this moment has enqueued its page before this continues.
     let walks = tx.execute("DELETE FROM push_walks WHERE num = $1", &[&num]).await?;

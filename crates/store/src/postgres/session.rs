@@ -1,5 +1,5 @@
 //! [`Sessions`] for PostgreSQL. Log-ins come in batches: a few statements for all of them, and one transaction that writes
-//! for those whose device has to be created or changed first.
+//! for those whose device must be created or changed first.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -77,7 +77,7 @@ pub(super) async fn trace(
         .await
 }
 
-/// Removes what is not acknowledged yet. The standing changes only if something was removed.
+/// Removes everything not acknowledged yet. The standing changes only if something was removed.
 pub(super) async fn cancel(
     store: &Postgres,
     app: AppId,

@@ -245,7 +245,7 @@ impl Tx {
     }
 
     /// Prepares statements that go out together in an order that matters: otherwise later statements would overtake
-    /// one that has to be prepared first.
+    /// one that must be prepared first.
     pub(super) async fn prepare(&self, statements: &[&str]) -> Result<(), Failed> {
         for sql in statements {
             self.connection().prepare_cached(sql).await?;

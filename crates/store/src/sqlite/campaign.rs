@@ -232,7 +232,7 @@ fn set_state(
     Ok((num, to))
 }
 
-/// Removes batches of an aborted campaign that nobody has taken. Returns whether there may be more.
+/// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
 fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(RemovedMessages, bool), Error> {
     let mut departed = RemovedMessages::default();
     let Some(campaign) = campaign_row::load(w.db, num)? else { return Ok((departed, false)) };

@@ -59,7 +59,7 @@ pub(super) fn void_leases(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes the batches of a notification that nobody has taken, and its walk.
+/// Removes the batches of a notification that no sender has taken, and its walk.
 pub(super) fn cancel(db: &Connection, num: Num) -> Result<CancelledWork, Error> {
     let walks = db.run("DELETE FROM push_walks WHERE num = ?1", (num,))?;
     let any = walks > 0 || db.has_row("SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0", (num,))?;

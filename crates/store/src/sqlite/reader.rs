@@ -44,7 +44,7 @@ impl Readers {
                 let started = Instant::now();
                 let result = in_transaction(db, work);
                 seconds.observe(started.elapsed().as_secs_f64());
-                // The caller may be gone; then nobody needs the answer.
+                // The caller may be gone and no longer need the answer.
                 let _ = answer.send(result);
             }
         });

@@ -15,7 +15,7 @@ const DEVICES: usize = 1 << 18;
 pub(super) struct Room(HashMap<DeviceNum, u32>);
 
 impl Room {
-    /// Takes one row's room; false if the inbox has to be counted.
+    /// Takes one row's room; false if the inbox must be counted.
     pub(super) fn take(&mut self, device: DeviceNum) -> bool {
         match self.0.get_mut(&device) {
             Some(left) if *left > 0 => {

@@ -1,5 +1,5 @@
-//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device has to
-//! be created or changed first.
+//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device
+//! must be created or changed first.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ const NAMES: [&str; 12] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9",
 impl Session for Connection {
     type Error = Error;
 
-    // The writer is alone.
+    // There is only one writer.
     const FOR_KEY_SHARE: &str = "";
     const FOR_NO_KEY_UPDATE: &str = "";
     const FOR_UPDATE_SKIP_LOCKED: &str = "";

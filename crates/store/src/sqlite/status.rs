@@ -67,7 +67,7 @@ pub(super) fn trace(
     }))
 }
 
-/// Removes what is not acknowledged yet. The standing changes only if something was removed.
+/// Removes everything not acknowledged yet. The standing changes only if something was removed.
 pub(super) fn cancel(
     w: &Write<'_>,
     app: AppId,

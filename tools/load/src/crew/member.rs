@@ -22,7 +22,7 @@ const STDERR_LINE_BYTES_MAX: u64 = 1_000;
 pub(crate) struct Member {
     index: usize,
     child: Child,
-    /// `None` after it was told to end.
+    /// `None` after the request to end.
     commands: Option<ChildStdin>,
     reports: Receiver<String>,
     /// Ends with the process, and returns its standard error.

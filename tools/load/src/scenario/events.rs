@@ -162,7 +162,7 @@ fn emit(events: &noroshi_events::Events, number: u64, at: Timestamp) {
     }
 }
 
-/// The time stamp of events that nobody reads.
+/// The timestamp of events that the scenario does not read.
 const AT: Timestamp = Timestamp(1_800_000_000_000);
 
 /// Names of apps are not needed.

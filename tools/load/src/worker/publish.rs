@@ -74,7 +74,7 @@ pub(super) struct Publishing {
     plan: Plan,
     connected: Draw,
     away: Draw,
-    /// Requests begun; with a rate also the number of the next one.
+    /// Requests started; with a rate also the number of the next one.
     begun: u64,
     /// The value of `seen` that the requests so far should lead to, without deliveries that were given up.
     expected: u64,

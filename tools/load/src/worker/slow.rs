@@ -1,7 +1,7 @@
 //! Devices that read slowly or not at all, next to healthy ones.
 //!
 //! The first `healthy` devices of this worker read everything at once and are measured; the next `silent`
-//! ones read nothing, the rest one byte at a time. At the end all slow devices read what is left, which shows
+//! ones read nothing, the rest one byte at a time. At the end all slow devices read the rest, which shows
 //! whether the server had closed their connections.
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::stats::Latency;
 
 /// Time between two bytes of a device that reads byte by byte.
 const READ_INTERVAL_NS: u64 = 10_000_000;
-/// How long slow devices read what is left.
+/// How long slow devices read the remaining bytes.
 const DRAIN_NS: u64 = 2_000_000_000;
 const DRAIN_BYTES: usize = 64 << 10;
 
@@ -44,7 +44,7 @@ pub(crate) struct SlowResults {
 
 enum Phase {
     Watching,
-    /// Slow devices read what is left until this time.
+    /// Slow devices read the remaining bytes until this time.
     Draining(u64),
 }
 

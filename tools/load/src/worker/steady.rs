@@ -1,9 +1,8 @@
 //! Publishes at a rate to devices that stay connected while another worker causes a reconnect storm.
 //! Deliveries before and during the storm are reported separately.
 //!
-//! It continues until told to end, and then until every request due by that time has been sent, so that
-//! requests delayed by the storm are measured too.
-//! request that a storm held up is not left out of the measurement.
+//! It continues until it is asked to end, and then until it has sent every request due by that time: the
+//! measurement includes requests that the storm delayed.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,10 +37,10 @@ pub(crate) struct SteadyResults {
 pub(super) struct Steady {
     storm_ns: u64,
     publishing: Publishing,
-    /// `Some` once the storm has begun.
+    /// `Some` once the storm has started.
     before: Option<Latency>,
     ended: Reasons,
-    /// The latest end, once it was told to end.
+    /// The deadline, once it was asked to end.
     end_ns: u64,
 }
 

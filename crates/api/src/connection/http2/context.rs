@@ -1,10 +1,10 @@
-//! What the streams of a connection share, and how a stream ends.
+//! The state that the streams of a connection share, and how a stream ends.
 
 use super::response::Unsent;
 use crate::connection::handle::Handle;
 use crate::connection::serving::{Http2, Peer, Serving};
 
-/// What the streams of a connection share.
+/// The state that the streams of a connection share.
 #[derive(Clone, Copy)]
 pub(super) struct StreamContext<'a> {
     pub(super) serving: &'a Serving,

@@ -21,7 +21,8 @@ use crate::connection::handle::Handle;
 enum Owner {
     Api,
     Gateway,
-    /// Nobody: it is a WebSocket. Without Extended CONNECT (RFC 8441), clients open an HTTP/1.1 connection for it.
+    /// No HTTP handler: the client wants a WebSocket. Without Extended CONNECT (RFC 8441), it must open an HTTP/1.1
+    /// connection for that.
     Upgrade,
 }
 

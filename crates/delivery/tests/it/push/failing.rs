@@ -15,7 +15,7 @@ use crate::{event_log, written_events};
 
 /// Longer than a lease and the spread of expired batches.
 const PASS: Duration = Duration::from_secs(120);
-/// What is due is tried sooner.
+/// Longer than the delay of a due batch.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A node whose clock the test moves.

@@ -38,7 +38,7 @@ fn wait_for_packed(folder: &Path, enough: impl Fn(usize) -> bool) {
     assert!(enough(count()), "{} files are compressed", count());
 }
 
-/// All lines of a folder that nobody writes to any more.
+/// All lines of a folder that is no longer written to.
 fn read_back(folder: &Path) -> String {
     let mut text = String::new();
     for path in files(folder) {

@@ -63,7 +63,7 @@ impl Tracing {
                     true => Ok(()),
                     false => Err("1 to 255 bytes".to_owned()),
                 },
-                "`service.name` of what is sent.",
+                "`service.name` of exported telemetry.",
             ),
             attributes_text: reader.optional(
                 "tracing.attributes",

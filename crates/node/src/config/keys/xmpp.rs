@@ -44,7 +44,7 @@ impl Xmpp {
                 "xmpp.redirect",
                 ("text", "HOST:PORT"),
                 host_and_port,
-                "Server to which a drain redirects clients (see-other-host), HOST:PORT. Unset: clients are told that the node shuts down, and reconnect to the same name.",
+                "Server to which a drain redirects clients (see-other-host), HOST:PORT. Unset: the node reports its shutdown to clients, and they reconnect to the same name.",
             ),
             resume: reader.duration(
                 "xmpp.resume",

@@ -6,7 +6,7 @@
 //! requests, `item` publishing, `event` notifications to subscribers, `discovery` node metadata.
 //!
 //! Invariants: a node has an owner, one of them the account that created it. Only the subscriber can create a
-//! subscription: an owner may approve or end it, so nobody receives messages without asking for them.
+//! subscription: an owner may approve or end it, so no account receives messages that it did not ask for.
 
 use std::collections::{BTreeMap, VecDeque};
 

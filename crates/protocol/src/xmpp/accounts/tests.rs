@@ -187,7 +187,7 @@ fn removed_account_leaves_nothing_behind() {
     let received = world.received(B);
     assert!(received.ends_with(&["presence unavailable a@x/r".to_owned()]), "{received:?}");
     assert_eq!((world.state("b", "a@x"), world.accounts.has("a")), ("listed".into(), false));
-    // Nobody responds.
+    // No account responds.
     world.subscription("b", B, "a@x", "subscribe");
     assert_eq!(world.received(B), ["a@x none subscribe"]);
     assert_eq!(world.state("b", "a@x"), "listed out");
@@ -243,7 +243,7 @@ fn presence_is_sent_to_contacts_and_own_resources() {
     // The session is resumed and available again.
     world.accounts.attach("a", 7, "r", true, &mut world.outbox);
     assert_eq!(world.received(B), ["presence a@x/r"]);
-    // The same resource connects anew.
+    // The same resource connects again.
     world.accounts.attach("a", 8, "r", false, &mut world.outbox);
     assert_eq!(world.received(B), ["presence unavailable a@x/r"]);
     world.accounts.detach("a", 7, &mut world.outbox);

@@ -37,7 +37,7 @@ pub(super) async fn keep(
     Ok(answers)
 }
 
-/// Apps that exist, locked against removal: what is kept for an app is removed with it.
+/// Existing apps, locked against removal: removing an app also removes its rows.
 async fn known_apps(tx: &Tx, messages: &[NewMessage]) -> Result<HashSet<AppId>, Failed> {
     let apps: BTreeSet<i64> = messages.iter().map(|message| i64::from(message.app.0)).collect();
     let apps: Vec<i64> = apps.into_iter().collect();

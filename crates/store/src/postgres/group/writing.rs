@@ -1,4 +1,4 @@
-//! Writes a planned group: first makes room in inboxes if necessary (one round trip), then writes everything and
+//! Writes a planned group: first frees space in inboxes if necessary (one round trip), then writes everything and
 //! commits (one round trip).
 
 use deadpool_postgres::ClientWrapper;
@@ -121,7 +121,7 @@ async fn execute<const N: usize>(
     Ok(())
 }
 
-/// Makes room in inboxes where the group's rows replace others or may exceed the limit; otherwise no round trip.
+/// Frees space in inboxes where the group's rows replace others or may exceed the limit; otherwise no round trip.
 pub(in crate::postgres) async fn make_room(
     session: &ClientWrapper,
     plan: &mut Plan<'_>,

@@ -18,7 +18,7 @@ pub(super) async fn find(
     campaign: Option<CampaignId>,
     devices: &[DeviceNum],
 ) -> Result<Vec<PushRecipient>, Failed> {
-    // A message of a topic is addressed to the device, whoever its user is.
+    // A message of a topic is addressed to the device, regardless of its user.
     let addressed_at = async {
         let Work::Notification(id) = work else { return Ok(None) };
         let sql = "SELECT created_at FROM notifications WHERE num = $1 AND topic IS NULL";

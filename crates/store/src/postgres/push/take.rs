@@ -2,7 +2,7 @@
 //!
 //! The queue's index for taking begins with lane, app, service and campaign, so one seek finds the oldest row of each
 //! such *group*. A statement visits the groups, picks the oldest rows of those that may be taken from, and locks
-//! them, skipping rows that another node has locked. Rows that nobody needs any more are dropped with their outcome,
+//! them, skipping rows that another node has locked. Obsolete rows are dropped with their outcome,
 //! and the next *round* picks others instead. Each round is a transaction of its own, so it holds locks only briefly.
 //!
 //! **Leases.** On the node that holds it, a lease ends by the taker's clock, as in a store of one node. For other

@@ -1,6 +1,6 @@
 //! Invalidated tokens: removed on proof, suspended as suspect, and each recorded for export.
 //!
-//! A reader of invalidations continues after the last number it saw, so numbers have to be committed in order: the
+//! A reader of invalidations continues after the last number it saw, so numbers must be committed in order: the
 //! invalidations of an app are the last rows that a transaction writes, under an advisory lock that it holds until the
 //! commit.
 

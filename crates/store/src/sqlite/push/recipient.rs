@@ -23,7 +23,7 @@ pub(super) fn find(
         Some(campaign) => number::campaign(db, app, campaign)?,
         None => None,
     };
-    // A message of a topic is addressed to the device, whoever its user is.
+    // A message of a topic is addressed to the device, regardless of its user.
     let addressed_at = match work {
         Work::Campaign(_) => None,
         Work::Notification(id) => {

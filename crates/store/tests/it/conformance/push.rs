@@ -181,7 +181,7 @@ pub(crate) async fn a_lease_expires_unless_it_is_renewed(store: &dyn Store) {
     // After two takes it is due within [`SPREAD_SECONDS`].
     take(store, LEASE_SECONDS + 6).await;
     assert_eq!(take(store, LEASE_SECONDS + 6 + SPREAD_SECONDS).await.batches.len(), 1);
-    // The first finish counts, whoever holds the lease.
+    // The first finish counts, even if its lease has expired.
     end_all(store, taken.clone(), Outcome::Pushed).await;
     assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "the batch is finished");
     assert_eq!(take(store, 1_000).await.next_due, None);

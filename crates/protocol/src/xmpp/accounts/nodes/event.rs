@@ -73,8 +73,8 @@ impl<S: Copy + Eq> Accounts<S> {
     }
 
     /// Sends the approval requests that no owner has answered (§8.6) to an owner's resource that became
-    /// available. Those for the nodes that the account created come first, since others can make it an owner
-    /// of theirs.
+    /// available. Those for the nodes that the account created come first, since others can make it an
+    /// owner of their nodes.
     pub(in crate::xmpp::accounts) fn send_approval_requests(
         &self,
         user: &str,

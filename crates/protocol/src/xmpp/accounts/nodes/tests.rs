@@ -504,7 +504,7 @@ fn owner_is_asked_once_per_address() {
     assert!(world.received(2).contains("jid='b@x' subscription='subscribed'"));
 }
 
-/// XEP-0060 §4.5: whoever may no longer subscribe receives nothing more.
+/// XEP-0060 §4.5: an account that may no longer subscribe receives nothing more.
 #[test]
 fn subscription_ends_with_its_permission() {
     let mut world = World::new();
