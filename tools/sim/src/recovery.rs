@@ -91,7 +91,8 @@ pub(crate) fn simulate(parameters: &Parameters, layout: Layout, plan: Plan, seed
         .collect();
     let mut simulation = Simulation {
         parameters,
-        random: Random::new(seed, "recovery"),
+        // The name is part of the seed: with another one a seed would give other figures.
+        random: Random::new(seed, "comeback"),
         events: Events::new(),
         gateways,
         weight: plan.devices.max(1) as f64 / parties as f64,

@@ -57,8 +57,7 @@ impl Wheel {
 }
 
 /// Deadlines to the millisecond. Empty, and without memory, unless a protocol's heartbeat is shorter than
-/// `socket_io::SPREAD_FROM_MS`. At most one deadline for each slot; one that fires for a connection that took over the
-/// slot finds nothing due.
+/// `socket_io::SPREAD_FROM_MS`. At most one deadline per slot.
 #[derive(Default)]
 pub(crate) struct Precise {
     due: BTreeSet<(u64, u32)>,
@@ -72,6 +71,13 @@ impl Precise {
             self.due.remove(&(earlier_ms, slot));
         }
         self.due.insert((at_ms, slot));
+    }
+
+    /// Removes the deadline of a slot that another connection may take.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        if let Some(at_ms) = self.by_slot.remove(&slot) {
+            self.due.remove(&(at_ms, slot));
+        }
     }
 
     /// The earliest deadline.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use crossbeam_channel::Receiver;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::Verdict;
 use noroshi_store::Place;
@@ -17,6 +18,7 @@ use super::requests::{At, Completed, Inbox, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::Fanout;
+use crate::fanout::mail::Mail;
 use crate::fanout::marks::Marks;
 use crate::io::timer::{Jitter, Now};
 use crate::rate::{Bucket, Rate};
@@ -127,8 +129,16 @@ pub(crate) trait Network {
 
 pub(crate) struct Peers<'a> {
     pub(crate) network: &'a dyn Network,
-    /// Mail waits for this shard: a stanza for one of its own sessions must queue behind it.
-    pub(crate) has_mail: bool,
+    /// The shard's own mail, which other shards add to at any moment.
+    pub(crate) mail: &'a Receiver<Mail>,
+    pub(crate) has_stalled: bool,
+}
+
+impl Peers<'_> {
+    /// Whether mail waits for this shard now: a stanza for one of its own sessions must queue behind it.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_stalled || !self.mail.is_empty()
+    }
 }
 
 pub(crate) struct Context<'a> {

@@ -94,7 +94,7 @@ impl<'a> TopicRules<'a> {
     }
 
     /// Decides about a client's request. `may_ask`: another webhook may be asked now.
-    pub(crate) fn decide(self, session: &Session, op: Op, may_ask: bool) -> Decision {
+    pub(crate) fn decide(self, session: &Session, op: Op, may_ask: impl FnOnce() -> bool) -> Decision {
         let (rules, holder) = match self.ruling(session) {
             Ruling::None => {
                 let verdicts = op.denied_without_rules();
@@ -103,7 +103,7 @@ impl<'a> TopicRules<'a> {
             Ruling::Unknown => return Decision::LogInAgain,
             Ruling::By(rules, holder) => (rules, holder),
         };
-        let action = op.action();
+        let (action, may_ask) = (op.action(), may_ask());
         let mut asked = 0;
         let verdict = |name: Box<str>| match self.check(&rules, &holder, action, &name) {
             Verdict::Ask if !may_ask || asked >= ASKED_MAX => (name, Verdict::Denied(Reason::Unanswered)),

@@ -178,6 +178,7 @@ impl Shard {
         self.lifecycle.seats.free(slot, &self.shared.clients);
         self.trailers.end(slot);
         self.io.peers.remove(slot);
+        self.io.precise.remove(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();

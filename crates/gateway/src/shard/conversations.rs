@@ -175,7 +175,7 @@ impl Shard {
                 offered,
                 watermark: connection.attachment.watermark,
             },
-            peers: Peers { network: &**shared, has_mail: !receivers.mail.is_empty() || fanout.has_stalled() },
+            peers: Peers { network: &**shared, mail: &receivers.mail, has_stalled: fanout.has_stalled() },
             requests: &mut self.conversations.requests,
             inbox: &self.conversations.inbox,
             effects,

@@ -44,7 +44,7 @@ impl Shard {
         let Some(session) = self.connection(slot).and_then(|it| it.attachment.session.clone()) else {
             return;
         };
-        match self.rules().decide(&session, op, self.sessions.gates.has_room(session.app)) {
+        match self.rules().decide(&session, op, || self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.perform(slot, op, decided),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
             Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),

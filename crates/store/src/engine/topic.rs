@@ -75,11 +75,11 @@ pub(crate) async fn since<S: Session>(
     let values = values![since.0, rows_max];
     let page = format!("SELECT num, topic FROM {log} WHERE num > $1 ORDER BY num LIMIT $2");
     let sql = format!("SELECT count(*), max(num) FROM ({page}) AS page");
-    let (rows, last) =
-        session::one(session, &sql, &values, |row| Ok((row.int(0)?, row.int_or_null(1)?))).await?;
+    let extent = session::one(session, &sql, &values, |row| Ok((row.int(0)?, row.int_or_null(1)?)));
     let sql = format!("SELECT app, name FROM topics WHERE num IN (SELECT topic FROM ({page}) AS page)");
-    let topics =
-        session.query(&sql, &values, |row| Ok((row.app(0)?, Topic::from_trusted(row.text(1)?)))).await?;
+    let topics = session.query(&sql, &values, |row| Ok((row.app(0)?, Topic::from_trusted(row.text(1)?))));
+    // One round trip to PostgreSQL.
+    let ((rows, last), topics) = futures_util::try_join!(extent, topics)?;
     Ok(TopicsSince { topics, next: last.filter(|_| rows == rows_max).map(Place) })
 }
 

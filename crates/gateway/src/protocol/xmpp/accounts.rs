@@ -84,8 +84,10 @@ fn ask_table<T>(
     let mut stanzas = Told::new();
     let mut accounts = service(cx.services).accounts.0.lock();
     let answer = ask(&mut accounts, &mut stanzas);
+    // Under the lock: another shard that changed the table before has queued its stanzas already.
+    let has_mail = cx.peers.has_mail();
     for (to, stanza) in stanzas {
-        match to.shard == cx.facts.shard && !cx.peers.has_mail {
+        match to.shard == cx.facts.shard && !has_mail {
             true => cx.effects.push(Effect::Relay { to, stanza }),
             // Stanzas between accounts are not stored: without room, or without the shard, the stanza is lost.
             false => cx.peers.network.relay(to, stanza),

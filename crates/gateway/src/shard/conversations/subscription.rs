@@ -28,7 +28,7 @@ impl Shard {
             if let Some(over) = self.over_subscriptions(app, most) {
                 return Err((CloseReason::QuotaExceeded.as_str(), over.to_string()));
             }
-            let text = format!("a device is_subscribed at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            let text = format!("a device may subscribe to at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return Err(("too_many_topics", text));
         }
         let mut since: HashMap<Topic, Position> = since.into_iter().collect();

@@ -191,9 +191,9 @@ pub(crate) async fn waits_before<S: Session>(
     app: AppId,
     num: u64,
 ) -> Result<bool, S::Error> {
-    // Parts first, by their number.
-    let sql = "SELECT EXISTS (SELECT 1 FROM cell_parts AS p WHERE p.cell = $1 AND p.state = 0 AND p.num < $2
-                              AND (SELECT m.app FROM cell_messages AS m WHERE m.num = p.num) = $3)";
+    // SQLite reads parts first, as a CROSS JOIN says; PostgreSQL may begin with the messages of the app.
+    let sql = "SELECT EXISTS (SELECT 1 FROM cell_parts AS p CROSS JOIN cell_messages AS m
+                              WHERE p.cell = $1 AND p.state = 0 AND p.num < $2 AND m.num = p.num AND m.app = $3)";
     session::one(session, sql, &values![cell, num, app], |row| row.flag(0)).await
 }
 

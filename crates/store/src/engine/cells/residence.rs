@@ -194,7 +194,7 @@ pub(crate) async fn relocate<S: Residences>(
         move_user(session, (*app, user), to, now, asked_until, &mut moved).await?;
     }
     for (app, device) in &devices {
-        moved.alone += start_move(session, "device", (*app, device), to, now).await?;
+        moved.alone += start_move(session, BY_DEVICE, (*app, device), to, now).await?;
     }
     moved.devices += moved.alone;
     Ok(moved)
@@ -245,15 +245,19 @@ async fn move_user<S: Session>(
     session.execute(sql, &values![app, user, asked_until]).await?;
     set_home(session, app, user, to).await?;
     moved.users += 1;
-    moved.devices += start_move(session, "\"user\"", (app, user), to, now).await?;
+    moved.devices += start_move(session, BY_USER, (app, user), to, now).await?;
     remove_former_homes(session, app, user).await
 }
+
+/// Devices of a user, by their index: SQLite would scan all devices of the app for a condition on both columns.
+const BY_USER: &str = "device IN (SELECT device FROM cell_devices WHERE app = $1 AND \"user\" = $2)";
+const BY_DEVICE: &str = "device = $2";
 
 /// How many devices start to move. A device that is still in `to` stays there; one that has not arrived yet moves to
 /// `to` from the cell it is in.
 async fn start_move<S: Session>(
     session: &S,
-    column: &str,
+    chosen: &str,
     (app, name): (AppId, &str),
     to: CellNum,
     now: Timestamp,
@@ -264,7 +268,7 @@ async fn start_move<S: Session>(
              previous = CASE WHEN previous IS NULL THEN cell WHEN previous = $3 THEN NULL ELSE previous END,
              step = CASE WHEN previous IS NULL THEN 1 WHEN previous = $3 THEN 0 ELSE step END,
              moved_at = CASE WHEN previous IS NULL THEN $4 ELSE moved_at END
-         WHERE app = $1 AND {column} = $2 AND cell <> $3 AND (previous IS NULL OR step IN (1, 2))"
+         WHERE app = $1 AND {chosen} AND cell <> $3 AND (previous IS NULL OR step IN (1, 2))"
     );
     session.execute(&sql, &values![app, name, to, now]).await
 }
