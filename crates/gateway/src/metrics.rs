@@ -224,12 +224,12 @@ impl Metrics {
         registry.register("drain_moved", "Connections that drains closed", m.drain_moved.clone());
         registry.register(
             "drain_rate",
-            "Connections a second that the drain under way closes; 0 without a drain",
+            "Connections a second that the current drain closes; 0 without a drain",
             m.drain_rate.clone(),
         );
         registry.register_with_unit(
             "drain_elapsed",
-            "Since the drain under way began; 0 is no drain",
+            "Since the current drain began; 0 is no drain",
             Unit::Seconds,
             m.drain_elapsed_seconds.clone(),
         );

@@ -8,7 +8,7 @@ use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::engine_io::session::Output;
-use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Position, Presence, Topic};
 
 use super::legs::Legs;
 use crate::io::tls::TlsSession;
@@ -73,7 +73,7 @@ pub(crate) enum Effect {
     Unsubscribe(Vec<Topic>),
     /// Deliver messages of all topics that a filter matches.
     AddFilter(Box<str>),
-    RemoveFilter(Box<str>),
+    RemoveFilter(AppId, Box<str>),
     /// Topic rules may have changed since they allowed something.
     Recheck(Option<Arc<AppRules>>),
 
@@ -138,7 +138,7 @@ impl Effect {
                 | Effect::EngineSettled
                 | Effect::PollReady
                 | Effect::EndLegs(_)
-                | Effect::RemoveFilter(_)
+                | Effect::RemoveFilter(..)
                 | Effect::Relay { .. }
                 | Effect::CloseSession { .. }
                 | Effect::ReportRefusal(_)

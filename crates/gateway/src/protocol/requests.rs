@@ -125,17 +125,14 @@ impl Scans {
         }
     }
 
-    /// True if it was there.
-    pub(crate) fn remove(&mut self, app: AppId, at: At) -> bool {
-        let Some(waiting) = self.waiting.get_mut(&app) else { return false };
-        let before = waiting.len();
+    /// Removes a connection that has ended.
+    pub(crate) fn remove(&mut self, app: AppId, at: At) {
+        let Some(waiting) = self.waiting.get_mut(&app) else { return };
         waiting.retain(|waits| *waits != at);
-        let removed = waiting.len() < before;
         if waiting.is_empty() {
             self.waiting.remove(&app);
             self.turn.retain(|waits| *waits != app);
         }
-        removed
     }
 }
 
@@ -152,14 +149,14 @@ mod tests {
         assert_eq!(scans.pop(), Some((loud, (0, 0))));
         assert_eq!(scans.pop(), Some((quiet, (9, 0))), "behind one, not behind all");
         assert_eq!(scans.pop(), None);
-        assert!(scans.remove(loud, (1, 0)) && !scans.remove(loud, (1, 0)));
+        scans.remove(loud, (1, 0));
         scans.done(loud);
         scans.push(quiet, (8, 0));
         assert_eq!(scans.pop(), Some((loud, (2, 0))));
         scans.done(quiet);
         assert_eq!(scans.pop(), Some((quiet, (8, 0))));
         for slot in [3, 4] {
-            assert!(scans.remove(loud, (slot, 0)));
+            scans.remove(loud, (slot, 0));
         }
         scans.done(loud);
         scans.done(quiet);

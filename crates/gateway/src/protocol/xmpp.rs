@@ -159,6 +159,9 @@ impl Xmpp {
         if self.conversation.wants_checkpoint() {
             schedule_checkpoint(cx);
         }
+        if matches!(cx.facts.phase, Phase::Closing | Phase::Dead) {
+            return; // its stream ends: what the client asked for is not done
+        }
         let mut actions = out.actions.into_iter();
         let first = actions.next();
         // Each further action follows the effects of the one before.

@@ -256,11 +256,8 @@ impl Shard {
                     self.sessions.wildcards.add(app, &filter, slot);
                 }
             }
-            Effect::RemoveFilter(filter) => {
-                if let Some(app) = self.app_of(slot) {
-                    self.sessions.wildcards.remove(app, &filter, slot);
-                }
-            }
+            // Names its app: the session may have ended meanwhile.
+            Effect::RemoveFilter(app, filter) => self.sessions.wildcards.remove(app, &filter, slot),
             Effect::Recheck(rules) => self.recheck_if_changed(slot, rules.as_ref()),
             Effect::MakeRoom => self.make_room(slot),
             Effect::Advance => self.advance(slot),

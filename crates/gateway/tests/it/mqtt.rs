@@ -76,6 +76,11 @@ impl Client {
     }
 
     async fn log_in(&mut self, asked: Asked<'_>, client_id: &str, token: Option<&str>) {
+        let bytes = Self::connect_packet(asked, client_id, token);
+        self.socket.write_all(&bytes).await.expect("sent");
+    }
+
+    fn connect_packet(asked: Asked<'_>, client_id: &str, token: Option<&str>) -> Vec<u8> {
         let mut list = PropertyList::new();
         list.push(Property::SessionExpiryInterval, Value::U32(asked.expiry_s));
         list.push(Property::ReceiveMaximum, Value::U16(asked.receive_maximum));
@@ -97,7 +102,9 @@ impl Client {
             username: token.map(|_| asked.device),
             password: token.map(str::as_bytes),
         };
-        self.send(Packet::Connect(connect)).await;
+        let mut bytes = Vec::new();
+        Packet::Connect(connect).encode(Version::V5, &mut bytes);
+        bytes
     }
 
     /// The answer to a CONNECT without a token.
@@ -293,6 +300,35 @@ async fn clients_publish_where_the_app_allows_it() {
     assert_eq!(client.next().await, "pubrel #1");
     client.send(Packet::PubComp(Ack::success(1))).await;
     client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_packet_cut_before_connack_is_completed_after_it() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+    let mut client = Client { socket, decoder: Decoder::new(), said: Default::default() };
+    let mut bytes = Client::connect_packet(Asked::clean("d1"), "c", Some(&node.token("d1")));
+    let filters = Subscribe::encode_filters(&[("open/#", SubscribeOptions::new(Qos::AtMostOnce))]);
+    Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters)).encode(Version::V5, &mut bytes);
+    let publish = Publish {
+        dup: false,
+        qos: Qos::AtLeastOnce,
+        retain: false,
+        topic: "open/x",
+        packet_id: 2,
+        properties: Properties::default(),
+        payload: b"\"a payload that TCP cuts\"",
+    };
+    Packet::Publish(publish).encode(Version::V5, &mut bytes);
+    let cut = bytes.len() - 12;
+    client.socket.write_all(&bytes[..cut]).await.expect("sent");
+    assert_eq!(client.next().await, "connack 0x00 false");
+    assert_eq!(client.next().await, "suback [0]");
+    client.socket.write_all(&bytes[cut..]).await.expect("sent");
+    let mut said = [client.next().await, client.next().await];
+    said.sort();
+    assert_eq!(said, ["open/x \"a payload that TCP cuts\" qos0 #0", "puback 0x00 #2"]);
 }
 
 #[tokio::test]

@@ -175,6 +175,11 @@ impl Decoder {
         }
     }
 
+    /// Takes the bytes of an incomplete packet, so that they can be fed again behind others.
+    pub fn take_partial(&mut self) -> Vec<u8> {
+        self.partial.take().map(|partial| *partial).unwrap_or_default()
+    }
+
     /// Whether no packet is incomplete, so nothing is buffered.
     pub fn is_idle(&self) -> bool {
         self.partial.is_none()

@@ -28,7 +28,8 @@ impl Mqtt {
         let (unsent, ended, (gap, gaps), due) = catch_up.unwrap_or_default();
         let Some(session) = cx.session.cloned() else { return };
         let wild: Vec<TopicFilter> = self.wildcard_filters();
-        cx.effects.extend(wild.iter().map(|filter| Effect::RemoveFilter(filter.as_str().into())));
+        let remove = |filter: &TopicFilter| Effect::RemoveFilter(session.app, filter.as_str().into());
+        cx.effects.extend(wild.iter().map(remove));
         let held = if self.has_shares { self.conversation.sent_exactly_once() } else { Vec::new() };
         let queue = self.queue.take().map(|queue| *queue);
         let is_busy = queue.as_ref().is_some_and(|queue| queue.is_busy());

@@ -70,6 +70,8 @@ pub(crate) struct Queue {
     bytes: usize,
     /// One runs, or waits for its turn.
     busy: bool,
+    /// One runs, so its end takes what the connection leaves behind.
+    runs: bool,
 }
 
 impl Queue {
@@ -126,6 +128,7 @@ impl Mqtt {
         let Some(session) = cx.session.cloned() else { return false };
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.scans_next()) else { return false };
         let Some(task) = queue.pop() else { return false };
+        queue.runs = true;
         run(cx, session, task, None, 0);
         true
     }
@@ -145,7 +148,9 @@ impl Mqtt {
         }
         self.since = sent;
         let (since, expiry_s) = (left_out.map_or(sent, |place| place.min(sent)), self.expiry_s);
-        let Some(mut task) = self.queue.as_mut().and_then(|queue| queue.pop()) else { return false };
+        let Some(queue) = self.queue.as_mut() else { return false };
+        let Some(mut task) = queue.pop() else { return false };
+        queue.runs = true;
         match &mut task {
             Task::Unsubscribe { held, .. } => {
                 *held = self.conversation.in_flight().map(|owed| owed.id).collect();
@@ -186,6 +191,9 @@ impl Mqtt {
     }
 
     pub(super) fn finish_job(&mut self, cx: &mut Context<'_>, done: Done) {
+        if let Some(queue) = &mut self.queue {
+            queue.runs = false;
+        }
         match done.outcome {
             Outcome::Published { answer: Some(answer), result } => {
                 self.answer(cx, |conversation, out| conversation.published(answer, result, out));
@@ -251,9 +259,9 @@ pub(super) fn leave(
     };
     let mut tasks: VecDeque<Task> = queue.tasks.into_iter().filter(goes_on).collect();
     tasks.extend(last);
-    let PendingRequests { waiting, scans, orphans, .. } = cx.requests;
-    let waits = waiting.iter().any(|waiting| *waiting == at) || scans.remove(session.app, at);
-    match queue.busy && !waits {
+    let PendingRequests { scans, orphans, .. } = cx.requests;
+    scans.remove(session.app, at);
+    match queue.runs {
         _ if tasks.is_empty() => {}
         true => drop(orphans.insert(at, Box::new(tasks))),
         false => run_all(cx.services, cx.delivery, session.clone(), tasks),

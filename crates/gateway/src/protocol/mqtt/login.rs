@@ -152,7 +152,11 @@ impl Mqtt {
         let shares = shares_of(&logged_in.subscriptions);
         self.has_shares = !shares.is_empty();
         let mut out = Vec::new();
-        let early = self.conversation.logged_in(&services.config.mqtt, logged_in, &mut out);
+        let mut early = self.conversation.logged_in(&services.config.mqtt, logged_in, &mut out);
+        if !early.is_empty() {
+            // The beginning of a packet that follows the early ones: both go through the decoder again, in order.
+            early.append(&mut self.decoder.take_partial());
+        }
         send(cx, out);
         cx.effects.extend(wild.iter().map(|filter| Effect::AddFilter(filter.as_str().into())));
         if let Some(catch_up) = cx.progress.catch_up.as_mut() {

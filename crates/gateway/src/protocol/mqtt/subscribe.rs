@@ -140,8 +140,9 @@ impl Mqtt {
 
     /// Sends UNSUBACK; [`end_names`] has ended the names.
     pub(super) fn finish_unsubscribe(&mut self, cx: &mut Context<'_>, request: UnsubscribeRequest) {
-        for filter in request.filters().filter(|filter| filter.has_wildcards()) {
-            cx.push(Effect::RemoveFilter(filter.as_str().into()));
+        if let Some(app) = cx.session.map(|session| session.app) {
+            let wild = request.filters().filter(|filter| filter.has_wildcards());
+            cx.effects.extend(wild.map(|filter| Effect::RemoveFilter(app, filter.as_str().into())));
         }
         self.answer(cx, |conversation, out| conversation.unsubscribed(request, out));
     }

@@ -211,7 +211,7 @@ impl Xmpp {
         let Some(resuming) = self.resuming.take() else {
             parking.forget(begun.session.device_key);
             self.speak(cx, |conversation, pcx, out| conversation.logged_in(pcx, out));
-            return self.attach_account(cx);
+            return cx.push(Effect::Continue(Request::AttachAccount.into()));
         };
         let (session, now) = (&begun.session, cx.now.wall);
         let resumed = match parking.take(session.device_key, &resuming.id, session.holder(), now) {
@@ -226,7 +226,7 @@ impl Xmpp {
             cx.services.metrics.xmpp_resumed.inc();
         }
         self.speak(cx, |conversation, pcx, out| conversation.resumed(pcx, resumed, out));
-        self.attach_account(cx);
+        cx.push(Effect::Continue(Request::AttachAccount.into()));
     }
 }
 

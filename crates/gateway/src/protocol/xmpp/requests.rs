@@ -40,6 +40,8 @@ pub(crate) enum Request {
     },
     /// Carries out an action of the conversation, after the effects before this one.
     Act(Box<Action>),
+    /// The table of accounts learns of the session, behind the actions that the client sent with its log-in.
+    AttachAccount,
     /// Answers, behind the effects before this one.
     Answer {
         request: Query,
@@ -84,7 +86,7 @@ impl Operation for Request {
             | Request::Unsubscribe { topic, request, .. }
             | Request::Create { topic, request }
             | Request::Items { topic, request, .. } => name_bytes(topic.as_str()) + request.held_bytes(),
-            Request::LogIn | Request::Act(_) | Request::Answer { .. } => 0,
+            Request::LogIn | Request::Act(_) | Request::AttachAccount | Request::Answer { .. } => 0,
         }
     }
 }
@@ -94,6 +96,7 @@ impl Xmpp {
         match (request, reply) {
             (Request::LogIn, Reply::Verified(answer)) => self.verified(cx, answer),
             (Request::Act(action), Reply::Continue) => self.act(cx, *action),
+            (Request::AttachAccount, Reply::Continue) => self.attach_account(cx),
             (Request::Answer { request, answer }, Reply::Continue) => self.answer(cx, request, *answer),
             (Request::Unsubscribe { topic, durable, request }, Reply::Decided(_)) => {
                 self.unsubscribe(cx, topic, durable, request);
