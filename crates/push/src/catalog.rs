@@ -1,5 +1,6 @@
-//! The list of push services: the only file outside a service's folder that names it. A new service adds its
-//! folder, its arm here, and its name in `noroshi_types::PushService`.
+//! The push services. A new one adds its folder, an arm here, its name in `noroshi_types::PushService` and its field in
+//! `Push`. The compiler then names most other places, except the column lists of the store and the well-known hosts in
+//! `egress::resolve`.
 
 use noroshi_types::PushService;
 

@@ -13,7 +13,7 @@
 //! folder), then one folder per service with the same files; `catalog` lists them. [`services`] and `pool` send, with
 //! [`quota`], [`breaker`] and [`backoff`].
 //!
-//! A new push service is a folder like `apns` and an arm in `catalog`.
+//! A new push service: see `catalog`.
 
 pub mod backoff;
 pub mod breaker;

@@ -1,4 +1,4 @@
-//! After which time a client shall reconnect, by the reason of its close.
+//! The reconnect delay for each close reason.
 
 use noroshi_types::CloseReason;
 
