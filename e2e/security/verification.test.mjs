@@ -88,7 +88,7 @@ test('an app cannot register keys that are expensive to verify', async () => {
     const refused = await operator(node, 'POST', '/v1/apps', { name: 'dear', jwks: { keys } })
     assert.equal(refused.status, 400, JSON.stringify(refused.body))
     assert.equal(refused.body.field, 'jwks')
-    assert.match(refused.body.detail, new RegExp(`${bytes * 8} bits: 2048 to 4096`))
+    assert.match(refused.body.detail, new RegExp(`${bytes * 8} bits; accepted are 2048 to 4096`))
   }
 })
 

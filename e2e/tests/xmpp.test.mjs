@@ -215,6 +215,6 @@ test('a drain sends a stream error', async () => {
   node.terminate()
   await until('the stream error', () => xmpp.streamErrors.length > 0)
   assert.equal(xmpp.streamErrors[0], 'system-shutdown')
-  await node.exited
+  await within('the node to exit', node.exited)
   await node.spawn()
 })

@@ -225,7 +225,7 @@ def check_traces(day: model.Day, node: Node, ids: dict[int, str], rng: random.Ra
         while True:  # outcomes are recorded asynchronously; expired rows are deleted periodically
             answer = json.loads(node.call("GET", f"/v1/notifications/{ids[number]}/devices/{name}"))
             outcomes = [step["outcome"] for step in answer["steps"]]
-            right = OUTCOMES[fate] in outcomes if OUTCOMES[fate] else not outcomes and "away" in answer["summary"]
+            right = OUTCOMES[fate] in outcomes if OUTCOMES[fate] else not outcomes and "offline" in answer["summary"]
             if right or time.monotonic() > end:
                 return number, name, fate, right, outcomes
             time.sleep(0.2)
