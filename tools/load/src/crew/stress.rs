@@ -77,7 +77,7 @@ impl Crew {
         })
     }
 
-    /// Waits for the result of [`Crew::start_storm_results`].
+    /// Waits for the result of [`Crew::start_storm`].
     pub(crate) fn storm_results(&mut self) -> Result<(SteadyResults, StormResults), Error> {
         let (first, others) = self.members.split_first_mut().ok_or_else(out_of_order)?;
         let reports: Vec<Report> = others.iter_mut().map(Member::report).collect::<Result<_, _>>()?;
