@@ -10,7 +10,12 @@ use serde_json::value::RawValue;
 fuzz_target!(|bytes: &[u8]| {
     let bounds = Limits::default();
     if let Ok(request) = body::notification(bytes, &bounds) {
-        assert!(request.target.named_count().is_none_or(|count| (1..=limits::TARGETS_MAX as u64).contains(&count)));
+        assert!(
+            request
+                .target
+                .named_count()
+                .is_none_or(|count| (1..=limits::TARGETS_MAX as u64).contains(&count))
+        );
         assert!(request.data.is_some() || request.notification.is_some());
         for carried in [&request.data, &request.notification, &request.push.apns].into_iter().flatten() {
             assert!(serde_json::from_str::<&RawValue>(carried.as_str()).is_ok(), "carried text is JSON");

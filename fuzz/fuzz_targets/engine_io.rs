@@ -66,7 +66,9 @@ fn converse(bytes: &[u8]) {
                 session.handle_time(now_ms, &CONFIG, &mut out);
             }
             [b'u', packet @ ..] => {
-                if let Some(packet) = std::str::from_utf8(packet).ok().and_then(|it| Packet::from_text(it).ok()) {
+                if let Some(packet) =
+                    std::str::from_utf8(packet).ok().and_then(|it| Packet::from_text(it).ok())
+                {
                     session.handle_probe_packet(packet, now_ms, &CONFIG, &mut out);
                 }
             }

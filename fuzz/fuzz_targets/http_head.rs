@@ -18,7 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
             let mut out = Vec::new();
             match ws::upgrade(&head) {
                 Ok(upgrade) => ws::push_upgrade_response(&mut out, &upgrade),
-                Err(error) => http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), &[]),
+                Err(error) => {
+                    http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), &[])
+                }
             }
             assert!(!out.is_empty());
             let _ = (head.query_value("token"), head.bearer_token(), sse::last_event_id(&head));

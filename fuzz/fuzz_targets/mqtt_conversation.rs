@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use libfuzzer_sys::fuzz_target;
 use noroshi_protocol::mqtt::{
     Action, Answer, Cause, Config, Conversation, Decoder, Delivery, Frame, LoggedIn, Outgoing, Packet,
-    PublishRefused, Saved,
+    PublishRefused, Saved, Subscription,
 };
 use noroshi_types::{
     AppId, CloseReason, Epoch, JsonText, Message, NotificationId, Position, Timestamp, Topic, TopicPosition,
@@ -30,6 +30,7 @@ struct Node {
     conversation: Conversation,
     answers: Vec<Answer>,
     saved: Option<Box<Saved>>,
+    subscriptions: Vec<Subscription>,
     in_flight: HashSet<u16>,
     over: bool,
 }
@@ -53,8 +54,7 @@ impl Node {
                 self.check(&out);
                 out.clear();
                 let saved = self.saved.take();
-                let subscriptions =
-                    saved.as_ref().map(|saved| saved.subscriptions.clone()).unwrap_or_default();
+                let subscriptions = std::mem::take(&mut self.subscriptions);
                 let session =
                     LoggedIn { device: "d", origin: 1, session_present: true, subscriptions, saved };
                 self.conversation.logged_in(&self.config, session, &mut out);
@@ -65,7 +65,7 @@ impl Node {
             }
             Action::RenewToken { answer, .. } => self.answers.extend(answer),
             Action::Subscribe(request) => {
-                over = self.conversation.subscribed(&self.config, request, &mut out).is_err();
+                over = self.conversation.subscribed(&self.config, request, 1, &mut out).is_err();
             }
             Action::Unsubscribe(request) => over = self.conversation.unsubscribed(request, &mut out).is_err(),
             Action::Refused(_) | Action::Close { .. } => over = true,
@@ -95,11 +95,12 @@ impl Node {
                     out.extend_from_slice(&shared);
                 }
             }
-            6 => self.conversation.caught_up(),
+            6 => drop(self.conversation.caught_up()),
             7 => {
                 let reason = CloseReason::ALL[usize::from(byte / 8) % CloseReason::ALL.len()];
                 self.conversation.close(reason, None, &mut out);
                 self.check(&out);
+                self.subscriptions = self.conversation.subscriptions().cloned().collect();
                 self.saved = std::mem::take(&mut self.conversation).part().saved;
                 (self.over, self.in_flight) = (false, HashSet::new());
                 self.answers.clear();
@@ -161,6 +162,7 @@ fuzz_target!(|bytes: &[u8]| {
         conversation: Conversation::new(),
         answers: Vec::new(),
         saved: None,
+        subscriptions: Vec::new(),
         in_flight: HashSet::new(),
         over: false,
     };

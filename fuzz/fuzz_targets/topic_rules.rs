@@ -35,7 +35,9 @@ fuzz_target!(|input: Input<'_>| {
     let (Ok(topic), Ok(filter)) = (Topic::parse(topic), TopicFilter::parse(filter)) else { return };
     let allowed = |decision| matches!(decision, Decision::Allowed { .. });
     let by_name = allowed(rules.decide(Action::Subscribe, topic.as_str(), subject));
-    if filter_matches(filter.as_str(), topic.as_str()) && allowed(rules.decide_filter(filter.as_str(), subject)) {
+    if filter_matches(filter.as_str(), topic.as_str())
+        && allowed(rules.decide_filter(filter.as_str(), subject))
+    {
         assert!(by_name, "{rules:?} {filter:?} {topic}");
     }
     let pattern = Pattern::parse("u/{user}/{claim:team}/x").expect("a pattern");

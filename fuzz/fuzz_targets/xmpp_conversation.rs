@@ -130,14 +130,8 @@ fuzz_target!(|bytes: &[u8]| {
     config.registration = options & 8 != 0;
     let mut conversation = Conversation::new(framing, security);
     conversation.set_account(options & 4 != 0);
-    let mut peer = Peer {
-        config,
-        framing,
-        conversation,
-        framer: Framer::new(),
-        asked: Vec::new(),
-        kept: None,
-    };
+    let mut peer =
+        Peer { config, framing, conversation, framer: Framer::new(), asked: Vec::new(), kept: None };
     for line in bytes.split(|byte| *byte == b'\n') {
         match line {
             [how @ 0..=9, ..] => peer.answer(*how),
