@@ -11,6 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::tidy::root;
+
 /// The top-level modules of the gateway, lowest first: each names only those before it.
 const GATEWAY: [&str; 11] = [
     "rate",
@@ -43,10 +45,6 @@ struct Crate {
 
 /// From a module to its sibling, and one path that leads there.
 type Edges = BTreeMap<(String, String), String>;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
 
 fn folders(parent: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
+use crate::tidy::root;
 
 /// The patterns with their replacements.
 fn patterns() -> Vec<(Regex, String)> {

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
+use crate::tidy::root;
 
 /// The text of a file, and of those that it includes with `#[path]`.
 fn text_of(path: &Path) -> String {
