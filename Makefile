@@ -24,10 +24,10 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run dist test unit e2e faults long check advisories bench fuzz
+.PHONY: help run dist test unit e2e faults long check advisories bench bench-compare fuzz
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: ## Build target/quick/noroshi and start a development node in ./noroshi-data
 	@scripts/setup build
@@ -58,10 +58,10 @@ faults: ## Kill, pause and partition databases and nodes under load; test Amazon
 	$(CARGO) build --locked --bin noroshi $(FEATURES_dev)
 	NOROSHI_BIN=$(BIN_dev) NOROSHI_FEATURES="$(FEATURES_dev)" e2e/run faults sqs kafka
 
-long: ## Run suites too slow for every change: Autobahn's compressed messages, large third-party programs (PROFILE=release)
+long: ## Run suites too slow for every change: more kill -9 rounds, Autobahn's compressed messages, large third-party programs (PROFILE=release)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
-	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run autobahn-deflate compatibility
+	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run kill9-long autobahn-deflate compatibility
 	$(CARGO) test -p noroshi --locked profile # messages of a build without optional features
 
 check: ## Check format, lints, documentation, dependencies
@@ -80,6 +80,10 @@ advisories: ## Check dependencies for known vulnerabilities (fetches the RustSec
 
 bench: dist ## Run the measurements of docs/performance.md on this machine
 	scripts/bench $(BIN_release)
+
+bench-compare: ## Compare the working tree with the revision BASE: builds both, runs them alternately, prints ratios
+	@scripts/setup build
+	scripts/bench-compare $(or $(BASE),$(error BASE=<revision> is missing)) $(BENCH_COMPARE)
 
 fuzz: ## Run every fuzz target for SECONDS_EACH (default 30)
 	@scripts/setup build fuzz

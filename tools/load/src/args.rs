@@ -122,6 +122,9 @@ pub(crate) struct Common {
     /// Parent of the data folder of a started server [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
+    /// Executable of the started server, such as another version's [default: this one]
+    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    pub(crate) program: Option<PathBuf>,
     /// A setting of the started server, as for `noroshi serve`
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "server")]
     pub(crate) set: Vec<String>,
@@ -400,6 +403,7 @@ mod tests {
         for line in [
             "connect --websocket ws://h:1 --server http://h:1 --key k --jwt-secret s",
             "connect --websocket ws://h:1 --set a=b",
+            "connect --websocket ws://h:1 --program noroshi",
             "connect --hello a",
             "broadcast --websocket ws://h:1 --publish-header a:b",
             "direct --websocket ws://h:1",

@@ -130,7 +130,7 @@ impl Shared<'_> {
         all.extend(self.args.set.iter().chain(settings).cloned());
         let folder = self.parent.join(format!("noroshi-bench-{name}-{}", random_hex(8)?));
         let started = Owned::start(&folder, Signals::USUAL, || {
-            serve(&folder, (http, admin), (self.key, self.jwt_secret), &all)
+            serve(self.args.program.as_deref(), &folder, (http, admin), (self.key, self.jwt_secret), &all)
         })?;
         let origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
         let admin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;

@@ -81,7 +81,8 @@ impl Server {
         let (http, admin) = (free_port()?, free_port()?);
         let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
         let admin_origin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
-        let mut command = serve(&folder, (http, admin), (&key, &jwt_secret), &common.set)?;
+        let program = common.program.as_deref();
+        let mut command = serve(program, &folder, (http, admin), (&key, &jwt_secret), &common.set)?;
         let own_address = protocol.has_own_address().then(free_port).transpose()?;
         let own_address = own_address.map(|port| format!("127.0.0.1:{port}"));
         if let Some(address) = &own_address {
@@ -163,14 +164,19 @@ impl Server {
     }
 }
 
-/// A node of our own executable, bound to this process; ignores a noroshi.toml in the current folder.
+/// A node of `program` or of our own executable, bound to this process; ignores a noroshi.toml in the current folder.
 pub(crate) fn serve(
+    program: Option<&Path>,
     folder: &Path,
     (http, admin): (u16, u16),
     (key, jwt_secret): (&str, &str),
     settings: &[String],
 ) -> Result<Command, Error> {
-    let program = std::env::current_exe().map_err(Error::system("own executable"))?;
+    let program = match program {
+        // The node's working folder is another one.
+        Some(program) => std::path::absolute(program).map_err(Error::system("--program"))?,
+        None => std::env::current_exe().map_err(Error::system("own executable"))?,
+    };
     let mut command = Command::new(program);
     command
         .args(["bench", "bound", "serve", "--dev", "--data"])

@@ -37,6 +37,9 @@ pub(crate) struct Homing {
     /// Redis [default: start one]
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
+    /// Executable of the nodes, such as another version's [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
     /// Setting of all nodes, as for `noroshi serve`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,

@@ -102,7 +102,7 @@ pub(crate) struct Foreign {
 
 const FOREIGN: &str = "Another server";
 /// Options of a started server.
-const STARTED_HERE: [&str; 3] = ["set", "data", "tls"];
+const STARTED_HERE: [&str; 4] = ["set", "data", "program", "tls"];
 
 impl Foreign {
     pub(crate) fn is_given(&self) -> bool {
