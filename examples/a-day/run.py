@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""A day of a node: 3,000 devices, 300 of them connected, about 600 notifications of every kind.
+"""A day of a node: 3,000 devices, 300 of them connected, 535 notifications of every kind.
 
     pip install websockets
     python3 examples/a-day/run.py               # set NOROSHI_BIN, default target/debug/noroshi; builds nothing
 
 Imports the devices with `noroshi import devices`, connects real WebSocket clients, publishes the day hour by hour through
-`POST /v1/notifications/batch`, lets the evening group log in, and prints what each group received live and from
-its inbox, and what it missed and why. Compares everything with `model.py`; the exit code is 1 if a single delivery
-differs.
+`POST /v1/notifications/batch`, lets the evening group log in, and prints which messages each group received live
+and from its inbox, which it missed, and why. Compares every delivery with `model.py`; the exit code is 1 if one differs.
 """
 
 import argparse
