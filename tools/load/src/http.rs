@@ -83,7 +83,20 @@ pub(crate) struct Request<'a> {
     pub(crate) content_type: &'static str,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    pub(crate) fn json(method: &'static str, path: &'a str, key: &'a str) -> Self {
+        Self { method, path, key, content_type: "application/json" }
+    }
+
+    /// A batch with one JSON object per line.
+    pub(crate) fn lines(path: &'a str, key: &'a str) -> Self {
+        Self { method: "POST", path, key, content_type: "application/x-ndjson" }
+    }
+
+    pub(crate) fn notification(key: &'a str) -> Self {
+        Self::json("POST", "/v1/notifications", key)
+    }
+
     /// Appends the complete request.
     pub(crate) fn push(&self, out: &mut Vec<u8>, host: &str, body: &[u8]) {
         let Request { method, path, key, content_type } = self;

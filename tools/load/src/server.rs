@@ -20,6 +20,9 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Below the kernel's ephemeral ports, so that connections of the devices do not take it.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+const READYZ: Request<'static> =
+    Request { method: "GET", path: "/readyz", key: "", content_type: "text/plain" };
+
 pub(crate) struct Server {
     pub(crate) origin: Origin,
     /// The protocol of the devices.
@@ -50,7 +53,7 @@ impl Server {
         let process = common.pid.map(Process::running).transpose()?;
         let admin = common.admin.as_deref().map(Origin::parse).transpose()?;
         if let Some(admin) = &admin {
-            Client::new(admin.clone())?.expect_success(readyz(), b"")?;
+            Client::new(admin.clone())?.expect_success(READYZ, b"")?;
         }
         let mut origin = Origin::parse(url)?;
         if let Some(path) = &common.ca {
@@ -187,7 +190,7 @@ pub(crate) fn serve(
 pub(crate) fn wait_until_ready(started: &Owned, admin: &Origin) -> Result<(), Error> {
     let mut client = Client::new(admin.clone())?;
     started.wait_until(START_TIMEOUT, || {
-        client.request(readyz(), b"").is_ok_and(|response| response.status == 200)
+        client.request(READYZ, b"").is_ok_and(|response| response.status == 200)
     })
 }
 
@@ -198,10 +201,6 @@ fn speak_tls(command: &mut Command, folder: &Path, origin: &mut Origin) -> Resul
     origin.host = format!("{}:{}", tls::OWN_NAME, origin.address.port());
     origin.trust = Some(own.trust);
     Ok(())
-}
-
-fn readyz() -> Request<'static> {
-    Request { method: "GET", path: "/readyz", key: "", content_type: "text/plain" }
 }
 
 /// The file system of `path`: that of the longest mount point above it.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Bench, CpuNames, Measurement, Needs, Sample, Subject};
+use super::{Bench, Measurement, Sample, Subject};
 use crate::args::{Disconnect, check};
 use crate::metrics::Metrics;
 use crate::process::Process;
@@ -23,23 +23,16 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 const OPEN: &str = "noroshi_connections";
 const COMMITS: &str = "noroshi_store_commits_total";
 
-const PER_CLOSE: CpuNames = CpuNames {
-    total: "server CPU per closed connection",
-    user: "server CPU per closed connection, user space",
-    system: "server CPU per closed connection, kernel",
-};
-
 pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is required")?;
     let is_own = args.common.server.is_none() && !args.foreign.is_given();
     let seen = is_own || args.common.pid.is_some() || args.common.admin.is_some();
     check(seen, "--pid or --admin is required to detect when the server is clean")?;
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.connections, ..Needs::default() },
+        ..Subject::new(&args.common, args.connections)
     };
     super::run("disconnect", &subject, || Leaving { connections: args.connections, metrics: None })
 }
@@ -71,7 +64,7 @@ impl Measurement for Leaving {
         let mut values = Values::default();
         values.push("time until clean", "ms", (clean_ns - begun_ns) as f64 / 1e6);
         values.push("time the client took to close", "ms", (closed_ns - begun_ns) as f64 / 1e6);
-        from.push_cpu_each(to, &PER_CLOSE, self.connections as u64, &mut values);
+        from.push_cpu_each(to, "server CPU per closed connection", self.connections as u64, &mut values);
         self.refresh()?;
         let commits = self.metric(COMMITS).zip(commits_before);
         values.push_some("store commits", "", commits.map(|(to, from)| to - from));

@@ -65,8 +65,7 @@ fn every_stored_message_is_reported_by_its_stamp() {
     crew.kept(&mut received).unwrap();
     let names = Names { prefix: "b".to_owned() };
     let mut client = Client::new(origin(&server)).unwrap();
-    let request =
-        Request { method: "POST", path: "/v1/notifications", key: API_KEY, content_type: "application/json" };
+    let request = Request::notification(API_KEY);
     for (stamp_ns, when) in [(7, When::Stored), (8, When::Connected), (9, When::Stored)] {
         let mut body = Vec::new();
         push_users_body(&mut body, &names, (&[1, 3], &[]), when, stamp_ns, DATA_BYTES_MIN);

@@ -18,15 +18,16 @@ use crate::stats::Latency;
 /// After this long without any delivery, missing deliveries are counted as lost.
 const STALL_NS: u64 = 2_000_000_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pace {
     /// Requests per second.
     Rate(f64),
+    #[default]
     Max,
 }
 
 /// What to publish, and when. Times are those of [`clock::now_ns`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) start_ns: u64,
     /// The measured window; everything before it is warm-up.
@@ -191,7 +192,7 @@ impl Publishing {
         self.published.expected_ever += pending.connected;
         let body = &self.body;
         engine.send(sender, pending, |out| {
-            notifications(&setup.api_key).push(out, &host, body);
+            Request::notification(&setup.api_key).push(out, &host, body);
         });
     }
 
@@ -269,9 +270,4 @@ impl Published {
     pub(crate) fn lost(&self) -> u64 {
         self.expected_ever.saturating_sub(self.deliveries_ever)
     }
-}
-
-/// The request head used for all notifications.
-pub(crate) fn notifications(api_key: &str) -> Request<'_> {
-    Request { method: "POST", path: "/v1/notifications", key: api_key, content_type: "application/json" }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::usage::Sample;
-use super::{Bench, progress};
+use super::{Bench, note_reasons, progress};
 use crate::args::Homing;
 use crate::http::{Client, Request};
 use crate::partition::Partition;
@@ -63,10 +63,8 @@ impl Bench<'_> {
         push_back(&rehomed, end_ns, first_ns, values);
         values.push_some("Redis writes before a gateway ends", "", writes_before);
         values.push_some("Redis writes after it, before anybody is back", "", writes_after);
-        let failed_attempts = show_reasons(&rehomed.failed_attempts.reasons);
-        if !failed_attempts.is_empty() {
-            self.notes.push(format!("failed attempts to reconnect: {failed_attempts}"));
-        }
+        let failed_attempts = &rehomed.failed_attempts.reasons;
+        note_reasons(&mut self.notes, "failed attempts to reconnect", failed_attempts);
         self.count_stored(&published, received, values)
     }
 
@@ -131,10 +129,7 @@ impl Bench<'_> {
         values.push("stored messages accepted around it", "", published.accepted.len() as f64);
         values.push("stored messages lost", "", missing(&received) as f64);
         values.push("stored messages repeated", "", f64::from(repeated));
-        let refused = show_reasons(&published.refused);
-        if !refused.is_empty() {
-            self.notes.push(format!("rejected stored messages: {refused}"));
-        }
+        note_reasons(&mut self.notes, "rejected stored messages", &published.refused);
         Ok(())
     }
 
@@ -224,13 +219,7 @@ impl SamplePlan {
             let device = self.next_device() as u32;
             body.clear();
             push_users_body(&mut body, &self.names, (&[device], &[]), When::Stored, stamp_ns, DATA_BYTES_MIN);
-            let request = Request {
-                method: "POST",
-                path: "/v1/notifications",
-                key: &self.key,
-                content_type: "application/json",
-            };
-            match client.request(request, &body) {
+            match client.request(Request::notification(&self.key), &body) {
                 Ok(response) if (200..300).contains(&response.status) => published.accepted.push(stamp_ns),
                 Ok(response) => *published.refused.entry(response.problem_code()).or_default() += 1,
                 Err(error) => *published.refused.entry(error.to_string()).or_default() += 1,
