@@ -9,7 +9,7 @@ use super::direct::{LEAD_NS, note_trouble};
 use super::{Bench, Measurement, Sample, Subject, note_reasons};
 use crate::args::{Common, Storm, check, check_counts};
 use crate::report::{ReportDocument, Values};
-use crate::worker::{Pace, Plan, SteadyPlan, SteadyResults, StormPlan, StormResults, show_reasons};
+use crate::worker::{Pace, Plan, Recovery, SteadyPlan, SteadyResults, StormPlan, StormResults};
 use crate::{Error, clock};
 
 /// The longest time that a worker waits.
@@ -55,7 +55,7 @@ impl Measurement for Reconnects<'_> {
         let from = Sample::take(bench);
         let (steady, storm) = bench.crew.storm_results()?;
         let to = Sample::take(bench);
-        self.check_back(&storm, storm_ns)?;
+        storm.recovery.check(self.args.connections, storm_ns)?;
         note(bench, &steady, &storm);
         let mut values = Values::default();
         push_storm(&storm, storm_ns, &mut values);
@@ -95,25 +95,11 @@ impl Reconnects<'_> {
             deadline_ns: storm_ns + clock::ns(patience),
         }
     }
-
-    fn check_back(&self, storm: &StormResults, storm_ns: u64) -> Result<(), Error> {
-        if storm.back >= self.args.connections {
-            return Ok(());
-        }
-        let fatal = storm.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
-        let failed = show_reasons(&storm.failed_attempts.reasons);
-        Err(Error::NotConnected {
-            wanted: self.args.connections,
-            connected: storm.back,
-            seconds: clock::now_ns().saturating_sub(storm_ns) as f64 / 1e9,
-            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
-            advice: "Use --patience to allow more time".to_owned(),
-        })
-    }
 }
 
 fn push_storm(storm: &StormResults, storm_ns: u64, values: &mut Values) {
-    let StormResults { back, back_ns, log_in, handshakes, failed_attempts, .. } = storm;
+    let StormResults { recovery, handshakes } = storm;
+    let Recovery { back, back_ns, log_in, failed_attempts, .. } = recovery;
     let seconds = back_ns.saturating_sub(storm_ns).max(1) as f64 / 1e9;
     values.push("time until all are back", "s", seconds);
     values.push("log-ins during the storm", "1/s", *back as f64 / seconds);
@@ -130,6 +116,6 @@ fn push_storm(storm: &StormResults, storm_ns: u64, values: &mut Values) {
 /// Adds notes about errors.
 fn note(bench: &mut Bench<'_>, steady: &SteadyResults, storm: &StormResults) {
     note_trouble(&mut bench.notes, &steady.published, "connections that ended");
-    note_reasons(&mut bench.notes, "failed attempts", &storm.failed_attempts.reasons);
+    note_reasons(&mut bench.notes, "failed attempts", &storm.recovery.failed_attempts.reasons);
     note_reasons(&mut bench.notes, "steady connections that ended", &steady.ended);
 }

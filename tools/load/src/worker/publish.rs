@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Results, Step, add_reasons, drain_ended, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::http::Request;
@@ -130,7 +130,7 @@ impl Publishing {
         self.plan.to_ns = self.plan.to_ns.min(to_ns);
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<Published> {
         self.collect_answers(engine);
         let now_ns = clock::now_ns();
         if now_ns < self.plan.start_ns {
@@ -228,7 +228,7 @@ impl Publishing {
     }
 
     /// Waits for outstanding deliveries, then reports.
-    fn finish(&mut self, engine: &mut Engine) -> Step {
+    fn finish(&mut self, engine: &mut Engine) -> Step<Published> {
         let outstanding = engine.shared.seen.total < self.expected;
         let unanswered = engine.senders_busy() > 0
             && clock::now_ns() < self.plan.to_ns + self.stall_timeout_ns.max(5 * STALL_NS);
@@ -246,13 +246,12 @@ impl Publishing {
         self.published.latency = take_latency(&mut seen.latency);
         seen.open_window(0..u64::MAX);
         drain_ended(engine, &mut self.published.disconnected);
-        Step::Done(Report::Published(Box::new(self.published.clone())))
+        Step::Done(self.published.clone())
     }
 }
 
-impl Published {
-    /// Adds what another worker published at the same time.
-    pub(crate) fn add(&mut self, other: Published) {
+impl Results for Published {
+    fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.accepted_ever += other.accepted_ever;
         self.accept.merge(&other.accept);
@@ -265,7 +264,9 @@ impl Published {
         add_reasons(&mut self.refused, other.refused);
         add_reasons(&mut self.disconnected, other.disconnected);
     }
+}
 
+impl Published {
     /// Deliveries that never arrived, of all workers together.
     pub(crate) fn lost(&self) -> u64 {
         self.expected_ever.saturating_sub(self.deliveries_ever)

@@ -16,7 +16,7 @@ use crate::http::{Client, Request};
 use crate::partition::Partition;
 use crate::payload::{DATA_BYTES_MIN, When, push_users_body};
 use crate::report::Values;
-use crate::worker::{RehomePlan, Rehomed, show_reasons};
+use crate::worker::{Recovery, RehomePlan, Rehomed};
 use crate::{Error, clock};
 
 /// The index of the gateway that is killed.
@@ -59,11 +59,11 @@ impl Bench<'_> {
         self.cell.gateways[ENDING].started.kill();
         let writes_after = self.writes_during(pause)?;
         let rehomed = self.come_back(first_ns, &mut sample, &mut published)?;
-        self.check_back(&rehomed, end_ns)?;
+        rehomed.recovery.check(self.args.connections(), end_ns)?;
         push_back(&rehomed, end_ns, first_ns, values);
         values.push_some("Redis writes before a gateway ends", "", writes_before);
         values.push_some("Redis writes after it, before anybody is back", "", writes_after);
-        let failed_attempts = &rehomed.failed_attempts.reasons;
+        let failed_attempts = &rehomed.recovery.failed_attempts.reasons;
         note_reasons(&mut self.notes, "failed attempts to reconnect", failed_attempts);
         self.count_stored(&published, received, values)
     }
@@ -91,21 +91,6 @@ impl Bench<'_> {
             let rehomed = crew.rehomed();
             over.store(true, Ordering::Relaxed);
             rehomed
-        })
-    }
-
-    fn check_back(&self, rehomed: &Rehomed, end_ns: u64) -> Result<(), Error> {
-        if rehomed.back >= self.args.connections() {
-            return Ok(());
-        }
-        let fatal = rehomed.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
-        let failed = show_reasons(&rehomed.failed_attempts.reasons);
-        Err(Error::NotConnected {
-            wanted: self.args.connections(),
-            connected: rehomed.back,
-            seconds: clock::now_ns().saturating_sub(end_ns) as f64 / 1e9,
-            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
-            advice: "Use --patience to allow more time".to_owned(),
         })
     }
 
@@ -154,7 +139,8 @@ impl Bench<'_> {
 }
 
 fn push_back(rehomed: &Rehomed, end_ns: u64, first_ns: u64, values: &mut Values) {
-    let Rehomed { at_home, lost, back_ns, log_in, failed_attempts, .. } = rehomed;
+    let Rehomed { at_home, lost, recovery } = rehomed;
+    let Recovery { back_ns, log_in, failed_attempts, .. } = recovery;
     let seconds = |from_ns: u64| back_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
     values.push("devices of the gateway that ended", "", *at_home as f64);
     values.push("connections lost", "", *lost as f64);
