@@ -56,17 +56,16 @@ impl<'a> Bench<'a> {
     /// For an existing target; requires a previous [`Subject::check`]. `topic`: subscribed by all devices.
     fn new(common: &'a Common, target: Target, topic: Option<String>) -> Result<Self, Error> {
         let processes = usize::from(common.processes);
-        let (api_key, jwt_secret) = target.credentials();
         let setup = Setup {
-            origin: target.origin().clone(),
-            homes: target.devices().cloned().into_iter().collect(),
+            origin: target.origin.clone(),
+            homes: target.devices.iter().cloned().collect(),
             spare_homes: 0,
             providers: Vec::new(),
             names: Names { prefix: common.name.clone() },
-            signer: Signer::new(jwt_secret, &common.app),
-            api_key: api_key.to_owned(),
+            signer: Signer::new(&target.jwt_secret, &common.app),
+            api_key: target.key.clone(),
             topic,
-            dialect: target.dialect(),
+            dialect: target.dialect.clone(),
             sources_start: random_u32()?,
         };
         let crew = Crew::start(processes, &setup)?;
@@ -97,7 +96,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) fn close(self) -> Outcome {
-        Outcome { server: self.target.describe(), notes: self.notes, floor: None }
+        Outcome { server: self.target.description, notes: self.notes, floor: None }
     }
 
     /// A provider connection that waits for each response.
@@ -149,7 +148,7 @@ impl<'a> Bench<'a> {
         for count in counts {
             self.connect(*count)?;
             self.settle();
-            if let Some(resident) = self.target.process().and_then(Process::resident_bytes) {
+            if let Some(resident) = self.target.process.and_then(Process::resident_bytes) {
                 points.push((*count as f64, resident as f64));
             }
         }
@@ -158,7 +157,7 @@ impl<'a> Bench<'a> {
 
     /// Adds the server's file limit to the advice for a connection failure.
     fn with_server_limit(&self, error: Error) -> Error {
-        let files_max = self.target.process().and_then(Process::files_max);
+        let files_max = self.target.process.and_then(Process::files_max);
         match (error, files_max) {
             (Error::NotConnected { wanted, connected, seconds, reasons, advice }, Some(files_max)) => {
                 let advice = format!("{advice} (the server may open {files_max} files)");
@@ -205,7 +204,7 @@ impl<'a> Bench<'a> {
 
     /// The server's CPU time so far, if known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
-        self.target.process()?.cpu()
+        self.target.process?.cpu()
     }
 }
 

@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, Setup};
 use crate::partition::Partition;
-use crate::stats::Latency;
 use crate::{Error, clock, host};
 
 pub(crate) use publish::Pace;
@@ -280,8 +279,4 @@ pub(crate) fn show_reasons(reasons: &Reasons) -> String {
 /// The latest time at which a waiting task must be resumed.
 fn soon(deadline_ns: u64) -> u64 {
     deadline_ns.max(clock::now_ns() + 1)
-}
-
-fn take_latency(latency: &mut Latency) -> Latency {
-    std::mem::replace(latency, Latency::new())
 }

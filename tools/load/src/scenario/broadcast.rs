@@ -51,7 +51,7 @@ impl Measurement for Rounds<'_> {
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
         bench.settle();
         let (mut deliveries, mut busy_ns, mut reach_ms) = (0, 0, Vec::new());
-        let mut latency = Latency::new();
+        let mut latency = Latency::default();
         let from = Sample::take(bench);
         for _ in 0..self.args.rounds {
             let (sent_ns, received) = self.round(bench)?;

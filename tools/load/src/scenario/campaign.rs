@@ -15,8 +15,7 @@ use crate::args::{Campaign, Common, Speech, check};
 use crate::http::{Client, Origin, Request, Response};
 use crate::process::Process;
 use crate::report::{ReportDocument, Values};
-use crate::server::Server;
-use crate::target::PushService;
+use crate::target::{PushService, Target};
 use crate::{Error, clock};
 
 const DEVICES_MAX: usize = 10_000_000;
@@ -38,8 +37,8 @@ pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
         None => PushService::start()?,
     };
     service.behave(&json!({"latency": args.latency}))?;
-    let server = Server::open(&trusting(&args.common, &service), &Speech::default())?;
-    let mut outcome = Outcome { server: server.describe(), ..Outcome::default() };
+    let server = Target::node(&trusting(&args.common, &service), &Speech::default())?;
+    let mut outcome = Outcome { server: server.description.clone(), ..Outcome::default() };
     outcome.notes.push(format!("push service: {}", service.describe()));
     let mut bench = Bench::new(args, server)?;
     bench.give_credential(&service.credential)?;
@@ -65,7 +64,7 @@ fn trusting(common: &Common, service: &PushService) -> Common {
 
 struct Bench<'a> {
     args: &'a Campaign,
-    server: Server,
+    server: Target,
     api: Client,
     notes: Vec<String>,
 }
@@ -98,7 +97,7 @@ struct Watched {
 }
 
 impl<'a> Bench<'a> {
-    fn new(args: &'a Campaign, server: Server) -> Result<Self, Error> {
+    fn new(args: &'a Campaign, server: Target) -> Result<Self, Error> {
         let api = Client::new(server.origin.clone())?;
         Ok(Self { args, server, api, notes: Vec::new() })
     }
@@ -147,9 +146,9 @@ impl<'a> Bench<'a> {
 
     fn measure(&mut self, service: &mut PushService) -> Result<Values, Error> {
         service.forget()?;
-        let resident = |server: &Server| server.process.and_then(Process::resident_bytes);
+        let resident = |server: &Target| server.process.and_then(Process::resident_bytes);
         let idle = resident(&self.server);
-        let cpu = |server: &Server| server.process.and_then(Process::cpu);
+        let cpu = |server: &Target| server.process.and_then(Process::cpu);
         let from = cpu(&self.server);
         let watched = self.watch()?;
         let to = cpu(&self.server);

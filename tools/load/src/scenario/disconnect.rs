@@ -45,7 +45,7 @@ struct Leaving {
 
 impl Measurement for Leaving {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
+        self.metrics = bench.target.admin.as_ref().map(Metrics::open).transpose()?;
         bench.connect(self.connections).map(drop) // the first log-ins create the devices
     }
 
@@ -91,9 +91,9 @@ impl Leaving {
     /// Computed from the state with all devices connected.
     fn clean(&mut self, bench: &Bench<'_>) -> Result<Clean, Error> {
         self.refresh()?;
-        let files = bench.target.process().and_then(Process::open_files);
+        let files = bench.target.process.and_then(Process::open_files);
         let open = self.metric(OPEN);
-        match (bench.target.process(), files, open) {
+        match (bench.target.process, files, open) {
             (Some(process), None, None) => Err(Error::NoProcess(process.pid)),
             _ => Ok(Clean {
                 files: files.map(|files| files.saturating_sub(self.connections as u64)),
@@ -105,7 +105,7 @@ impl Leaving {
     /// Returns when all connections were released.
     fn wait_until_clean(&mut self, bench: &Bench<'_>, clean: Clean, begun_ns: u64) -> Result<u64, Error> {
         let deadline_ns = begun_ns + clock::ns(TIMEOUT);
-        if let Some((clean_files, process)) = clean.files.zip(bench.target.process()) {
+        if let Some((clean_files, process)) = clean.files.zip(bench.target.process) {
             loop {
                 let files = process.open_files().ok_or(Error::NoProcess(process.pid))?;
                 let left = files.saturating_sub(clean_files);

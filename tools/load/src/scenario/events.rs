@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use noroshi_egress::Egress;
 use noroshi_events::config::Sink;
 use noroshi_events::sink::FIREHOSE;
@@ -25,7 +26,7 @@ use noroshi_types::{DeviceNum, NotificationId, Outcome as Step, Timestamp};
 
 use super::{Outcome, progress, report};
 use crate::Error;
-use crate::args::{Events, Part, check};
+use crate::args::{Events, Part, check, word};
 use crate::report::{ReportDocument, Values};
 
 /// The figures of a part with their units, in display order.
@@ -40,10 +41,13 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
     )?;
     let mut outcome = Outcome { server: "in the processes of the parts".to_owned(), ..Outcome::default() };
     let wanted = |part: &Part| args.only.is_empty() || args.only.contains(part);
-    let (parts, left): (Vec<Part>, Vec<Part>) =
-        Part::ALL.into_iter().filter(wanted).partition(|part| FIREHOSE || !part.needs_firehose());
+    let (parts, left): (Vec<Part>, Vec<Part>) = Part::value_variants()
+        .iter()
+        .copied()
+        .filter(wanted)
+        .partition(|part| FIREHOSE || !part.needs_firehose());
     for part in left {
-        let note = format!("{} requires a build with the feature firehose", part.name());
+        let note = format!("{} requires a build with the feature firehose", word(&part));
         outcome.notes.push(note);
     }
     let mut repetitions = vec![Values::default(); args.common.repeat as usize];
@@ -53,7 +57,7 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
             if *part == Part::Outage && number > 0 {
                 continue;
             }
-            progress(&format!("measuring {} ({} of {})", part.name(), number + 1, args.common.repeat));
+            progress(&format!("measuring {} ({} of {})", word(part), number + 1, args.common.repeat));
             std::thread::sleep(args.common.settle);
             for (name, unit, value) in in_a_process(*part)? {
                 values.push(name, unit, value);
@@ -87,14 +91,14 @@ fn in_a_process(part: Part) -> Result<Found, Error> {
     let program = std::env::current_exe().map_err(Error::system("own executable"))?;
     let output = Command::new(program)
         .args(std::env::args_os().skip(1))
-        .args(["--part", part.name()])
+        .args(["--part", &word(&part)])
         .envs(ENVIRONMENT)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .map_err(Error::system("a process for a part"))?;
     if !output.status.success() {
-        return Err(failed(&format!("{} exited with {}", part.name(), output.status)));
+        return Err(failed(&format!("{} exited with {}", word(&part), output.status)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let line = |line: &str| {

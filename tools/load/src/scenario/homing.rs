@@ -266,7 +266,7 @@ impl<'a> Bench<'a> {
 
     /// Waits until as many messages have arrived as there are devices.
     fn all_received(&mut self, sent_ns: u64) -> Result<(crate::stats::Latency, u64), Error> {
-        let (mut latency, mut last_ns, mut got) = (crate::stats::Latency::new(), 0, 0);
+        let (mut latency, mut last_ns, mut got) = (crate::stats::Latency::default(), 0, 0);
         let wanted = self.args.connections() as u64;
         while got < wanted {
             if clock::now_ns() > sent_ns + clock::ns(TOPIC_TIMEOUT) {

@@ -76,7 +76,7 @@ struct Outcome {
 
 impl Measurement for Slowness<'_> {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
+        self.metrics = bench.target.admin.as_ref().map(Metrics::open).transpose()?;
         bench.connect(self.args.connections).map(drop) // the first log-ins create the devices
     }
 
@@ -153,7 +153,7 @@ impl Slowness<'_> {
 
     /// Publishes at the rate, and samples the server's memory until slow devices are released.
     fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan, duration: Duration) -> Result<Outcome, Error> {
-        let resident = |bench: &Bench<'_>| bench.target.process().and_then(Process::resident_bytes);
+        let resident = |bench: &Bench<'_>| bench.target.process.and_then(Process::resident_bytes);
         let count = messages(self.args, duration);
         let start_ns = clock::now_ns();
         let end_ns = start_ns + clock::ns(duration);

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use noroshi_testkit::record::Counts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,24 +26,6 @@ pub(crate) struct PushService {
     name: String,
     /// Stopped when dropped.
     own: Option<Own>,
-}
-
-/// The counts of the fake since the last reset.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) accepted: u64,
-    pub(crate) tokens: u64,
-    pub(crate) tokens_repeated: u64,
-    pub(crate) ids_repeated: u64,
-    pub(crate) connections: Connections,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Connections {
-    pub(crate) open_max: u64,
-    pub(crate) reset: u64,
-    pub(crate) failed: u64,
-    pub(crate) streams_refused: u64,
 }
 
 /// The start message of a fake.

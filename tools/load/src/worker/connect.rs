@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Results, Step, add_reasons, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -72,7 +72,7 @@ pub(super) struct Connecting {
 
 impl Connecting {
     pub(super) fn new(engine: &mut Engine, devices: usize, handshakes_max: usize, deadline_ns: u64) -> Self {
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.ended.clear();
         Self {
             devices,
@@ -97,7 +97,7 @@ impl Connecting {
                 devices: engine.ready,
                 first_open_ns: self.started_ns,
                 last_log_in_ns: engine.last_log_in_ns,
-                log_in: take_latency(&mut engine.log_in),
+                log_in: std::mem::take(&mut engine.log_in),
                 handshakes: std::mem::take(&mut engine.handshakes),
                 failed: std::mem::take(&mut self.failed),
                 fatal: self.fatal.take(),

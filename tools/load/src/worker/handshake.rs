@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Results, Step, add_reasons, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::connection::HANDSHAKE_DONE;
 use crate::engine::Engine;
@@ -52,7 +52,7 @@ pub(super) struct Handshaking {
 impl Handshaking {
     pub(super) fn new(engine: &mut Engine, plan: HandshakePlan) -> Self {
         engine.disconnect();
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.handshakes = Handshakes::default();
         if let Some(connector) = &engine.connector {
             connector.offer_tickets(plan.resume);
@@ -91,7 +91,7 @@ impl Handshaking {
         HandshakeResults {
             first_open_ns: self.started_ns,
             last_ns: engine.last_log_in_ns,
-            latency: take_latency(&mut engine.log_in),
+            latency: std::mem::take(&mut engine.log_in),
             handshakes: std::mem::take(&mut engine.handshakes),
             failed: std::mem::take(&mut self.failed),
         }

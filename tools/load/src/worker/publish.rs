@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Results, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Results, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::http::Request;
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
     pub(crate) data_bytes: usize,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Published {
     /// Requests answered with success within the window.
     pub(crate) accepted: u64,
@@ -103,19 +103,7 @@ impl Publishing {
             progress: (engine.shared.seen.total, plan.start_ns),
             body: Vec::new(),
             stall_timeout_ns: STALL_NS,
-            published: Published {
-                accepted: 0,
-                accepted_ever: 0,
-                accept: Latency::new(),
-                refused: Reasons::new(),
-                deliveries: 0,
-                bytes: 0,
-                latency: Latency::new(),
-                expected_ever: 0,
-                deliveries_ever: 0,
-                unsent: 0,
-                disconnected: Reasons::new(),
-            },
+            published: Published::default(),
             plan,
         }
     }
@@ -243,7 +231,7 @@ impl Publishing {
         self.published.deliveries = seen.in_window;
         self.published.deliveries_ever = seen.take_unreported();
         self.published.bytes = seen.bytes;
-        self.published.latency = take_latency(&mut seen.latency);
+        self.published.latency = std::mem::take(&mut seen.latency);
         seen.open_window(0..u64::MAX);
         drain_ended(engine, &mut self.published.disconnected);
         Step::Done(self.published.clone())

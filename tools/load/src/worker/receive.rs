@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Results, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Results, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -54,7 +54,7 @@ impl Receiving {
         let mut received = Received {
             deliveries: seen.in_window,
             bytes: seen.bytes,
-            latency: take_latency(&mut seen.latency),
+            latency: std::mem::take(&mut seen.latency),
             last_ns: seen.last_ns,
             missing_devices,
             disconnected: Reasons::new(),

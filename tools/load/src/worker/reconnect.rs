@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, add_reasons, show_reasons, take_latency};
+use super::{Reasons, add_reasons, show_reasons};
 use crate::connection::Ended;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -174,7 +174,7 @@ impl Reconnects {
         Recovery {
             back: engine.ready,
             back_ns: engine.last_log_in_ns,
-            log_in: take_latency(&mut engine.log_in),
+            log_in: std::mem::take(&mut engine.log_in),
             failed_attempts: std::mem::take(&mut self.failed_attempts),
             fatal: self.fatal.take(),
         }

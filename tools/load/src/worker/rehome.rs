@@ -56,7 +56,7 @@ pub(super) struct Rehoming {
 impl Rehoming {
     pub(super) fn new(engine: &mut Engine, plan: RehomePlan) -> Self {
         engine.ended.clear(); // their devices are in `lost`
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         let seed = plan.first_ns ^ (engine.partition().index as u64) << 32;
         let mut reconnects = Reconnects::new(plan.opening_max, seed);
         let lost: HashSet<usize> = engine.missing_devices(plan.devices).collect();

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Results, Step, add_reasons, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -148,7 +148,7 @@ impl Watching {
         let watched = SlowResults {
             deliveries: seen.in_window,
             bytes: seen.bytes,
-            latency: take_latency(&mut seen.latency),
+            latency: std::mem::take(&mut seen.latency),
             healthy_ended: std::mem::take(&mut self.healthy_ended),
             slow_ended: std::mem::take(&mut self.slow_ended),
         };

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::publish::{Plan, Published, Publishing};
-use super::{Reasons, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -65,7 +65,7 @@ impl Steady {
         drain_ended(engine, &mut self.ended);
         let now_ns = clock::now_ns();
         if self.before.is_none() && now_ns >= self.storm_ns {
-            self.before = Some(take_latency(&mut engine.shared.seen.latency));
+            self.before = Some(std::mem::take(&mut engine.shared.seen.latency));
             engine.shared.seen.open_window(now_ns..u64::MAX);
         }
         let has_end = self.end_ns != u64::MAX;
@@ -83,10 +83,10 @@ impl Steady {
         let mut ended = std::mem::take(&mut self.ended);
         add_reasons(&mut ended, published.disconnected.clone());
         SteadyResults {
-            before: self.before.take().unwrap_or_else(Latency::new),
+            before: self.before.take().unwrap_or_default(),
             during: published.latency.clone(),
             deliveries_during: published.deliveries,
-            published: Published { latency: Latency::new(), disconnected: Reasons::new(), ..published },
+            published: Published { latency: Latency::default(), disconnected: Reasons::new(), ..published },
             ended,
         }
     }

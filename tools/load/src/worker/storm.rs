@@ -66,7 +66,7 @@ impl Storm {
     fn begin(&mut self, engine: &mut Engine, now_ns: u64) {
         self.begun = true;
         engine.disconnect();
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.handshakes = Handshakes::default();
         (0..self.plan.devices).for_each(|number| self.reconnects.lost(number, now_ns));
     }

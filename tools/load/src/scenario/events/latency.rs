@@ -10,7 +10,7 @@ use super::{Found, failed, found, percentile};
 use crate::Error;
 use crate::args::{Common, Events, Speech};
 use crate::http::{Client, Request};
-use crate::server::Server;
+use crate::target::Target;
 
 /// Requests to one node before switching to the other.
 const TURN: u64 = 50;
@@ -20,10 +20,10 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         Firehose::start("bench", Arc::new(|_: &[u8]| {})).map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let mut common: Common = args.common.clone();
-    let off = Server::open(&common, &Speech::default())?;
+    let off = Target::node(&common, &Speech::default())?;
     common.set.push("events.firehose.stream=bench".to_owned());
     common.set.push(format!("events.firehose.endpoint={}", fake.origin()));
-    let on = Server::open(&common, &Speech::default())?;
+    let on = Target::node(&common, &Speech::default())?;
     let (mut off, mut on) = (MeasuredNode::new(off)?, MeasuredNode::new(on)?);
     off.ask(TURN)?;
     on.ask(TURN)?;
@@ -59,13 +59,13 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
 }
 
 struct MeasuredNode {
-    server: Server,
+    server: Target,
     client: Client,
     times: Vec<u32>,
 }
 
 impl MeasuredNode {
-    fn new(server: Server) -> Result<Self, Error> {
+    fn new(server: Target) -> Result<Self, Error> {
         let client = Client::new(server.origin.clone())?;
         Ok(Self { server, client, times: Vec::new() })
     }

@@ -38,7 +38,7 @@ pub(super) struct Tenant {
 
 impl Tenant {
     pub(super) fn make(args: &Tenants, bench: &Bench<'_>) -> Result<Self, Error> {
-        let (Some(admin), Some(token)) = (bench.target.admin(), bench.target.operator_token()) else {
+        let (Some(admin), Some(token)) = (&bench.target.admin, bench.target.operator_token()) else {
             return Err(Error::Usage("the started server has no admin address".to_owned()));
         };
         let mut operator = Client::new(admin.clone())?;
