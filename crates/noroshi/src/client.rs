@@ -185,12 +185,15 @@ impl Client {
         self.json(Method::POST, path, Some(body)).await
     }
 
-    pub(crate) async fn json(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, Failure> {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.json(Method::PUT, path, Some(body)).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.json(Method::PATCH, path, Some(body)).await
+    }
+
+    async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let body = body.map(|body| ("application/json", body.to_string()));
         let text = self.text(method, path, body, &[]).await?;
         match text.is_empty() {
@@ -221,6 +224,16 @@ impl Client {
                 .map_err(|_| Failure::Usage(format!("the value of {name} must be printable ASCII")))?;
             request.headers_mut().insert(name, value);
         }
+        text(self.answer(request, ANSWER_TIMEOUT).await?)
+    }
+
+    /// Downloads binary data. The server may take `work` before it responds.
+    pub(crate) async fn download(&self, path: &str, work: Duration) -> Result<Bytes, Failure> {
+        self.answer(self.request(Method::GET, path)?, ANSWER_TIMEOUT + work).await
+    }
+
+    /// The body of a successful response.
+    async fn answer(&self, request: Request<Full<Bytes>>, timeout: Duration) -> Result<Bytes, Failure> {
         let answer = async {
             let response = self.send(request).await?;
             match response.status().is_success() {
@@ -228,26 +241,7 @@ impl Client {
                 false => Err(refusal(response).await),
             }
         };
-        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-            Ok(result) => result,
-            Err(_) => Err(self.unreachable("timeout")),
-        }
-    }
-
-    /// Downloads binary data. The server may take `work` before it responds.
-    pub(crate) async fn download(&self, path: &str, work: Duration) -> Result<Bytes, Failure> {
-        let request = self.request(Method::GET, path)?;
-        let answer = async {
-            let response = self.send(request).await?;
-            match response.status().is_success() {
-                true => read_bytes(response).await,
-                false => Err(refusal(response).await),
-            }
-        };
-        match tokio::time::timeout(ANSWER_TIMEOUT + work, answer).await {
-            Ok(result) => result,
-            Err(_) => Err(self.unreachable("timeout")),
-        }
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(self.unreachable("timeout")))
     }
 
     /// A request with the credential, if there is one, and an empty body.
@@ -298,16 +292,13 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// In the format of the API's lists, for scripts.
-    pub(crate) fn json(self, name: &str) -> Value {
-        json!({name: self.entries, "next": self.next})
-    }
-
-    /// Prints to standard error how to list more, for people.
-    pub(crate) fn print_next(&self) {
-        if let Some(next) = &self.next {
-            eprintln!("more: --after {}", output::quoted(&output::clean(next)));
+    /// Prints a list of the API, or a table and, to standard error, how to list more.
+    pub(crate) fn print(self, name: &str, columns: &[&str], format: output::Format) -> Result<(), Failure> {
+        format.list(&json!({name: self.entries, "next": self.next}), name, columns)?;
+        if let Some(next) = self.next.filter(|_| !format.json) {
+            eprintln!("more: --after {}", output::quoted(&output::clean(&next)));
         }
+        Ok(())
     }
 }
 
@@ -323,13 +314,12 @@ pub(crate) async fn pages(
     let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
     // An empty `after` is the first page.
     let query = |size: usize, after: &str| format!("{path}?limit={size}{filter}&after={}", escape(after));
-    let page = |answer: &Value| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let mut entries: Vec<Value> = Vec::new();
     while entries.len() < limit {
         let size = (limit - entries.len()).min(PAGE_MAX);
         let answer = client.get(&query(size, next.as_deref().unwrap_or_default())).await?;
-        entries.extend(page(&answer));
-        next = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+        entries.extend_from_slice(output::entries(&answer, name));
+        next = answer["next"].as_str().map(str::to_owned);
         if next.is_none() {
             break;
         }
@@ -337,7 +327,7 @@ pub(crate) async fn pages(
     // A full last page also has a `next`: only reading it shows that nothing follows.
     if let Some(position) = &next {
         let rest = client.get(&query(1, position)).await?;
-        next = next.filter(|_| !page(&rest).is_empty());
+        next = next.filter(|_| !output::entries(&rest, name).is_empty());
     }
     Ok(Listed { entries, next })
 }
@@ -357,21 +347,20 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-async fn read_bytes(response: Response<Incoming>) -> Result<Bytes, Failure> {
+async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| Failure::failed(format!("the response ended early: {error}")))?;
     Ok(body.to_bytes())
 }
 
-pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure> {
-    String::from_utf8(read_bytes(response).await?.into())
-        .map_err(|_| Failure::failed("the server's response is not UTF-8"))
+fn text(body: Bytes) -> Result<String, Failure> {
+    String::from_utf8(body.into()).map_err(|_| Failure::failed("the server's response is not UTF-8"))
 }
 
 /// The failure in an unsuccessful response.
 pub(crate) async fn refusal(response: Response<Incoming>) -> Failure {
     let (status, retry_after) = (response.status(), retry_after(response.headers()));
-    match read(response).await {
+    match read(response).await.and_then(text) {
         Ok(text) => problem(status, retry_after, &text),
         Err(failure) => failure,
     }

@@ -28,7 +28,7 @@ mod serve;
 mod sim;
 mod topics;
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -113,14 +113,19 @@ impl Command {
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Migrate(arguments) => wait(arguments.run()),
-            Command::Config(arguments) => arguments.run(),
+            Command::Config(arguments) => arguments.run().map(Termination::report),
             Command::Doctor(arguments) => arguments.run(),
             Command::DevPush(arguments) => wait(arguments.run()),
             Command::Bench(arguments) => arguments.run(),
-            Command::Sim(arguments) => arguments.run(),
-            Command::Completions(arguments) => arguments.run(),
+            Command::Sim(arguments) => arguments.run().map(Termination::report),
+            Command::Completions(arguments) => arguments.run().map(Termination::report),
         }
     }
+}
+
+/// A duration with a unit, as in the configuration; validated here, sent unchanged.
+fn duration_text(text: &str) -> Result<String, Invalid> {
+    duration(text).map(|_| text.to_owned())
 }
 
 /// A duration with a unit, as in the configuration.
@@ -131,7 +136,11 @@ fn duration(text: &str) -> Result<Duration, Invalid> {
     }
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn wait<T: Termination>(work: impl Future<Output = Result<T, Failure>>) -> Result<ExitCode, Failure> {
+    block_on(work).map(Termination::report)
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::failed(format!("failed to create the runtime: {error}")))?;

@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod failure;
 mod folder;
+mod input;
 mod ndjson;
 mod output;
 mod realtime;

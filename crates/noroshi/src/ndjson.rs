@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use http::Method;
+use noroshi_types::limits;
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::output;
 
 /// One line of the input, numbered from 1.
 pub(crate) struct Line {
@@ -40,6 +42,9 @@ pub(crate) struct Lines {
     number: usize,
     name: String,
 }
+
+/// Maximum size of a batch request; the server's default limit is 16 MiB.
+const BATCH_BYTES: usize = 8 << 20;
 
 /// Longer lines are rejected. All objects of the API are much shorter.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -91,6 +96,34 @@ impl Lines {
             let text = text.trim();
             if !text.is_empty() {
                 return Ok(Some(Line { number: self.number, text: text.to_owned() }));
+            }
+        }
+    }
+}
+
+/// Sends a file whose lines have results in the same order, each of which `handle` gets. Returns how many lines were
+/// accepted and rejected; prints why to standard error.
+pub(crate) async fn send(
+    client: &Client,
+    path: &str,
+    file: &Path,
+    handle: impl Fn(&Value) -> Result<(), Failure>,
+) -> Result<(u64, u64), Failure> {
+    let mut lines = Lines::open(file)?;
+    let (mut accepted, mut refused) = (0, 0);
+    loop {
+        let batch = lines.batch(limits::BATCH_LINES_MAX, BATCH_BYTES)?;
+        if batch.is_empty() {
+            return Ok((accepted, refused));
+        }
+        for answer in exchange(client, path, batch).await? {
+            handle(&answer.result)?;
+            match answer.error() {
+                None => accepted += 1,
+                Some(error) => {
+                    refused += 1;
+                    eprintln!("line {}: {}", answer.line.number, output::clean(&error));
+                }
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Output of commands: tables for people, JSON for scripts. Results go to standard output and other messages to standard error, so
 //! a pipe contains only results.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -16,8 +18,56 @@ pub(crate) struct Format {
     pub(crate) json: bool,
 }
 
+impl Format {
+    /// Prints JSON, or this text.
+    pub(crate) fn print<T: Display>(
+        self,
+        answer: impl Display,
+        text: impl FnOnce() -> T,
+    ) -> Result<(), Failure> {
+        if self.json { line(answer) } else { line(text()) }
+    }
+
+    /// Prints JSON, or one row for each field.
+    pub(crate) fn details(self, answer: &Value) -> Result<(), Failure> {
+        if self.json { line(answer) } else { details(answer, &[]) }
+    }
+
+    /// Prints JSON, or the list in this field as a table.
+    pub(crate) fn list(self, answer: &Value, name: &str, columns: &[&str]) -> Result<(), Failure> {
+        if self.json { line(answer) } else { table(columns, rows(entries(answer, name), columns)) }
+    }
+
+    /// A progress bar on standard error; hidden without a terminal, or with JSON.
+    pub(crate) fn progress(self, total: Option<u64>, template: &str) -> ProgressBar {
+        let is_shown = std::io::stderr().is_terminal() && !self.json;
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(total, target);
+        // The templates are valid constants; the plain bar would do as well.
+        match ProgressStyle::with_template(template) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// The list in a field of an answer; empty without one.
+pub(crate) fn entries<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    answer[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text in a field of an answer; empty without one.
+pub(crate) fn text<'a>(answer: &'a Value, name: &str) -> &'a str {
+    answer[name].as_str().unwrap_or_default()
+}
+
+/// The number in a field of an answer; 0 without one.
+pub(crate) fn number(answer: &Value, name: &str) -> u64 {
+    answer[name].as_u64().unwrap_or(0)
+}
+
 /// Prints a line; a closed pipe (`| head`) ends the command quietly.
-pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
+pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
@@ -54,13 +104,8 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// Prints one row for each field.
-pub(crate) fn details(value: &Value) -> Result<(), Failure> {
-    details_but(value, &[])
-}
-
 /// Prints one row for each field except these.
-pub(crate) fn details_but(value: &Value, others: &[&str]) -> Result<(), Failure> {
+pub(crate) fn details(value: &Value, others: &[&str]) -> Result<(), Failure> {
     let mut fields = value.as_object().cloned().unwrap_or_default();
     fields.retain(|name, _| !others.contains(&name.as_str()));
     let width = fields.keys().map(String::len).max().unwrap_or(0);

@@ -9,10 +9,10 @@ mod speech;
 mod stress;
 mod tenants;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
@@ -291,13 +291,7 @@ const NAME_BYTES_MAX: usize = 40;
 impl Common {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name(&self.name)?;
-        // A missing folder is not created: it would remain, and a mistyped path would measure another disk.
-        match &self.data {
-            Some(folder) if !folder.is_dir() => {
-                Err(usage(format!("--data {}: the folder does not exist", folder.display())))
-            }
-            _ => Ok(()),
-        }
+        check_data(self.data.as_deref())
     }
 }
 
@@ -311,6 +305,21 @@ impl Pacing {
             _ => Ok(()),
         }
     }
+}
+
+/// A missing folder is not created: it would remain, and a mistyped path would measure another disk.
+fn check_data(folder: Option<&Path>) -> Result<(), Error> {
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(usage(format!("--data {}: the folder does not exist", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The value as a word of the command line.
+pub(crate) fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn check_name(name: &str) -> Result<(), Error> {

@@ -7,13 +7,13 @@ mod stress;
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use crate::engine::Setup;
 use crate::partition::Partition;
 use crate::process::Cpu;
-use crate::stats::Latency;
-use crate::tls::Handshakes;
 use crate::worker::{
-    Command, Connected, Pace, Plan, Published, Reasons, Received, Report, Start, add_reasons, show_reasons,
+    Command, Connected, Pace, Plan, Published, Received, Results, Start, add_reasons, show_reasons,
 };
 use crate::{Error, clock};
 use member::Member;
@@ -41,8 +41,13 @@ impl Crew {
         partitions(count).zip(&mut self.members).try_for_each(|(part, member)| member.send(&command(part)))
     }
 
-    fn reports(&mut self) -> Result<Vec<Report>, Error> {
+    fn reports<T: DeserializeOwned>(&mut self) -> Result<Vec<T>, Error> {
         self.members.iter_mut().map(Member::report).collect()
+    }
+
+    /// The results of all workers together.
+    fn results<T: Results>(&mut self) -> Result<T, Error> {
+        together(&mut self.members)
     }
 
     /// Connects devices until there are `devices` in total.
@@ -62,25 +67,7 @@ impl Crew {
     }
 
     fn connected(&mut self, devices: usize) -> Result<Connected, Error> {
-        let mut whole = Connected {
-            devices: 0,
-            first_open_ns: u64::MAX,
-            last_log_in_ns: 0,
-            log_in: Latency::new(),
-            handshakes: Handshakes::default(),
-            failed: Reasons::new(),
-            fatal: None,
-        };
-        for report in self.reports()? {
-            let Report::Connected(part) = report else { return Err(out_of_order()) };
-            whole.devices += part.devices;
-            whole.first_open_ns = whole.first_open_ns.min(part.first_open_ns);
-            whole.last_log_in_ns = whole.last_log_in_ns.max(part.last_log_in_ns);
-            whole.log_in.merge(&part.log_in);
-            whole.handshakes.add(part.handshakes);
-            add_reasons(&mut whole.failed, part.failed);
-            whole.fatal = whole.fatal.or(part.fatal);
-        }
+        let whole: Connected = self.results()?;
         if whole.devices < devices {
             return Err(not_connected(devices, &whole));
         }
@@ -102,11 +89,7 @@ impl Crew {
 
     /// Waits for the result of [`Crew::publish`].
     pub(crate) fn published(&mut self) -> Result<Published, Error> {
-        let part = |report| match report {
-            Report::Published(part) => Some(*part),
-            _ => None,
-        };
-        let mut whole = together(self.reports()?, part, Published::add)?;
+        let mut whole: Published = self.results()?;
         if whole.deliveries_ever < whole.expected_ever && self.members.len() > 1 {
             // A finished worker may have received messages of another worker's requests.
             self.receive(0, Duration::ZERO)?;
@@ -125,23 +108,12 @@ impl Crew {
 
     /// Waits for the result of [`Crew::receive`].
     pub(crate) fn received(&mut self) -> Result<Received, Error> {
-        let part = |report| match report {
-            Report::Received(part) => Some(*part),
-            _ => None,
-        };
-        together(self.reports()?, part, |whole, part: Received| {
-            whole.deliveries += part.deliveries;
-            whole.bytes += part.bytes;
-            whole.latency.merge(&part.latency);
-            whole.last_ns = whole.last_ns.max(part.last_ns);
-            whole.missing_devices += part.missing_devices;
-            add_reasons(&mut whole.disconnected, part.disconnected);
-        })
+        self.results()
     }
 
     pub(crate) fn disconnect(&mut self) -> Result<(), Error> {
         self.send(|_| Command::Disconnect)?;
-        self.reports().map(drop)
+        self.reports::<()>().map(drop)
     }
 }
 
@@ -149,23 +121,18 @@ fn partitions(count: usize) -> impl Iterator<Item = Partition> {
     (0..count).map(move |index| Partition { index, count })
 }
 
-/// Merges the reports of several workers; `part` returns `None` for an unexpected report.
-fn together<T>(
-    reports: impl IntoIterator<Item = Report>,
-    part: impl Fn(Report) -> Option<T>,
-    add: impl Fn(&mut T, T),
-) -> Result<T, Error> {
-    let mut parts = reports.into_iter().map(|report| part(report).ok_or_else(out_of_order));
-    let mut whole = parts.next().ok_or_else(out_of_order)??;
+/// Merges the reports of several workers.
+fn together<T: Results>(members: &mut [Member]) -> Result<T, Error> {
+    let mut parts = members.iter_mut().map(Member::report);
+    let mut whole: T = parts.next().ok_or_else(no_worker)??;
     for part in parts {
-        add(&mut whole, part?);
+        whole.add(part?);
     }
     Ok(whole)
 }
 
-fn out_of_order() -> Error {
-    let why = "the report does not match the command".to_owned();
-    Error::Worker { why, stderr: String::new() }
+fn no_worker() -> Error {
+    Error::Worker { why: "there is none for this command".to_owned(), stderr: String::new() }
 }
 
 fn not_connected(wanted: usize, connected: &Connected) -> Error {

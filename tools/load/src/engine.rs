@@ -128,7 +128,7 @@ impl Engine {
             sources_used: 0,
             opening: 0,
             ready: 0,
-            log_in: Latency::new(),
+            log_in: Latency::default(),
             last_log_in_ns: 0,
             handshakes: Handshakes::default(),
             narrow_from: usize::MAX,

@@ -62,24 +62,22 @@ pub(crate) fn raise_files() -> Option<u64> {
 
 /// Checks that `connections` fit into `processes` processes.
 pub(crate) fn make_room_for(connections: usize, processes: usize) -> Result<(), Error> {
-    let each = connections.div_ceil(processes.max(1));
-    match raise_files() {
-        Some(files) if (each as u64).saturating_add(FILES_RESERVED) > files => {
-            Err(Error::Files { wanted: each, files_max: files, reserved: FILES_RESERVED })
-        }
-        _ => Ok(()),
-    }
+    let excess = excess(connections, processes, FILES_RESERVED);
+    excess.map_or(Ok(()), |(wanted, files_max, reserved)| Err(Error::Files { wanted, files_max, reserved }))
 }
 
 /// Checks that gateway nodes started here, which inherit the limit, can hold `connections` together.
 pub(crate) fn make_room_in_nodes(connections: usize, nodes: usize) -> Result<(), Error> {
-    let each = connections.div_ceil(nodes.max(1));
-    match raise_files() {
-        Some(files) if (each as u64).saturating_add(NODE_FILES_RESERVED) > files => {
-            Err(Error::NodeFiles { wanted: each, files_max: files, reserved: NODE_FILES_RESERVED })
-        }
-        _ => Ok(()),
-    }
+    let excess = excess(connections, nodes, NODE_FILES_RESERVED);
+    excess
+        .map_or(Ok(()), |(wanted, files_max, reserved)| Err(Error::NodeFiles { wanted, files_max, reserved }))
+}
+
+/// The connections of each process, the files that it may open and those that are reserved, if that is too much.
+fn excess(connections: usize, processes: usize, reserved: u64) -> Option<(usize, u64, u64)> {
+    let each = connections.div_ceil(processes.max(1));
+    let files_max = raise_files()?;
+    ((each as u64).saturating_add(reserved) > files_max).then_some((each, files_max, reserved))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! a socket ([`Response::parse`]), and a blocking client serves everything that is not measured. Measured
 //! requests use [`crate::sender`], which shares the parser.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use rustls::{ClientConnection, StreamOwned};
+use rustls::StreamOwned;
 
 use crate::Error;
 use crate::tls::{Connector, Trust};
@@ -83,7 +83,20 @@ pub(crate) struct Request<'a> {
     pub(crate) content_type: &'static str,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    pub(crate) fn json(method: &'static str, path: &'a str, key: &'a str) -> Self {
+        Self { method, path, key, content_type: "application/json" }
+    }
+
+    /// A batch with one JSON object per line.
+    pub(crate) fn lines(path: &'a str, key: &'a str) -> Self {
+        Self { method: "POST", path, key, content_type: "application/x-ndjson" }
+    }
+
+    pub(crate) fn notification(key: &'a str) -> Self {
+        Self::json("POST", "/v1/notifications", key)
+    }
+
     /// Appends the complete request.
     pub(crate) fn push(&self, out: &mut Vec<u8>, host: &str, body: &[u8]) {
         let Request { method, path, key, content_type } = self;
@@ -138,7 +151,7 @@ impl Response {
             return Ok(rest.map(|response| Self { len: response.len + head_len, ..response }));
         }
         let close = has(head.headers, "connection", "close") || head.version == Some(0);
-        let retry_after_s = retry_after(head.headers);
+        let retry_after_s = text_of(head.headers, "retry-after").and_then(|text| text.parse().ok());
         let tag = text_of(head.headers, "etag").map(str::to_owned);
         let rest = &bytes[head_len..];
         let body = match framing(status, head.headers)? {
@@ -176,10 +189,6 @@ fn has(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
         let value = std::str::from_utf8(header.value).unwrap_or_default();
         value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token))
     })
-}
-
-fn retry_after(headers: &[httparse::Header<'_>]) -> Option<u64> {
-    text_of(headers, "retry-after")?.parse().ok()
 }
 
 fn text_of<'h>(headers: &[httparse::Header<'h>], name: &str) -> Option<&'h str> {
@@ -243,35 +252,13 @@ fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
 /// A keep-alive connection that waits for every response.
 pub(crate) struct Client {
     origin: Origin,
-    stream: Option<Wire>,
+    stream: Option<Box<dyn Wire>>,
     connector: Option<Connector>,
 }
 
-enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
+trait Wire: Read + Write + Send {}
 
-impl Wire {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Wire::Plain(stream) => stream.write_all(bytes),
-            Wire::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
-        }
-    }
-
-    /// 0 is the end; RFC 8446 §6.1 requires a preceding close_notify, which is unnecessary for responses with
-    /// a length.
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Wire::Plain(stream) => stream.read(into),
-            Wire::Tls(stream) => match stream.read(into) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-                result => result,
-            },
-        }
-    }
-}
+impl<T: Read + Write + Send> Wire for T {}
 
 impl Client {
     pub(crate) fn new(origin: Origin) -> Result<Self, Error> {
@@ -309,58 +296,53 @@ impl Client {
 
     fn send(&mut self, request: &[u8], path: &str) -> Result<Response, Error> {
         let reused = self.stream.is_some();
-        match self.exchange(request) {
+        let exchanged = match self.exchange(request) {
             // A kept connection may have been closed while idle: retries once on a new one.
-            Err(Failed::Io(_)) if reused => self.exchange(request),
+            Err(_) if reused => self.exchange(request),
             result => result,
-        }
-        .map_err(|failed| match failed {
-            Failed::Io(source) => Error::Unreachable { url: self.origin.url(), source },
-            Failed::Malformed(what) => Error::Malformed { request: path.to_owned(), what },
-        })
+        };
+        exchanged
+            .map_err(|source| Error::Unreachable { url: self.origin.url(), source })?
+            .map_err(|what| Error::Malformed { request: path.to_owned(), what })
     }
 
-    fn exchange(&mut self, request: &[u8]) -> Result<Response, Failed> {
+    /// The response, or why it is malformed.
+    fn exchange(&mut self, request: &[u8]) -> io::Result<Result<Response, &'static str>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,
         };
         stream.write_all(request)?;
+        stream.flush()?;
         let (mut received, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
         loop {
-            let len = stream.read(&mut chunk)?;
+            let len = match stream.read(&mut chunk) {
+                // RFC 8446 §6.1 requires close_notify, which is unnecessary for responses with a length.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => 0,
+                read => read?,
+            };
             received.extend_from_slice(&chunk[..len]);
-            match Response::parse(&received, len == 0).map_err(Failed::Malformed)? {
-                Some(response) => {
+            match Response::parse(&received, len == 0) {
+                Ok(Some(response)) => {
                     self.stream = (!response.close && len > 0).then_some(stream);
-                    return Ok(response);
+                    return Ok(Ok(response));
                 }
-                None if len == 0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                None => {}
+                Ok(None) if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(None) => {}
+                Err(what) => return Ok(Err(what)),
             }
         }
     }
 
-    fn connect(&self) -> io::Result<Wire> {
+    fn connect(&self) -> io::Result<Box<dyn Wire>> {
         let stream = TcpStream::connect_timeout(&self.origin.address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(match &self.connector {
-            Some(connector) => Wire::Tls(Box::new(StreamOwned::new(connector.session()?, stream))),
-            None => Wire::Plain(stream),
+            Some(connector) => Box::new(StreamOwned::new(connector.session()?, stream)),
+            None => Box::new(stream),
         })
-    }
-}
-
-enum Failed {
-    Io(io::Error),
-    Malformed(&'static str),
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Failed::Io(error)
     }
 }
 

@@ -19,53 +19,32 @@ struct Claims<'a> {
 
 /// Signs tokens for one app.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "Secret", into = "Secret")]
 pub(crate) struct Signer {
-    secret: Secret,
-    key: hmac::Key,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Secret {
     secret: String,
     app: String,
 }
 
-impl From<Secret> for Signer {
-    fn from(secret: Secret) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.secret.as_bytes()), secret }
-    }
-}
-
-impl From<Signer> for Secret {
-    fn from(signer: Signer) -> Self {
-        signer.secret
-    }
-}
-
 impl Signer {
     pub(crate) fn new(secret: &str, app: &str) -> Self {
-        Secret { secret: secret.to_owned(), app: app.to_owned() }.into()
+        Self { secret: secret.to_owned(), app: app.to_owned() }
     }
 
     /// A token for a device and a user with the same name.
     pub(crate) fn token(&self, name: &str, now_unix_seconds: u64) -> String {
         let exp = now_unix_seconds + LIFETIME_SECONDS;
-        let claims = Claims { sub: name, device: name, aud: &self.secret.app, exp };
+        let claims = Claims { sub: name, device: name, aud: &self.app, exp };
         let claims = serde_json::to_string(&claims).expect("four plain fields are JSON");
-        self.sign(r#"{"alg":"HS256","typ":"JWT"}"#, &claims)
+        sign(self.secret.as_bytes(), r#"{"alg":"HS256","typ":"JWT"}"#, &claims)
     }
+}
 
-    /// RFC 7515 §3.1: the compact form.
-    fn sign(&self, header: &str, claims: &str) -> String {
-        let mut token = URL_SAFE_NO_PAD.encode(header);
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(claims, &mut token);
-        let signature = hmac::sign(&self.key, token.as_bytes());
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        token
-    }
+/// RFC 7515 §3.1: the compact form.
+fn sign(secret: &[u8], header: &str, claims: &str) -> String {
+    let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), token.as_bytes());
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    token
 }
 
 #[cfg(test)]
@@ -78,8 +57,8 @@ mod tests {
         let key = URL_SAFE_NO_PAD
             .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
             .unwrap();
-        let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &key), ..Signer::new("", "") };
-        let token = signer.sign(
+        let token = sign(
+            &key,
             "{\"typ\":\"JWT\",\r\n \"alg\":\"HS256\"}",
             "{\"iss\":\"joe\",\r\n \"exp\":1300819380,\r\n \"http://example.com/is_root\":true}",
         );

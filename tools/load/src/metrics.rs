@@ -18,8 +18,8 @@ impl Metrics {
     }
 
     pub(crate) fn refresh(&mut self) -> Result<(), Error> {
-        let request = Request { method: "GET", path: "/metrics", key: "", content_type: "text/plain" };
-        self.text = String::from_utf8_lossy(&self.client.expect_success(request, b"")?.body).into_owned();
+        let response = self.client.expect_success(Request::json("GET", "/metrics", ""), b"")?;
+        self.text = String::from_utf8_lossy(&response.body).into_owned();
         Ok(())
     }
 

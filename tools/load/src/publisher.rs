@@ -69,11 +69,11 @@ impl Publisher {
                     push_topic_body(&mut body, topic, when, stamp_ns, data_bytes);
                     body.push(b'\n');
                 }
-                let (path, content_type) = match messages {
-                    1 => ("/v1/notifications", "application/json"),
-                    _ => ("/v1/notifications/batch", "application/x-ndjson"),
+                let request = match messages {
+                    1 => Request::notification(key),
+                    _ => Request::lines("/v1/notifications/batch", key),
                 };
-                client.expect_success(Request { method: "POST", path, key, content_type }, &body).map(drop)
+                client.expect_success(request, &body).map(drop)
             }
             Publisher::Post { client, path, headers, body } => {
                 let body = body.replace(DATA, &data);

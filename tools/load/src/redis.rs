@@ -1,17 +1,13 @@
-//! Reads the usage of a Redis server with `INFO`: processed commands and CPU time. One blocking RESP2
-//! connection, whose own commands are excluded.
+//! Reads the usage of a Redis server with `INFO`: processed commands and CPU time. One blocking connection, whose
+//! own commands are excluded.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::Error;
 use crate::process::Cpu;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Far above the size of INFO's response.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The usage of a server since its start.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -59,77 +55,36 @@ impl Done {
 }
 
 pub(crate) struct Redis {
-    stream: BufReader<TcpStream>,
+    connection: redis::Connection,
+    /// Without the password.
     url: String,
 }
 
 impl Redis {
-    /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`
     pub(crate) fn open(url: &str) -> Result<Self, Error> {
-        let rule = || Error::Usage("--redis must be redis://HOST:PORT to count its commands".to_owned());
-        let rest = url.strip_prefix("redis://").ok_or_else(rule)?;
-        let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let place = place.split(['/', '?']).next().unwrap_or_default();
-        let address = if place.contains(':') { place.to_owned() } else { format!("{place}:6379") };
-        // Omits the password.
-        let shown = format!("redis://{address}");
-        let unreachable = |source| Error::Unreachable { url: shown.clone(), source };
-        let stream = TcpStream::connect(&address).map_err(unreachable)?;
-        stream.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
-        stream.set_nodelay(true).map_err(unreachable)?;
-        let mut redis = Self { stream: BufReader::new(stream), url: shown };
-        if let Some((user, password)) = who.split_once(':') {
-            let words = if user.is_empty() { vec!["AUTH", password] } else { vec!["AUTH", user, password] };
-            redis.ask(&words)?;
-        }
-        Ok(redis)
+        let rule = |_| Error::Usage("--redis must be redis://HOST:PORT to count its commands".to_owned());
+        let client = redis::Client::open(url).map_err(rule)?;
+        let url = format!("redis://{}", client.get_connection_info().addr());
+        let connection = client.get_connection_with_timeout(TIMEOUT);
+        let connection = connection.map_err(|error| failed(&url, "the connection", error))?;
+        connection.set_read_timeout(Some(TIMEOUT)).map_err(|error| failed(&url, "a timeout", error))?;
+        Ok(Self { connection, url })
     }
 
     pub(crate) fn ping(&mut self) -> Result<(), Error> {
-        self.ask(&["PING"]).map(drop)
+        redis::cmd("PING").exec(&mut self.connection).map_err(|error| failed(&self.url, "PING", error))
     }
 
     pub(crate) fn done(&mut self) -> Result<Done, Error> {
-        self.ask(&["INFO", "all"]).map(|text| parse(&text))
+        let text = redis::cmd("INFO").arg("all").query::<String>(&mut self.connection);
+        Ok(parse(&text.map_err(|error| failed(&self.url, "INFO", error))?))
     }
+}
 
-    fn ask(&mut self, words: &[&str]) -> Result<String, Error> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-        }
-        let answer = self.stream.get_mut().write_all(request.as_bytes()).and_then(|()| self.answer());
-        match answer {
-            Ok(Ok(text)) => Ok(text),
-            Ok(Err(refused)) => {
-                Err(Error::Refused { request: words[0].to_owned(), status: 0, body: refused })
-            }
-            Err(source) => Err(Error::Unreachable { url: self.url.clone(), source }),
-        }
-    }
-
-    /// A simple or bulk string, or the error response.
-    fn answer(&mut self) -> std::io::Result<Result<String, String>> {
-        let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        let line = line.trim_end();
-        let Some(kind) = line.chars().next() else { return Err(std::io::ErrorKind::UnexpectedEof.into()) };
-        let rest = &line[kind.len_utf8()..];
-        match kind {
-            '+' => Ok(Ok(rest.to_owned())),
-            '-' => Ok(Err(rest.to_owned())),
-            '$' => {
-                let len: usize = rest.parse().unwrap_or(usize::MAX);
-                if len > ANSWER_BYTES_MAX {
-                    return Err(std::io::Error::other("a response is too long"));
-                }
-                let mut bytes = vec![0; len + 2];
-                self.stream.read_exact(&mut bytes)?;
-                bytes.truncate(len);
-                Ok(Ok(String::from_utf8_lossy(&bytes).into_owned()))
-            }
-            _ => Err(std::io::Error::other("the response is not RESP2")),
-        }
+fn failed(url: &str, request: &str, error: redis::RedisError) -> Error {
+    match error.is_io_error() {
+        true => Error::Unreachable { url: url.to_owned(), source: std::io::Error::other(error) },
+        false => Error::Refused { request: request.to_owned(), status: 0, body: error.to_string() },
     }
 }
 

@@ -13,10 +13,10 @@ use crate::stats::{Latency, PERCENTILES, median};
 const DIVISOR_MIN: f64 = 0.01;
 
 /// One value of one repetition.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Value {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
+    pub(crate) name: String,
+    pub(crate) unit: String,
     pub(crate) value: f64,
 }
 
@@ -33,11 +33,11 @@ impl Values {
         self.all.iter().find(|value| value.name == name).map(|value| value.value)
     }
 
-    pub(crate) fn push(&mut self, name: &'static str, unit: &'static str, value: f64) {
-        self.all.push(Value { name, unit, value });
+    pub(crate) fn push(&mut self, name: impl Into<String>, unit: impl Into<String>, value: f64) {
+        self.all.push(Value { name: name.into(), unit: unit.into(), value });
     }
 
-    pub(crate) fn push_some(&mut self, name: &'static str, unit: &'static str, value: Option<f64>) {
+    pub(crate) fn push_some(&mut self, name: &str, unit: &str, value: Option<f64>) {
         if let Some(value) = value {
             self.push(name, unit, value);
         }
@@ -48,49 +48,25 @@ impl Values {
         self.cpu_us_min = Some(self.cpu_us_min.map_or(us, |least| least.min(us)));
     }
 
-    /// Pushes the percentiles and the maximum in milliseconds.
-    pub(crate) fn push_latency(&mut self, names: &LatencyNames, latency: &Latency) {
+    /// Pushes the percentiles and the maximum in milliseconds: `<what> p50` and so on.
+    pub(crate) fn push_latency(&mut self, what: &str, latency: &Latency) {
         if latency.is_empty() {
             return;
         }
-        for (name, (_, percentile)) in names.percentiles.iter().zip(PERCENTILES) {
-            self.push(name, "ms", latency.percentile_ms(percentile));
+        for (name, percentile) in PERCENTILES {
+            self.push(format!("{what} {name}"), "ms", latency.percentile_ms(percentile));
         }
-        self.push(names.max, "ms", latency.max_ms());
+        self.push(format!("{what} max"), "ms", latency.max_ms());
     }
 }
-
-/// The names of a latency's figures; the percentiles are those of [`PERCENTILES`].
-pub(crate) struct LatencyNames {
-    pub(crate) percentiles: [&'static str; PERCENTILES.len()],
-    pub(crate) max: &'static str,
-}
-
-pub(crate) const DELIVERY: LatencyNames = LatencyNames {
-    percentiles: [
-        "delivery latency p50",
-        "delivery latency p90",
-        "delivery latency p99",
-        "delivery latency p99.9",
-    ],
-    max: "delivery latency max",
-};
-pub(crate) const ACCEPT: LatencyNames = LatencyNames {
-    percentiles: ["accept latency p50", "accept latency p90", "accept latency p99", "accept latency p99.9"],
-    max: "accept latency max",
-};
-pub(crate) const LOG_IN: LatencyNames = LatencyNames {
-    percentiles: ["log-in latency p50", "log-in latency p90", "log-in latency p99", "log-in latency p99.9"],
-    max: "log-in latency max",
-};
 
 /// A figure over all repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
     /// The name in machine-readable output.
     pub(crate) key: String,
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
+    pub(crate) name: String,
+    pub(crate) unit: String,
     pub(crate) median: f64,
     /// In the order of measurement.
     pub(crate) values: Vec<f64>,
@@ -141,12 +117,12 @@ pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
         match figures.iter_mut().find(|figure| figure.name == value.name) {
             Some(figure) => figure.values.push(value.value),
             None => figures.push(Figure {
-                key: key(value.name),
-                name: value.name,
-                unit: value.unit,
+                key: key(&value.name),
+                name: value.name.clone(),
+                unit: value.unit.clone(),
                 median: f64::NAN,
                 values: vec![value.value],
-                floor: Column::new(floor.iter().filter_map(|values| values.get(value.name)).collect()),
+                floor: Column::new(floor.iter().filter_map(|values| values.get(&value.name)).collect()),
                 ratio: ratio(value, repetitions, floor),
             }),
         }
@@ -179,7 +155,7 @@ fn ratio(value: &Value, repetitions: &[Values], floor: &[Values]) -> Option<Colu
         return None;
     }
     let pairs = repetitions.iter().zip(floor);
-    let pairs = pairs.filter_map(|(of, to)| of.get(value.name).zip(to.get(value.name)));
+    let pairs = pairs.filter_map(|(of, to)| of.get(&value.name).zip(to.get(&value.name)));
     Column::new(pairs.filter(|(_, to)| *to >= DIVISOR_MIN).map(|(of, to)| of / to).collect())
 }
 
@@ -209,12 +185,12 @@ impl ReportDocument {
         }
         table.set_header(header);
         for figure in &self.figures {
-            let mut row = vec![Cell::new(figure.name)];
-            push_cells(&mut row, Some((figure.median, &figure.values)), figure.unit, several);
-            row.push(Cell::new(figure.unit));
+            let mut row = vec![Cell::new(&figure.name)];
+            push_cells(&mut row, Some((figure.median, &figure.values)), &figure.unit, several);
+            row.push(Cell::new(&figure.unit));
             if compared {
                 let floor = figure.floor.as_ref().map(|floor| (floor.median, floor.values.as_slice()));
-                push_cells(&mut row, floor, figure.unit, several);
+                push_cells(&mut row, floor, &figure.unit, several);
                 let ratio = figure.ratio.as_ref();
                 row.push(ratio.map_or_else(|| Cell::new(""), |ratio| number(show(ratio.median))));
             }
@@ -271,7 +247,7 @@ fn show(value: f64) -> String {
 }
 
 /// With thousands separators.
-fn show_whole(value: f64) -> String {
+pub(crate) fn show_whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -320,7 +296,7 @@ mod tests {
         let figures = report().figures;
         assert_eq!(figures.len(), 2);
         assert_eq!((figures[0].median, figures[0].values.len()), (61_234.5, 3));
-        assert_eq!((figures[1].median, figures[1].unit), (1.0, "messages"));
+        assert_eq!((figures[1].median, figures[1].unit.as_str()), (1.0, "messages"));
     }
 
     #[test]

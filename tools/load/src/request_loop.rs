@@ -44,7 +44,7 @@ pub(crate) fn ask(
         Schedule::For(time) => started_ns + clock::ns(time),
     };
     let mut work = Work { requests, next: 0, until_ns, asking };
-    let mut asked = Results { answered: 0, seconds: 0.0, latency: Latency::new() };
+    let mut asked = Results { answered: 0, seconds: 0.0, latency: Latency::default() };
     let mut open = 0;
     for sender in &mut senders {
         open += usize::from(work.give(&poll, sender)?);

@@ -26,13 +26,13 @@ use crate::engine::Setup;
 use crate::host::Host;
 use crate::http::{Client, Request};
 use crate::jwt::Signer;
-use crate::payload::{Names, When};
+use crate::payload::Names;
 use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::publisher::Publisher;
 use crate::report::{ReportDocument, Values, cpu_note, figures};
 use crate::server::random_u32;
 use crate::target::Target;
-use crate::worker::{Connected, show_reasons};
+use crate::worker::{Connected, Reasons, show_reasons};
 use crate::{Error, clock};
 
 /// Lines per registration request; half of the API's limit.
@@ -41,19 +41,6 @@ const REGISTRATIONS_PER_REQUEST: usize = 5_000;
 const LOG_INS_PER_SECOND_MIN: u64 = 250;
 
 pub(crate) use compare::{Measurement, Subject, run};
-
-/// A scenario's requirements for target and clients.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Needs {
-    /// The maximum number of concurrent connections.
-    pub(crate) connections: usize,
-    /// The topic that devices subscribe to, if any.
-    pub(crate) topic: Option<String>,
-    /// Sockets that the floor writes per request to users.
-    pub(crate) deliveries: usize,
-    /// The policy of published messages.
-    pub(crate) when: When,
-}
 
 /// A server and the clients that generate its load.
 pub(crate) struct Bench<'a> {
@@ -66,20 +53,19 @@ pub(crate) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// For an existing target; requires a previous [`Subject::check`].
-    pub(crate) fn new(common: &'a Common, target: Target, needs: Needs) -> Result<Self, Error> {
+    /// For an existing target; requires a previous [`Subject::check`]. `topic`: subscribed by all devices.
+    fn new(common: &'a Common, target: Target, topic: Option<String>) -> Result<Self, Error> {
         let processes = usize::from(common.processes);
-        let (api_key, jwt_secret) = target.credentials();
         let setup = Setup {
-            origin: target.origin().clone(),
-            homes: target.devices().cloned().into_iter().collect(),
+            origin: target.origin.clone(),
+            homes: target.devices.iter().cloned().collect(),
             spare_homes: 0,
             providers: Vec::new(),
             names: Names { prefix: common.name.clone() },
-            signer: Signer::new(jwt_secret, &common.app),
-            api_key: api_key.to_owned(),
-            topic: needs.topic,
-            dialect: target.dialect(),
+            signer: Signer::new(&target.jwt_secret, &common.app),
+            api_key: target.key.clone(),
+            topic,
+            dialect: target.dialect.clone(),
             sources_start: random_u32()?,
         };
         let crew = Crew::start(processes, &setup)?;
@@ -110,7 +96,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) fn close(self) -> Outcome {
-        Outcome { server: self.target.describe(), notes: self.notes, floor: None }
+        Outcome { server: self.target.description, notes: self.notes, floor: None }
     }
 
     /// A provider connection that waits for each response.
@@ -152,10 +138,7 @@ impl<'a> Bench<'a> {
 
     fn note_connected(&mut self, connected: Result<Connected, Error>) -> Result<Connected, Error> {
         let connected = connected.map_err(|error| self.with_server_limit(error))?;
-        if !connected.failed.is_empty() {
-            let failed = show_reasons(&connected.failed);
-            self.notes.push(format!("failed and repeated log-ins: {failed}"));
-        }
+        note_reasons(&mut self.notes, "failed and repeated log-ins", &connected.failed);
         Ok(connected)
     }
 
@@ -165,7 +148,7 @@ impl<'a> Bench<'a> {
         for count in counts {
             self.connect(*count)?;
             self.settle();
-            if let Some(resident) = self.target.process().and_then(Process::resident_bytes) {
+            if let Some(resident) = self.target.process.and_then(Process::resident_bytes) {
                 points.push((*count as f64, resident as f64));
             }
         }
@@ -174,7 +157,7 @@ impl<'a> Bench<'a> {
 
     /// Adds the server's file limit to the advice for a connection failure.
     fn with_server_limit(&self, error: Error) -> Error {
-        let files_max = self.target.process().and_then(Process::files_max);
+        let files_max = self.target.process.and_then(Process::files_max);
         match (error, files_max) {
             (Error::NotConnected { wanted, connected, seconds, reasons, advice }, Some(files_max)) => {
                 let advice = format!("{advice} (the server may open {files_max} files)");
@@ -209,9 +192,7 @@ impl<'a> Bench<'a> {
         let mut rows = 0;
         for number in 0..count {
             let token = self.setup.signer.token(&self.setup.names.away(number), now);
-            let request =
-                Request { method: "GET", path: "/v1/me", key: &token, content_type: "application/json" };
-            let response = consumer.expect_success(request, b"")?;
+            let response = consumer.expect_success(Request::json("GET", "/v1/me", &token), b"")?;
             let malformed = |_| Error::Malformed {
                 request: "GET /v1/me".to_owned(),
                 what: "the number \"inbox\" is missing",
@@ -223,7 +204,7 @@ impl<'a> Bench<'a> {
 
     /// The server's CPU time so far, if known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
-        self.target.process()?.cpu()
+        self.target.process?.cpu()
     }
 }
 
@@ -238,17 +219,12 @@ fn register(
     count: usize,
     line: impl Fn(usize) -> String,
 ) -> Result<(), Error> {
-    let request = Request {
-        method: "POST",
-        path: "/v1/devices/batch",
-        key: api_key,
-        content_type: "application/x-ndjson",
-    };
-    let numbers: Vec<usize> = (0..count).collect();
-    for chunk in numbers.chunks(REGISTRATIONS_PER_REQUEST) {
-        let lines: String = chunk.iter().map(|number| line(*number)).collect();
-        let response = provider.expect_success(request, lines.as_bytes())?;
-        check_registered(&response.body, chunk.len())?;
+    for from in (0..count).step_by(REGISTRATIONS_PER_REQUEST) {
+        let numbers = from..count.min(from + REGISTRATIONS_PER_REQUEST);
+        let lines: String = numbers.clone().map(&line).collect();
+        let response =
+            provider.expect_success(Request::lines("/v1/devices/batch", api_key), lines.as_bytes())?;
+        check_registered(&response.body, numbers.len())?;
     }
     Ok(())
 }
@@ -340,19 +316,29 @@ impl Sample {
         })
     }
 
-    /// CPU of the server up to a later sample, per item.
-    pub(crate) fn push_cpu_each(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
+    /// CPU of the server up to a later sample, per item: the sum named `whole`, and its parts named after `part`.
+    pub(crate) fn push_cpu_parts(
+        self,
+        later: Sample,
+        (whole, part): (&str, &str),
+        count: u64,
+        values: &mut Values,
+    ) {
         if let Some(cpu) = self.server_until(later).filter(|_| count > 0) {
             values.count_cpu(cpu.total_us());
-            values.push(names.total, "µs", cpu.total_us() / count as f64);
-            values.push(names.user, "µs", cpu.user_us / count as f64);
-            values.push(names.system, "µs", cpu.system_us / count as f64);
+            values.push(whole, "µs", cpu.total_us() / count as f64);
+            values.push(format!("{part}, user space"), "µs", cpu.user_us / count as f64);
+            values.push(format!("{part}, kernel"), "µs", cpu.system_us / count as f64);
         }
     }
 
+    pub(crate) fn push_cpu_each(self, later: Sample, name: &str, count: u64, values: &mut Values) {
+        self.push_cpu_parts(later, (name, name), count, values);
+    }
+
     /// [`Sample::push_cpu_each`], and the usage of both sides in cores.
-    pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
-        self.push_cpu_each(later, names, count, values);
+    pub(crate) fn push_cpu(self, later: Sample, name: &str, count: u64, values: &mut Values) {
+        self.push_cpu_each(later, name, count, values);
         self.push_cores(later, values);
     }
 
@@ -374,28 +360,8 @@ impl Sample {
     }
 }
 
-/// The names of CPU figures per item.
-pub(crate) struct CpuNames {
-    total: &'static str,
-    user: &'static str,
-    system: &'static str,
-}
-
-pub(crate) const PER_DELIVERY: CpuNames = CpuNames {
-    total: "server CPU per delivery",
-    user: "server CPU per delivery, user space",
-    system: "server CPU per delivery, kernel",
-};
-pub(crate) const PER_LOG_IN: CpuNames = CpuNames {
-    total: "server CPU per log-in",
-    user: "server CPU per log-in, user space",
-    system: "server CPU per log-in, kernel",
-};
-pub(crate) const PER_ROW: CpuNames = CpuNames {
-    total: "server CPU per inbox row",
-    user: "server CPU per inbox row, user space",
-    system: "server CPU per inbox row, kernel",
-};
+/// The name of a figure that several scenarios have.
+pub(crate) const PER_DELIVERY: &str = "server CPU per delivery";
 
 /// Combines repetitions and conditions in a report.
 pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Outcome) -> ReportDocument {
@@ -434,6 +400,13 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
         secret_follows = !secret_follows && SECRETS.contains(&word.as_str());
     }
     shown.join(" ")
+}
+
+/// Adds a note unless there are no reasons.
+fn note_reasons(notes: &mut Vec<String>, what: &str, reasons: &Reasons) {
+    if !reasons.is_empty() {
+        notes.push(format!("{what}: {}", show_reasons(reasons)));
+    }
 }
 
 /// Prints progress on standard error.

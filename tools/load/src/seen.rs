@@ -7,7 +7,7 @@ use crate::stats::Latency;
 /// 8 MB between two requests of the crew.
 const KEPT_MAX: usize = 1 << 20;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Messages since the worker started.
     pub(crate) total: u64,
@@ -32,19 +32,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn new() -> Self {
-        Self {
-            total: 0,
-            reported: 0,
-            in_window: 0,
-            bytes: 0,
-            latency: Latency::new(),
-            last_ns: 0,
-            started_ns: clock::now_ns(),
-            window: 0..u64::MAX,
-            goal: u32::MAX,
-            at_goal: 0,
-            kept: None,
-        }
+        Self { started_ns: clock::now_ns(), window: 0..u64::MAX, goal: u32::MAX, ..Self::default() }
     }
 
     /// Records a `stored` message.
@@ -87,7 +75,7 @@ impl Seen {
         self.window = window;
         self.in_window = 0;
         self.bytes = 0;
-        self.latency = Latency::new();
+        self.latency = Latency::default();
     }
 
     /// Sets the number of messages that each device must receive; `at_goal` devices already have.

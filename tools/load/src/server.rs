@@ -1,5 +1,4 @@
-//! The measured server: a running one, or one started here from our own executable, with its own folder and
-//! ports ([`crate::program`]).
+//! What a node that is started here needs: its command, a free port, a folder, secrets, a certificate.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,159 +9,16 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::Error;
-use crate::args::{Common, Protocol, Speech};
 use crate::http::{Client, Origin, Request};
-use crate::process::Process;
-use crate::program::{Owned, Signals, remember_folder};
-use crate::tls::{self, OwnCertificate, Trust};
+use crate::program::{Owned, remember_folder};
+use crate::tls::{self, OwnCertificate};
 
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Below the kernel's ephemeral ports, so that connections of the devices do not take it.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-pub(crate) struct Server {
-    pub(crate) origin: Origin,
-    /// The protocol of the devices.
-    pub(crate) protocol: Protocol,
-    pub(crate) xmpp_domain: String,
-    /// The devices' address, if it is not `origin`.
-    pub(crate) devices: Option<Origin>,
-    pub(crate) key: String,
-    pub(crate) jwt_secret: String,
-    /// `None` if unknown: then there are no CPU and memory figures.
-    pub(crate) process: Option<Process>,
-    /// `None` if unknown.
-    pub(crate) admin: Option<Origin>,
-    /// Set for a started server.
-    started: Option<Owned>,
-}
-
-impl Server {
-    /// Finds the server of `common`, or starts one, and waits until it is ready.
-    pub(crate) fn open(common: &Common, speech: &Speech) -> Result<Self, Error> {
-        match &common.server {
-            Some(url) => Self::attach(common, url, speech),
-            None => Self::start(common, speech),
-        }
-    }
-
-    fn attach(common: &Common, url: &str, speech: &Speech) -> Result<Self, Error> {
-        let process = common.pid.map(Process::running).transpose()?;
-        let admin = common.admin.as_deref().map(Origin::parse).transpose()?;
-        if let Some(admin) = &admin {
-            Client::new(admin.clone())?.expect_success(readyz(), b"")?;
-        }
-        let mut origin = Origin::parse(url)?;
-        if let Some(path) = &common.ca {
-            let trust = origin.trust.as_mut();
-            *trust.ok_or_else(|| Error::Usage("--ca requires a --server with https://…".into()))? =
-                Trust::read(path)?;
-        }
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let devices = speech.address().map(|address| origin.beside(address)).transpose()?;
-        Ok(Self {
-            origin,
-            protocol: speech.protocol(),
-            xmpp_domain: speech.xmpp_domain().to_owned(),
-            devices,
-            key: text(&common.key),
-            jwt_secret: text(&common.jwt_secret),
-            process,
-            admin,
-            started: None,
-        })
-    }
-
-    fn start(common: &Common, speech: &Speech) -> Result<Self, Error> {
-        let protocol = speech.protocol();
-        let parent = common.data.clone().unwrap_or_else(std::env::temp_dir);
-        let folder = parent.join(format!("noroshi-bench-{}", random_hex(8)?));
-        let (key, jwt_secret) = (random_hex(16)?, random_hex(32)?);
-        let (http, admin) = (free_port()?, free_port()?);
-        let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
-        let admin_origin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
-        let program = common.program.as_deref();
-        let mut command = serve(program, &folder, (http, admin), (&key, &jwt_secret), &common.set)?;
-        let own_address = protocol.has_own_address().then(free_port).transpose()?;
-        let own_address = own_address.map(|port| format!("127.0.0.1:{port}"));
-        if let Some(address) = &own_address {
-            // --mqtt, or --mqtts if everything uses TLS.
-            let secure = if common.tls { "s" } else { "" };
-            command.args([&format!("--{}{secure}", protocol.as_str()), address]);
-        }
-        let started = Owned::start(&folder, Signals::USUAL, || {
-            if common.tls {
-                speak_tls(&mut command, &folder, &mut origin)?;
-            }
-            Ok(command)
-        })?;
-        let devices = own_address.map(|address| origin.beside(&address)).transpose()?;
-        let server = Self {
-            origin,
-            protocol,
-            xmpp_domain: speech.xmpp_domain().to_owned(),
-            devices,
-            key,
-            jwt_secret,
-            process: Some(started.process()),
-            admin: Some(admin_origin),
-            started: Some(started),
-        };
-        server.wait_until_ready()?;
-        Ok(server)
-    }
-
-    /// The token of a started server's admin address.
-    pub(crate) fn operator_token(&self) -> Option<String> {
-        let path = self.started.as_ref()?.folder().join("data").join("operator.token");
-        fs::read_to_string(path).ok().map(|token| token.trim().to_owned())
-    }
-
-    /// Whether it was started here.
-    pub(crate) fn is_own(&self) -> bool {
-        self.started.is_some()
-    }
-
-    /// Restarts a started server on the same data, with fresh memory.
-    pub(crate) fn restart(&mut self) -> Result<(), Error> {
-        let Some(started) = &self.started else { return Ok(()) };
-        started.restart()?;
-        self.process = Some(started.process());
-        self.wait_until_ready()
-    }
-
-    fn wait_until_ready(&self) -> Result<(), Error> {
-        match (&self.started, &self.admin) {
-            (Some(started), Some(admin)) => wait_until_ready(started, admin),
-            _ => Ok(()),
-        }
-    }
-
-    /// The exit status of a started server that has exited.
-    pub(crate) fn exited(&self) -> Option<String> {
-        self.started.as_ref()?.exited()
-    }
-
-    /// The end of a started server's log.
-    pub(crate) fn log_end(&self) -> String {
-        self.started.as_ref().map(Owned::log_end).unwrap_or_default()
-    }
-
-    /// The description for the report.
-    pub(crate) fn describe(&self) -> String {
-        match &self.started {
-            Some(started) => format!("started here, data in {}", started.folder().display()),
-            None => self.origin.url(),
-        }
-    }
-
-    /// Whether the data folder is in memory, so that writes are cheaper than in production; `None` if
-    /// unknown.
-    pub(crate) fn data_in_memory(&self) -> Option<bool> {
-        let mounts = fs::read_to_string("/proc/mounts").ok()?;
-        Some(matches!(file_system(&mounts, self.started.as_ref()?.folder())?, "tmpfs" | "ramfs"))
-    }
-}
+pub(crate) const READYZ: Request<'static> =
+    Request { method: "GET", path: "/readyz", key: "", content_type: "text/plain" };
 
 /// A node of `program` or of our own executable, bound to this process; ignores a noroshi.toml in the current folder.
 pub(crate) fn serve(
@@ -193,12 +49,12 @@ pub(crate) fn serve(
 pub(crate) fn wait_until_ready(started: &Owned, admin: &Origin) -> Result<(), Error> {
     let mut client = Client::new(admin.clone())?;
     started.wait_until(START_TIMEOUT, || {
-        client.request(readyz(), b"").is_ok_and(|response| response.status == 200)
+        client.request(READYZ, b"").is_ok_and(|response| response.status == 200)
     })
 }
 
 /// Enables TLS with a generated certificate, which `origin` then trusts.
-fn speak_tls(command: &mut Command, folder: &Path, origin: &mut Origin) -> Result<(), Error> {
+pub(crate) fn speak_tls(command: &mut Command, folder: &Path, origin: &mut Origin) -> Result<(), Error> {
     let own = OwnCertificate::make(folder)?;
     command.arg("--tls-cert").arg(own.certificate).arg("--tls-key").arg(own.key);
     origin.host = format!("{}:{}", tls::OWN_NAME, origin.address.port());
@@ -206,8 +62,10 @@ fn speak_tls(command: &mut Command, folder: &Path, origin: &mut Origin) -> Resul
     Ok(())
 }
 
-fn readyz() -> Request<'static> {
-    Request { method: "GET", path: "/readyz", key: "", content_type: "text/plain" }
+/// Whether the folder is in memory, so that writes are cheaper than in production; `None` if unknown.
+pub(crate) fn in_memory(folder: &Path) -> Option<bool> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    Some(matches!(file_system(&mounts, folder)?, "tmpfs" | "ramfs"))
 }
 
 /// The file system of `path`: that of the longest mount point above it.

@@ -10,15 +10,15 @@
 //! ```
 
 mod events;
-mod frames;
-mod mqtt;
+pub(crate) mod mqtt;
 mod native;
 mod socket_io;
-mod text_frame;
 mod websocket;
 mod xmpp;
 
-use noroshi_protocol::ws::Inflater;
+use std::ops::ControlFlow;
+
+use noroshi_protocol::ws::{Inflater, Opcode, push_masked_frame};
 
 use crate::connection::{Ended, Reading, Stage};
 use crate::dialect::Dialect;
@@ -33,6 +33,9 @@ use xmpp::Xmpp;
 /// Data and notification of 4 KiB each, and a few fields.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const RESPONSE_BYTES_MAX: usize = 16 << 10;
+
+/// Masks protect intermediaries (RFC 6455 §10.3); there are none in between.
+pub(crate) const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// The credentials and the server of a log-in.
 #[derive(Debug, Clone, Copy)]
@@ -127,10 +130,24 @@ impl Speech {
             (Speech::Mqtt(_), _) => mqtt::push_publish(out, topic, text),
             (Speech::Xmpp(_), Dialect::Xmpp(of)) => xmpp::push_publish(out, of, topic, text),
             (Speech::WebSocket(_) | Speech::Events(_) | Speech::Xmpp(_), _) => {
-                text_frame::push_text(out, text.as_bytes());
+                push_text(out, text.as_bytes());
             }
         }
     }
+}
+
+/// Stops a decoder at the first end of the connection, and keeps it.
+fn proceed(heard: Result<(), Ended>, ended: &mut Option<Ended>) -> ControlFlow<()> {
+    *ended = heard.err();
+    match ended {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Appends a text frame of a WebSocket client.
+fn push_text(out: &mut Vec<u8>, text: &[u8]) {
+    push_masked_frame(out, Opcode::Text, text, MASK);
 }
 
 /// Why an upgrade or a stream request was rejected by HTTP; `None` until the response is complete.

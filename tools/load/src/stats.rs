@@ -15,7 +15,7 @@ pub(crate) struct Latency(Histogram<u64>);
 
 impl From<Vec<(u64, u64)>> for Latency {
     fn from(counts: Vec<(u64, u64)>) -> Self {
-        let mut latency = Self::new();
+        let mut latency = Self::default();
         counts.into_iter().for_each(|(us, count)| latency.0.saturating_record_n(us, count));
         latency
     }
@@ -32,11 +32,13 @@ impl From<Latency> for Vec<(u64, u64)> {
 pub(crate) const PERCENTILES: [(&str, f64); 4] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-impl Latency {
-    pub(crate) fn new() -> Self {
+impl Default for Latency {
+    fn default() -> Self {
         Self(Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("1 and 3 digits are valid bounds"))
     }
+}
 
+impl Latency {
     /// Records the time between two values of [`crate::clock::now_ns`].
     pub(crate) fn record(&mut self, from_ns: u64, to_ns: u64) {
         self.0.saturating_record((to_ns.saturating_sub(from_ns) / 1_000).max(1));
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn percentiles_cover_merged_histograms() {
-        let (mut a, mut b) = (Latency::new(), Latency::new());
+        let (mut a, mut b) = (Latency::default(), Latency::default());
         (1..=50).for_each(|ms| a.record(0, ms * 1_000_000));
         (51..=100).for_each(|ms| b.record(0, ms * 1_000_000));
         a.merge(&b);
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn histogram_survives_the_transfer_between_processes() {
-        let mut latency = Latency::new();
+        let mut latency = Latency::default();
         (1..=5_000).for_each(|number: u64| latency.record(0, number * number * 1_000));
         let text = serde_json::to_string(&latency).unwrap();
         let read: Latency = serde_json::from_str(&text).unwrap();
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn latency_beyond_the_scale_is_clamped() {
-        let mut latency = Latency::new();
+        let mut latency = Latency::default();
         latency.record(0, u64::MAX);
         latency.record(10, 0);
         assert!(latency.max_ms() >= 599_000.0);

@@ -3,181 +3,97 @@
 
 mod bare;
 mod foreign;
+mod node;
 mod push_service;
 
 use crate::Error;
-use crate::args::{self, Common, Protocol, Speech};
-use crate::dialect::{self, Dialect, Password};
+use crate::dialect::Dialect;
 use crate::http::Origin;
 use crate::process::Process;
-use crate::server::Server;
-use bare::BareLoop;
-use foreign::Foreign;
+use crate::program::Owned;
+use crate::server::{in_memory, wait_until_ready};
 pub(crate) use foreign::{DATA, Publish};
 pub(crate) use push_service::PushService;
 
-pub(crate) enum Target {
-    Noroshi(Server),
-    Floor(BareLoop),
-    Foreign(Foreign),
+pub(crate) struct Target {
+    /// Its HTTP address, or the equivalent.
+    pub(crate) origin: Origin,
+    /// The devices' address, if it is not `origin`.
+    pub(crate) devices: Option<Origin>,
+    /// The protocol of its devices.
+    pub(crate) dialect: Dialect,
+    /// The API key and the secret of tokens; only a node needs them.
+    pub(crate) key: String,
+    pub(crate) jwt_secret: String,
+    /// `None` if unknown: then there are no CPU and memory figures.
+    pub(crate) process: Option<Process>,
+    /// The address of its metrics, if known.
+    pub(crate) admin: Option<Origin>,
+    /// The description for the report.
+    pub(crate) description: String,
+    kind: Kind,
+    /// Set for a node or a floor that was started here.
+    started: Option<Owned>,
+}
+
+enum Kind {
+    Node,
+    Floor,
+    /// `None` if publishing is not configured; some scenarios do not publish.
+    Foreign(Option<Publish>),
 }
 
 impl Target {
-    /// The node that `common` names, or a started one.
-    pub(crate) fn node(common: &Common, speech: &Speech) -> Result<Self, Error> {
-        Server::open(common, speech).map(Self::Noroshi)
-    }
-
-    /// The floor, which writes a request to users to `deliveries` sockets.
-    pub(crate) fn floor(deliveries: usize) -> Result<Self, Error> {
-        BareLoop::start(deliveries).map(Self::Floor)
-    }
-
-    pub(crate) fn foreign(args: &args::Foreign, common: &Common, speech: &Speech) -> Result<Self, Error> {
-        Foreign::new(args, common, speech).map(Self::Foreign)
-    }
-
-    /// Its HTTP address, or the equivalent.
-    pub(crate) fn origin(&self) -> &Origin {
-        match self {
-            Target::Noroshi(server) => &server.origin,
-            Target::Floor(bare) => &bare.origin,
-            Target::Foreign(foreign) => &foreign.origin,
-        }
-    }
-
-    /// The devices' address, if it differs.
-    pub(crate) fn devices(&self) -> Option<&Origin> {
-        match self {
-            Target::Noroshi(server) => server.devices.as_ref(),
-            Target::Floor(_) | Target::Foreign(_) => None,
-        }
-    }
-
-    /// The protocol of its devices; the floor supports only the native one.
-    pub(crate) fn dialect(&self) -> Dialect {
-        match self {
-            Target::Noroshi(server) => own_dialect(server.protocol, &server.xmpp_domain),
-            Target::Floor(_) => Dialect::Native,
-            Target::Foreign(foreign) => foreign.dialect.clone(),
-        }
-    }
-
     /// How to publish, unless with Noroshi's API.
     pub(crate) fn publish(&self) -> Result<Option<&Publish>, Error> {
-        let rule = "publishing to a foreign server requires --publish-body";
-        match self {
-            Target::Foreign(Foreign { publish, .. }) => {
-                publish.as_ref().map(Some).ok_or_else(|| Error::Usage(rule.to_owned()))
+        match &self.kind {
+            Kind::Foreign(None) => {
+                Err(Error::Usage("publishing to a foreign server requires --publish-body".to_owned()))
             }
-            Target::Noroshi(_) | Target::Floor(_) => Ok(None),
-        }
-    }
-
-    /// The API key and the secret of tokens; other targets need neither.
-    pub(crate) fn credentials(&self) -> (&str, &str) {
-        match self {
-            Target::Noroshi(server) => (&server.key, &server.jwt_secret),
-            Target::Floor(_) | Target::Foreign(_) => ("", ""),
-        }
-    }
-
-    /// The address of its metrics, if known.
-    pub(crate) fn admin(&self) -> Option<&Origin> {
-        match self {
-            Target::Noroshi(server) => server.admin.as_ref(),
-            Target::Floor(_) | Target::Foreign(_) => None,
-        }
-    }
-
-    /// `None` if unknown: then there are no CPU and memory figures.
-    pub(crate) fn process(&self) -> Option<Process> {
-        match self {
-            Target::Noroshi(server) => server.process,
-            Target::Floor(bare) => Some(bare.process()),
-            Target::Foreign(foreign) => foreign.process,
+            Kind::Foreign(publish) => Ok(publish.as_ref()),
+            Kind::Node | Kind::Floor => Ok(None),
         }
     }
 
     /// Whether it stores devices.
     pub(crate) fn keeps_devices(&self) -> bool {
-        matches!(self, Target::Noroshi(_))
+        matches!(self.kind, Kind::Node)
     }
 
     /// The operator token of a started node.
     pub(crate) fn operator_token(&self) -> Option<String> {
-        match self {
-            Target::Noroshi(server) => server.operator_token(),
-            Target::Floor(_) | Target::Foreign(_) => None,
-        }
+        let path = self.started.as_ref()?.folder().join("data").join("operator.token");
+        std::fs::read_to_string(path).ok().map(|token| token.trim().to_owned())
     }
 
     /// Whether it stores devices and was started here.
     pub(crate) fn can_restart(&self) -> bool {
-        matches!(self, Target::Noroshi(server) if server.is_own())
+        self.keeps_devices() && self.started.is_some()
     }
 
-    /// Restarts it on the same data, with fresh memory, if possible.
+    /// Restarts a started node on the same data, with fresh memory.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
-        match self {
-            Target::Noroshi(server) => server.restart(),
-            Target::Floor(_) | Target::Foreign(_) => Ok(()),
-        }
+        let (Some(started), Some(admin)) = (&self.started, &self.admin) else { return Ok(()) };
+        started.restart()?;
+        self.process = Some(started.process());
+        wait_until_ready(started, admin)
     }
 
     /// The exit status, if it was started here and has exited.
-    pub(crate) fn exited(&mut self) -> Option<String> {
-        match self {
-            Target::Noroshi(server) => server.exited(),
-            Target::Floor(bare) => bare.exited(),
-            Target::Foreign(_) => None,
-        }
+    pub(crate) fn exited(&self) -> Option<String> {
+        self.started.as_ref()?.exited()
     }
 
+    /// The end of its log, if it was started here.
     pub(crate) fn log_end(&self) -> String {
-        match self {
-            Target::Noroshi(server) => server.log_end(),
-            Target::Floor(_) | Target::Foreign(_) => String::new(), // the floor writes to standard error
-        }
-    }
-
-    /// The description for the report.
-    pub(crate) fn describe(&self) -> String {
-        match self {
-            Target::Noroshi(server) if server.protocol == Protocol::Native => server.describe(),
-            Target::Noroshi(server) => {
-                format!("{}; protocol of devices: {}", server.describe(), server.protocol.as_str())
-            }
-            Target::Foreign(foreign) => foreign.describe(),
-            Target::Floor(_) => "a bare epoll loop (noroshi bench floor)".to_owned(),
-        }
+        self.started.as_ref().map(Owned::log_end).unwrap_or_default()
     }
 
     /// Caveats for the report.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let in_memory = "the data folder is in memory: writes are cheaper than on disk (use --data)";
-        match self {
-            Target::Noroshi(server) if server.data_in_memory() == Some(true) => vec![in_memory.to_owned()],
-            _ => Vec::new(),
-        }
-    }
-}
-
-/// The protocol with a node: devices log in with their token and receive their inbox.
-fn own_dialect(protocol: Protocol, xmpp_domain: &str) -> Dialect {
-    match protocol {
-        Protocol::Native => Dialect::Native,
-        Protocol::NativeDeflate => Dialect::Deflated,
-        Protocol::Sse => Dialect::Events,
-        Protocol::Socketio => Dialect::SocketIo,
-        Protocol::Mqtt => Dialect::Mqtt(dialect::Mqtt {
-            inbox: Some(noroshi_protocol::mqtt::INBOX_TOPIC.to_owned()),
-            password: Password::Token,
-        }),
-        Protocol::Xmpp => Dialect::Xmpp(dialect::Xmpp {
-            domain: xmpp_domain.to_owned(),
-            password: Password::Token,
-            makes_node: false,
-        }),
+        let note = "the data folder is in memory: writes are cheaper than on disk (use --data)";
+        let started = self.started.as_ref().filter(|_| self.keeps_devices());
+        let is_in_memory = started.and_then(|started| in_memory(started.folder())) == Some(true);
+        is_in_memory.then(|| note.to_owned()).into_iter().collect()
     }
 }

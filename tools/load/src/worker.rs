@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use mio::Waker;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::engine::{Engine, Setup};
 use crate::partition::Partition;
-use crate::stats::Latency;
 use crate::{Error, clock, host};
 
 pub(crate) use publish::Pace;
@@ -75,31 +76,23 @@ pub(crate) enum Command {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     Started,
-    Report(Report),
+    /// The results of a command.
+    Report(Value),
     /// Why it exits.
     Failed(String),
 }
 
-/// The result of a command.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Report {
-    Connected(connect::Connected),
-    Published(Box<publish::Published>),
-    Received(Box<receive::Received>),
-    HandshakeResults(Box<handshake::HandshakeResults>),
-    StormResults(Box<storm::StormResults>),
-    SteadyResults(Box<steady::SteadyResults>),
-    SlowResults(Box<slow::SlowResults>),
-    Rehomed(Box<rehome::Rehomed>),
-    Kept(Vec<u64>),
-    Disconnected,
-    Narrowed,
+/// Results of a command that each worker reports for its part.
+pub(crate) trait Results: DeserializeOwned {
+    /// Adds those of another worker.
+    fn add(&mut self, other: Self);
 }
 
 pub(crate) use connect::Connected;
 pub(crate) use handshake::{HandshakePlan, HandshakeResults};
 pub(crate) use publish::{Plan, Published};
 pub(crate) use receive::Received;
+pub(crate) use reconnect::Recovery;
 pub(crate) use rehome::{RehomePlan, Rehomed};
 pub(crate) use slow::{SlowPlan, SlowResults};
 pub(crate) use steady::{SteadyPlan, SteadyResults};
@@ -111,13 +104,13 @@ enum Task {
     Connect(connect::Connecting),
     Publish(Box<publish::Publishing>),
     Receive(receive::Receiving),
-    Narrow,
     Shake(handshake::Handshaking),
     Storm(Box<storm::Storm>),
     Steady(Box<steady::Steady>),
     Watch(Box<slow::Watching>),
     Rehome(Box<rehome::Rehoming>),
-    Kept,
+    /// Was done at once, with these results.
+    Done(Value),
 }
 
 impl Task {
@@ -132,10 +125,19 @@ impl Task {
 }
 
 /// The result of a task's turn.
-pub(crate) enum Step {
+enum Step<T> {
     /// Continue after the next event, or at this time.
     Wait(u64),
-    Done(Report),
+    Done(T),
+}
+
+impl<T: Serialize> Step<T> {
+    fn report(self) -> Step<Value> {
+        match self {
+            Step::Wait(wake_ns) => Step::Wait(wake_ns),
+            Step::Done(results) => Step::Done(json!(results)),
+        }
+    }
 }
 
 /// Runs until `input` ends, which ends the process.
@@ -202,16 +204,15 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
         }
         let step = match &mut task {
             Task::Rest => Step::Wait(u64::MAX),
-            Task::Connect(connecting) => connecting.step(engine),
-            Task::Publish(publishing) => publishing.step(engine),
-            Task::Receive(receiving) => receiving.step(engine),
-            Task::Narrow => Step::Done(Report::Narrowed),
-            Task::Shake(shaking) => shaking.step(engine),
-            Task::Storm(storm) => storm.step(engine),
-            Task::Steady(steady) => steady.step(engine),
-            Task::Watch(watching) => watching.step(engine),
-            Task::Rehome(rehoming) => rehoming.step(engine),
-            Task::Kept => Step::Done(Report::Kept(engine.shared.seen.take_kept())),
+            Task::Connect(connecting) => connecting.step(engine).report(),
+            Task::Publish(publishing) => publishing.step(engine).report(),
+            Task::Receive(receiving) => receiving.step(engine).report(),
+            Task::Shake(shaking) => shaking.step(engine).report(),
+            Task::Storm(storm) => storm.step(engine).report(),
+            Task::Steady(steady) => steady.step(engine).report(),
+            Task::Watch(watching) => watching.step(engine).report(),
+            Task::Rehome(rehoming) => rehoming.step(engine).report(),
+            Task::Done(results) => Step::Done(results.take()),
         };
         match step {
             Step::Wait(wake_ns) => engine.turn(wake_ns)?,
@@ -231,7 +232,7 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
         Command::Publish(plan) => Task::Publish(Box::new(publish::Publishing::new(engine, plan))),
         Command::Narrow { from } => {
             engine.narrow_from = from;
-            Task::Narrow
+            Task::Done(Value::Null)
         }
         Command::Shake(plan) => Task::Shake(handshake::Handshaking::new(engine, plan)),
         Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, plan))),
@@ -240,7 +241,7 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
         Command::Rehome(plan) => Task::Rehome(Box::new(rehome::Rehoming::new(engine, plan))),
         Command::Kept => {
             engine.catch_up()?; // counts what has arrived
-            Task::Kept
+            Task::Done(json!(engine.shared.seen.take_kept()))
         }
         Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),
         Command::Receive { each, deadline_ns } => {
@@ -251,7 +252,7 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
         }
         Command::Disconnect => {
             engine.disconnect();
-            Task::Receive(receive::Receiving::nothing())
+            Task::Done(Value::Null)
         }
     })
 }
@@ -278,8 +279,4 @@ pub(crate) fn show_reasons(reasons: &Reasons) -> String {
 /// The latest time at which a waiting task must be resumed.
 fn soon(deadline_ns: u64) -> u64 {
     deadline_ns.max(clock::now_ns() + 1)
-}
-
-fn take_latency(latency: &mut Latency) -> Latency {
-    std::mem::replace(latency, Latency::new())
 }

@@ -2,72 +2,12 @@
 //! come, first served, with one or several servers.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Seconds since the start of a simulation.
 pub(crate) type Seconds = f64;
 
-/// An event and its time; events at the same time keep their insertion order.
-#[derive(Debug)]
-struct Entry<E> {
-    at: Seconds,
-    order: u64,
-    event: E,
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<E> Eq for Entry<E> {}
-
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Entry<E> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.at.total_cmp(&other.at).then(self.order.cmp(&other.order))
-    }
-}
-
-/// Future events.
-#[derive(Debug)]
-pub(crate) struct Events<E> {
-    heap: BinaryHeap<Reverse<Entry<E>>>,
-    order: u64,
-}
-
-impl<E> Events<E> {
-    pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), order: 0 }
-    }
-
-    pub(crate) fn put(&mut self, at: Seconds, event: E) {
-        self.order += 1;
-        self.heap.push(Reverse(Entry { at, order: self.order, event }));
-    }
-
-    pub(crate) fn take(&mut self) -> Option<(Seconds, E)> {
-        self.heap.pop().map(|Reverse(Entry { at, event, .. })| (at, event))
-    }
-}
-
-/// Servers with a common queue. Because jobs are served in order of arrival, the end of a job is known when
-/// it arrives: it gets the server that becomes free first.
-#[derive(Debug, Clone)]
-pub(crate) struct Station {
-    /// When each server is free.
-    free: BinaryHeap<Reverse<Ordered>>,
-    busy: Seconds,
-    /// When the last job arrived.
-    last: Seconds,
-}
-
+/// Seconds as a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ordered(Seconds);
 
@@ -83,6 +23,39 @@ impl Ord for Ordered {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
+}
+
+/// Future events; those at the same time keep their insertion order.
+#[derive(Debug)]
+pub(crate) struct Events<E> {
+    future: BTreeMap<(Ordered, u64), E>,
+    order: u64,
+}
+
+impl<E> Events<E> {
+    pub(crate) fn new() -> Self {
+        Self { future: BTreeMap::new(), order: 0 }
+    }
+
+    pub(crate) fn put(&mut self, at: Seconds, event: E) {
+        self.order += 1;
+        self.future.insert((Ordered(at), self.order), event);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<(Seconds, E)> {
+        self.future.pop_first().map(|((Ordered(at), _), event)| (at, event))
+    }
+}
+
+/// Servers with a common queue. Because jobs are served in order of arrival, the end of a job is known when
+/// it arrives: it gets the server that becomes free first.
+#[derive(Debug, Clone)]
+pub(crate) struct Station {
+    /// When each server is free.
+    free: BinaryHeap<Reverse<Ordered>>,
+    busy: Seconds,
+    /// When the last job arrived.
+    last: Seconds,
 }
 
 /// When a job is served.

@@ -159,10 +159,6 @@ impl Rules for Apns {
             (503, "") => "ServiceUnavailable",
             (_, reason) => reason,
         };
-        let reply = self.reply(script.status, reason, id, timestamp);
-        match script.retry_after_s {
-            Some(seconds) => reply.with("retry-after", seconds.to_string()),
-            None => reply,
-        }
+        self.reply(script.status, reason, id, timestamp)
     }
 }

@@ -18,11 +18,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::Service;
 use crate::form::unescape;
@@ -32,26 +29,10 @@ use crate::shared::Shared;
 /// Enough for 100,000 token scripts.
 const BODY_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
-pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            continue;
-        };
-        let shared = shared.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(shared.clone(), request));
-            let http = hyper::server::conn::http1::Builder::new();
-            // Fails only if the client disconnects.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
 /// Status and body; `None`: 204.
 type Answer = Result<Option<Value>, (StatusCode, String)>;
 
-async fn answer(
+pub(crate) async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -81,7 +62,7 @@ fn route(shared: &Shared, head: &http::request::Parts, body: &[u8]) -> Answer {
         (&Method::POST, "/behave") => shared.behave(read(body)?).map(|()| None).map_err(bad),
         (&Method::POST, "/tokens") => {
             let new: crate::tokens::NewDevices = read(body)?;
-            let made = shared.fake(new.service).devices.make(&new).map_err(bad)?;
+            let made = shared.make_devices(&new).map_err(bad)?;
             Ok(Some(json!({ "push_tokens": made })))
         }
         (&Method::POST, "/certificate") => {
@@ -105,10 +86,8 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, (StatusCode, String)> {
 }
 
 fn counts(shared: &Shared) -> Value {
-    let counts = shared.fakes.iter().map(|fake| {
-        let counts = fake.record.lock().counts();
-        (fake.service.as_str().to_owned(), json!(counts))
-    });
+    let counts = Service::ALL.into_iter();
+    let counts = counts.map(|service| (service.as_str().to_owned(), json!(shared.counts(service))));
     Value::Object(counts.collect())
 }
 

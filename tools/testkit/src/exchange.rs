@@ -22,7 +22,7 @@ pub type Listener = Arc<dyn Fn(&Received) + Send + Sync>;
 /// A fake, shared by all its connections.
 pub(crate) struct Fake {
     pub(crate) service: Service,
-    pub(crate) rules: Box<dyn Rules>,
+    pub(crate) rules: Arc<dyn Rules>,
     pub(crate) devices: Arc<Devices>,
     pub(crate) behaviour: Mutex<Behaviour>,
     pub(crate) record: Mutex<Record>,
@@ -62,7 +62,7 @@ pub(crate) enum Ending {
 impl Fake {
     pub(crate) fn new(
         service: Service,
-        rules: Box<dyn Rules>,
+        rules: Arc<dyn Rules>,
         devices: Arc<Devices>,
         record: Record,
         listener: Option<Listener>,
@@ -121,6 +121,9 @@ impl Fake {
             act = script.act;
             if act == Act::Answer {
                 verdict.reply = self.rules.scripted(&script, &verdict, now_ms);
+                if let Some(seconds) = script.retry_after_s {
+                    verdict.reply.headers.push(("retry-after", seconds.to_string()));
+                }
             }
         }
         match act {

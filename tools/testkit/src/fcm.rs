@@ -44,8 +44,6 @@ pub(crate) enum Wrong {
         field: String,
         description: String,
     },
-    /// The token is malformed.
-    BadToken,
     Unregistered,
     SenderIdMismatch,
 }
@@ -99,16 +97,21 @@ impl Fcm {
     fn check_device(&self, token: &str) -> Result<(), Wrong> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":_-".contains(&byte);
         if token.len() < 32 || token.len() > 4_096 || !token.bytes().all(allowed) {
-            return Err(Wrong::BadToken);
+            return Err(bad_token());
         }
         match self.devices.find(token).map(|device| device.state) {
             Some(State::Registered) => Ok(()),
             Some(State::Unregistered { .. }) => Err(Wrong::Unregistered),
             Some(State::Foreign) => Err(Wrong::SenderIdMismatch),
             None if self.devices.any => Ok(()),
-            None => Err(Wrong::BadToken),
+            None => Err(bad_token()),
         }
     }
+}
+
+fn bad_token() -> Wrong {
+    let description = "The registration token is not a valid FCM registration token".to_owned();
+    Wrong::Invalid { field: "message.token".to_owned(), description }
 }
 
 impl Rules for Fcm {
@@ -136,11 +139,7 @@ impl Rules for Fcm {
             (503, "") => "UNAVAILABLE",
             (_, reason) => reason,
         };
-        let reply = error(script.status, reason, "Scripted error.", None);
-        match script.retry_after_s {
-            Some(seconds) => reply.with("retry-after", seconds.to_string()),
-            None => reply,
-        }
+        error(script.status, reason, "Scripted error.", None)
     }
 }
 
@@ -173,14 +172,6 @@ impl Wrong {
                     "fieldViolations": [{"field": field, "description": description}],
                 });
                 error(400, "INVALID_ARGUMENT", &description, Some(violation))
-            }
-            Wrong::BadToken => {
-                let message = "The registration token is not a valid FCM registration token";
-                let violation = json!({
-                    "@type": BAD_REQUEST,
-                    "fieldViolations": [{"field": "message.token", "description": message}],
-                });
-                error(400, "INVALID_ARGUMENT", message, Some(violation))
             }
             Wrong::Unregistered => error(404, "UNREGISTERED", "Requested entity was not found.", None),
             Wrong::SenderIdMismatch => error(403, "SENDER_ID_MISMATCH", "SenderId mismatch", None),

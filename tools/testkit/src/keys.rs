@@ -8,12 +8,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RsaKeyPair};
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use crate::jwt;
@@ -61,12 +57,10 @@ pub struct Keys {
 
 impl Keys {
     pub fn generate() -> Result<Self, Error> {
-        let failed = key_error("the key of APNs");
-        let random = SystemRandom::new();
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|error| failed(&error))?;
-        let (vapid, _) = new_p256(&random)?;
-        Self::from_parts(pem("PRIVATE KEY", pkcs8.as_ref()), jwt::encode(&vapid.to_bytes()))
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
+        let pair = pair.map_err(|error| key_error("the key of APNs")(&error))?;
+        let (vapid, _) = new_p256(&SystemRandom::new())?;
+        Self::from_parts(pair.serialize_pem(), jwt::encode(&vapid.to_bytes()))
     }
 
     /// Opens those stored in `folder`, which must exist; missing ones are created and stored.
@@ -82,27 +76,19 @@ impl Keys {
     }
 
     fn from_parts(apns_p8: String, vapid_private: String) -> Result<Self, Error> {
-        let failed = key_error("the key of APNs");
-        let der = PrivatePkcs8KeyDer::from_pem_slice(apns_p8.as_bytes()).map_err(|error| failed(&error))?;
-        let pair = EcdsaKeyPair::from_pkcs8(
-            &ECDSA_P256_SHA256_FIXED_SIGNING,
-            der.secret_pkcs8_der(),
-            &SystemRandom::new(),
-        )
-        .map_err(|error| failed(&error))?;
+        let public = |what, pem: &str| match KeyPair::from_pem(pem) {
+            Ok(pair) => Ok(pair.public_key_raw().to_vec()),
+            Err(error) => Err(key_error(what)(&error)),
+        };
         let failed = key_error("the VAPID key");
         let bytes = jwt::decode(&vapid_private).ok_or_else(|| failed(&"it is not base64url"))?;
         let vapid = p256::SecretKey::from_slice(&bytes).map_err(|error| failed(&error))?;
-        let failed = key_error("the service account's key");
-        let der =
-            PrivatePkcs8KeyDer::from_pem_slice(ACCOUNT_KEY.as_bytes()).map_err(|error| failed(&error))?;
-        let account = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|error| failed(&error))?;
         Ok(Self {
+            apns_public: public("the key of APNs", &apns_p8)?,
             apns_p8,
-            apns_public: pair.public_key().as_ref().to_vec(),
             vapid_public: jwt::encode(&vapid.public_key().to_sec1_bytes()),
             vapid_private,
-            account_public: account.public().as_ref().to_vec(),
+            account_public: public("the service account's key", ACCOUNT_KEY)?,
         })
     }
 
@@ -135,13 +121,6 @@ pub(crate) fn new_p256(random: &SystemRandom) -> Result<(p256::SecretKey, Vec<u8
             return Ok((secret, public));
         }
     }
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let lines: Vec<&str> =
-        text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, Error> {

@@ -17,6 +17,7 @@
 
 mod apns;
 mod authority;
+mod background;
 pub mod behaviour;
 mod connection;
 mod control;

@@ -6,17 +6,16 @@
 //! command.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+
+use crate::background::{Background, bind, serve};
 
 pub mod pprof;
 mod request;
@@ -66,29 +65,19 @@ struct Changing {
 pub struct Pyroscope {
     address: SocketAddr,
     state: Arc<State>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _background: Background,
 }
 
 impl Pyroscope {
     pub fn start(expected: Expected) -> io::Result<Self> {
         let state = Arc::new(State { expected, changing: Mutex::default() });
-        let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.set_nonblocking(true)?;
-        let address = socket.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
+        let (listener, address) = bind(0)?;
         let serving = state.clone();
-        let run = move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    _ = serve(serving, socket) => {}
-                }
-            });
-        };
-        let thread = std::thread::Builder::new().name("fake-pyroscope".to_owned()).spawn(run)?;
-        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+        let background = Background::start("fake-pyroscope", || {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            Ok(serve(listener, move |request| answer(serving.clone(), request)))
+        })?;
+        Ok(Self { address, state, _background: background })
     }
 
     /// `http://127.0.0.1:<port>`
@@ -113,30 +102,6 @@ impl Pyroscope {
     /// The last violation.
     pub fn violation(&self) -> Option<String> {
         self.state.changing.lock().violation.clone()
-    }
-}
-
-impl Drop for Pyroscope {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic has already been reported.
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn serve(state: Arc<State>, socket: std::net::TcpListener) -> io::Result<()> {
-    let socket = tokio::net::TcpListener::from_std(socket)?;
-    loop {
-        let (stream, _) = socket.accept().await?;
-        let state = state.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(state.clone(), request));
-            let http = hyper::server::conn::http1::Builder::new();
-            // Fails only if the client disconnects.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
-        });
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Service;
 use crate::latency::hash;
@@ -38,7 +38,7 @@ pub struct Received {
 }
 
 /// Counts of all requests so far.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Counts {
     pub requests: u64,
     pub accepted: u64,
@@ -58,7 +58,7 @@ pub struct Counts {
     pub connections: Connections,
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Connections {
     pub open: u64,
     pub open_max: u64,

@@ -73,18 +73,8 @@ impl Reply {
 /// The rules of a service; must not block.
 pub(crate) trait Rules: Send + Sync {
     fn evaluate(&self, request: &IncomingRequest<'_>) -> Verdict;
-    /// A scripted answer in this service's format.
+    /// A scripted answer in this service's format, without the header `retry-after`.
     fn scripted(&self, script: &Scripted, verdict: &Verdict, now_ms: u64) -> Reply;
-}
-
-impl<R: Rules> Rules for std::sync::Arc<R> {
-    fn evaluate(&self, request: &IncomingRequest<'_>) -> Verdict {
-        (**self).evaluate(request)
-    }
-
-    fn scripted(&self, script: &Scripted, verdict: &Verdict, now_ms: u64) -> Reply {
-        (**self).scripted(script, verdict, now_ms)
-    }
 }
 
 /// The value of a header that may occur once; fails if it is repeated or not text.

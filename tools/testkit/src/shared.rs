@@ -1,6 +1,7 @@
-//! The state of the running fakes, shared by their owner and the control port.
+//! The state of the running fakes, and what their owner and the control port can do with it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,10 +13,12 @@ use crate::behaviour::Change;
 use crate::exchange::Fake;
 use crate::fcm::oauth::AccessTokens;
 use crate::keys::{self, KEY_ID, Keys, SUBJECT, TEAM_ID, TOPIC};
+use crate::record::{Counts, Received};
 use crate::service::Service;
+use crate::tokens::NewDevices;
 
-/// Shared by the control port and the owner.
-pub(crate) struct Shared {
+/// The state of [`Fakes`](crate::Fakes), whose public methods are these.
+pub struct Shared {
     pub(crate) fakes: Vec<Arc<Fake>>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) control: SocketAddr,
@@ -32,19 +35,57 @@ impl Shared {
         &self.fakes[service as usize]
     }
 
-    pub(crate) fn origin(&self, service: Service) -> String {
-        format!("https://localhost:{}", self.addresses[service as usize].port())
+    /// `https://localhost:<port>`
+    pub fn origin(&self, service: Service) -> String {
+        format!("https://localhost:{}", self.address(service).port())
     }
 
-    pub(crate) fn clear(&self) {
+    pub fn address(&self, service: Service) -> SocketAddr {
+        self.addresses[service as usize]
+    }
+
+    /// `http://127.0.0.1:<port>`
+    pub fn control(&self) -> String {
+        format!("http://{}", self.control)
+    }
+
+    /// The CA certificate to trust, PEM.
+    pub fn ca(&self) -> &str {
+        &self.authority.pem
+    }
+
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.authority.path.as_deref()
+    }
+
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Creates devices and returns their tokens, as the API's `push_token`.
+    pub fn make_devices(&self, new: &NewDevices) -> Result<Vec<Value>, String> {
+        self.fake(new.service).devices.make(new)
+    }
+
+    /// The newest requests, oldest first.
+    pub fn received(&self, service: Service) -> Vec<Received> {
+        self.fake(service).record.lock().newest.iter().cloned().collect()
+    }
+
+    pub fn counts(&self, service: Service) -> Counts {
+        self.fake(service).record.lock().counts()
+    }
+
+    pub fn clear(&self) {
         self.fakes.iter().for_each(|fake| fake.record.lock().clear());
     }
 
-    pub(crate) fn revoke_access_tokens(&self) {
+    /// Revokes all access tokens.
+    pub fn revoke_access_tokens(&self) {
         self.access.revoke();
     }
 
-    pub(crate) fn behave(&self, change: Change) -> Result<(), String> {
+    pub fn behave(&self, change: Change) -> Result<(), String> {
         match change.service {
             Some(service) => {
                 self.fake(service).change(change)?;
@@ -73,7 +114,8 @@ impl Shared {
         }
     }
 
-    pub(crate) fn client_certificate(&self) -> Result<ClientCertificate, keys::Error> {
+    /// For APNs' older authentication: a certificate that both environments trust.
+    pub fn client_certificate(&self) -> Result<ClientCertificate, keys::Error> {
         let mut made = self.certificate.lock();
         if let Some(certificate) = &*made {
             return Ok(certificate.clone());
@@ -83,7 +125,8 @@ impl Shared {
         Ok(made.insert(certificate).clone())
     }
 
-    pub(crate) fn credential(&self, service: Service) -> Value {
+    /// The body of `POST /v1/apps/<app>/push` that makes Noroshi use this fake.
+    pub fn credential(&self, service: Service) -> Value {
         let endpoint = self.origin(service);
         let apns = |environment: &str| {
             json!({
@@ -115,7 +158,8 @@ impl Shared {
         }
     }
 
-    pub(crate) fn info(&self) -> Value {
+    /// The response of `GET /info`.
+    pub fn info(&self) -> Value {
         let origins: serde_json::Map<String, Value> = Service::ALL
             .into_iter()
             .map(|service| (service.as_str().to_owned(), self.origin(service).into()))
@@ -126,7 +170,7 @@ impl Shared {
             .map(|service| (service.as_str().to_owned(), self.credential(service)))
             .collect();
         json!({
-            "control": format!("http://{}", self.control),
+            "control": self.control(),
             "origins": origins,
             "credentials": credentials,
             "ca": self.authority.pem,

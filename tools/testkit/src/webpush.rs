@@ -167,10 +167,6 @@ impl Rules for WebPush {
             (503, "") => (201, "service unavailable"),
             (_, reason) => (999, reason),
         };
-        let reply = error(script.status, errno, message);
-        match script.retry_after_s {
-            Some(seconds) => reply.with("retry-after", seconds.to_string()),
-            None => reply,
-        }
+        error(script.status, errno, message)
     }
 }

@@ -1,14 +1,13 @@
 //! `noroshi apps`: manages apps (tenants), through the admin address.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Subcommand;
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, ConnectAdmin, escape};
 use crate::failure::Failure;
+use crate::input::{read, read_json};
 use crate::output;
 
 const QUOTA_COLUMNS: [&str; 6] = ["quota", "limit", "source", "used", "refused", "scope"];
@@ -74,25 +73,17 @@ enum QuotaAction {
 }
 
 impl QuotaAction {
-    async fn run(&self, client: &Client, format: output::Format) -> Result<ExitCode, Failure> {
+    async fn run(&self, client: &Client, format: output::Format) -> Result<(), Failure> {
         let path = |app: &str| format!("/v1/apps/{}/quotas", escape(app));
         let answer = match self {
             Self::Show { app } => client.get(&path(app)).await?,
-            Self::Set { app, limits } => {
-                client.json(Method::PATCH, &path(app), Some(&changes(limits)?)).await?
-            }
+            Self::Set { app, limits } => client.patch(&path(app), &changes(limits)?).await?,
             Self::Clear { app } => {
                 client.delete(&path(app)).await?;
                 client.get(&path(app)).await?
             }
         };
-        if format.json {
-            output::line(&answer)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let quotas = answer.get("quotas").and_then(Value::as_array).cloned().unwrap_or_default();
-        output::table(&QUOTA_COLUMNS, output::rows(&quotas, &QUOTA_COLUMNS))?;
-        Ok(ExitCode::SUCCESS)
+        format.list(&answer, "quotas", &QUOTA_COLUMNS)
     }
 }
 
@@ -159,9 +150,7 @@ impl Signing {
             fields.insert("jwks_url".to_owned(), url.clone().into());
         }
         if let Some(path) = &self.jwks_file {
-            let keys: Value = serde_json::from_str(&read(path)?)
-                .map_err(|error| Failure::Usage(format!("{}: not JSON: {error}", path.display())))?;
-            fields.insert("jwks".to_owned(), keys);
+            fields.insert("jwks".to_owned(), read_json(path)?);
         }
         if !self.client_publish.is_empty() {
             let filters: Vec<&String> = self.client_publish.iter().filter(|one| !one.is_empty()).collect();
@@ -176,27 +165,13 @@ impl Signing {
     }
 }
 
-fn read(path: &std::path::Path) -> Result<String, Failure> {
-    let text = match path.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(path),
-    };
-    text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
-}
-
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let path = |name: &str| format!("/v1/apps/{}", escape(name));
         let answer = match self.action {
             Action::List => {
-                let answer = client.get("/v1/apps").await?;
-                if !self.format.json {
-                    let apps = answer.get("apps").and_then(Value::as_array).cloned().unwrap_or_default();
-                    output::table(&COLUMNS, output::rows(&apps, &COLUMNS))?;
-                    return Ok(ExitCode::SUCCESS);
-                }
-                answer
+                return self.format.list(&client.get("/v1/apps").await?, "apps", &COLUMNS);
             }
             Action::Quotas { action } => return action.run(&client, self.format).await,
             Action::Create { name, signing } => {
@@ -204,22 +179,14 @@ impl Arguments {
                 fields.insert("name".to_owned(), name.into());
                 client.post("/v1/apps", &fields.into()).await?
             }
-            Action::Update { name, signing } => {
-                client.json(Method::PATCH, &path(&name), Some(&signing.fields()?.into())).await?
-            }
+            Action::Update { name, signing } => client.patch(&path(&name), &signing.fields()?.into()).await?,
             Action::Rules(rules) => {
                 let path = |name: &str| format!("{}/topic-rules", path(name));
                 match rules {
                     // Always JSON, so that it can be edited and set again.
-                    Rules::Get { name } => {
-                        output::line(client.get(&path(&name)).await?)?;
-                        return Ok(ExitCode::SUCCESS);
-                    }
+                    Rules::Get { name } => return output::line(client.get(&path(&name)).await?),
                     Rules::Set { name, file } => {
-                        let rules: Value = serde_json::from_str(&read(&file)?).map_err(|error| {
-                            Failure::Usage(format!("{}: not JSON: {error}", file.display()))
-                        })?;
-                        client.json(Method::PUT, &path(&name), Some(&rules)).await?;
+                        client.put(&path(&name), &read_json(&file)?).await?;
                         json!({"name": name, "topic_rules": "set"})
                     }
                     Rules::Delete { name } => {
@@ -238,10 +205,6 @@ impl Arguments {
                 return Err(Failure::Usage(text));
             }
         };
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.details(&answer)
     }
 }

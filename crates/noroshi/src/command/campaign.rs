@@ -5,7 +5,7 @@ mod create;
 mod report;
 mod watch;
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -103,37 +103,28 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         match self.action {
             Action::Create(create) => create.run().await,
-            Action::List(list) => list.run().await,
-            Action::Show(named) => named.show().await,
+            Action::List(list) => list.run().await.map(Termination::report),
+            Action::Show(named) => named.show().await.map(Termination::report),
             Action::Start(ordered) => ordered.run("start").await,
-            Action::Pause(named) => named.order("pause").await,
+            Action::Pause(named) => named.order("pause").await.map(Termination::report),
             Action::Resume(ordered) => ordered.run("resume").await,
-            Action::Abort(Abort { named, yes: true }) => named.order("abort").await,
+            Action::Abort(Abort { named, yes: true }) => named.order("abort").await.map(Termination::report),
             Action::Abort(Abort { named, yes: false }) => {
                 Err(Failure::Usage(format!("{} would be ended permanently; confirm with --yes", named.id)))
             }
-            Action::Delete(named) => named.delete().await,
-            Action::Watch(watched) => {
-                let client = watched.named.server.connect.client()?;
-                let json = watched.named.server.format.json;
-                watch::watch(&client, &watched.named.id, json, &watched.strictness).await
+            Action::Delete(named) => named.delete().await.map(Termination::report),
+            Action::Watch(Watched { named: Named { id, server }, strictness }) => {
+                watch::watch(&server.connect.client()?, &id, server.format, &strictness).await
             }
         }
     }
 }
 
 impl List {
-    async fn run(self) -> Result<ExitCode, Failure> {
+    async fn run(self) -> Result<(), Failure> {
         let client = self.server.connect.client()?;
         let listed = pages(&client, PATH, "campaigns", None, self.page).await?;
-        match self.server.format.json {
-            true => output::line(listed.json("campaigns"))?,
-            false => {
-                output::table(&COLUMNS, output::rows(&listed.entries, &COLUMNS))?;
-                listed.print_next();
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        listed.print("campaigns", &COLUMNS, self.server.format)
     }
 }
 
@@ -142,58 +133,41 @@ impl Named {
         format!("{PATH}/{}", escape(&self.id))
     }
 
-    async fn show(&self) -> Result<ExitCode, Failure> {
-        let answer = self.server.connect.client()?.get(&self.path()).await?;
-        self.server.print(&answer)?;
-        Ok(ExitCode::SUCCESS)
+    async fn show(&self) -> Result<(), Failure> {
+        print(&self.server.connect.client()?.get(&self.path()).await?, self.server.format)
     }
 
-    async fn order(&self, verb: &str) -> Result<ExitCode, Failure> {
+    async fn order(&self, verb: &str) -> Result<(), Failure> {
         let client = self.server.connect.client()?;
-        let answer = client.post(&format!("{}/{verb}", self.path()), &json!({})).await?;
-        self.server.print(&answer)?;
-        Ok(ExitCode::SUCCESS)
+        print(&client.post(&format!("{}/{verb}", self.path()), &json!({})).await?, self.server.format)
     }
 
-    async fn delete(&self) -> Result<ExitCode, Failure> {
+    async fn delete(&self) -> Result<(), Failure> {
         self.server.connect.client()?.delete(&self.path()).await?;
-        let answer = json!({"id": self.id, "deleted": true});
-        match self.server.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.server.format.details(&json!({"id": self.id, "deleted": true}))
     }
 }
 
 impl Ordered {
     async fn run(self, verb: &str) -> Result<ExitCode, Failure> {
         if !self.watch {
-            return self.named.order(verb).await;
+            return self.named.order(verb).await.map(Termination::report);
         }
         let client = self.named.server.connect.client()?;
         client.post(&format!("{}/{verb}", self.named.path()), &json!({})).await?;
-        watch::watch(&client, &self.named.id, self.named.server.format.json, &self.strictness).await
-    }
-}
-
-impl Server {
-    fn print(&self, campaign: &Value) -> Result<(), Failure> {
-        match self.format.json {
-            true => output::line(campaign),
-            false => details(campaign),
-        }
+        watch::watch(&client, &self.named.id, self.named.server.format, &self.strictness).await
     }
 }
 
 /// Prints the campaign, a line for each outcome with its reasons, and one for each variant of an experiment.
-fn details(campaign: &Value) -> Result<(), Failure> {
-    output::details_but(campaign, &["counts", "reasons", "experiment"])?;
-    let reasons = campaign.get("reasons").and_then(Value::as_array).cloned().unwrap_or_default();
-    if !reasons.is_empty() {
+fn print(campaign: &Value, format: output::Format) -> Result<(), Failure> {
+    if format.json {
+        return output::line(campaign);
+    }
+    output::details(campaign, &["counts", "reasons", "experiment"])?;
+    if !output::entries(campaign, "reasons").is_empty() {
         output::line("")?;
-        let columns = ["outcome", "reason", "count"];
-        output::table(&columns, output::rows(&reasons, &columns))?;
+        format.list(campaign, "reasons", &["outcome", "reason", "count"])?;
     }
     report::print(campaign)
 }

@@ -1,13 +1,11 @@
 //! `noroshi cells`: manages the cells of a front, through the front's admin address: state, weights, and moves of users and devices
 //! between cells.
 
-use std::process::ExitCode;
-
-use http::Method;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::client::{ConnectAdmin, escape};
 use crate::failure::Failure;
+use crate::input::present;
 use crate::output;
 
 #[derive(Debug, clap::Args)]
@@ -84,56 +82,43 @@ struct MoveArguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let answer = match &self.action {
             Action::List => client.get("/v1/cells").await?,
             Action::Weight { cell, weight } => {
-                client.json(Method::PATCH, &path(cell), Some(&one("weight", weight.0.into()))).await?
+                client.patch(&path(cell), &json!({"weight": weight.0})).await?
             }
             Action::Drain { cell, cancel } => {
-                client.json(Method::PATCH, &path(cell), Some(&one("draining", (!cancel).into()))).await?
+                client.patch(&path(cell), &json!({"draining": !cancel})).await?
             }
-            Action::Move(who) => {
-                let path = format!("{}/moves", path(&who.from));
-                client.json(Method::POST, &path, Some(&who.order())).await?
-            }
+            Action::Move(who) => client.post(&format!("{}/moves", path(&who.from)), &who.order()).await?,
         };
         match (&self.action, self.format.json) {
-            (_, true) => output::line(&answer)?,
+            (_, true) => output::line(&answer),
             (Action::List, false) => {
-                let cells = answer["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let cells = output::entries(&answer, "cells");
                 let head =
                     ["cell", "state", "weight", "users", "devices", "leaving", "waiting", "oldest", "url"];
-                output::table(&head, cells.iter().map(row).collect())?;
+                output::table(&head, cells.iter().map(row).collect())
             }
-            (Action::Move(who), false) => {
+            (Action::Move(MoveArguments { from, to, .. }), false) => {
                 let (users, devices) = (&answer["users"], &answer["devices"]);
-                output::line(format!(
-                    "{users} users and {devices} devices move from {} to {}",
-                    who.from, who.to
-                ))?;
+                output::line(format_args!("{users} users and {devices} devices move from {from} to {to}"))
             }
             (Action::Weight { .. } | Action::Drain { .. }, false) => {
                 let (weight, draining) = (&answer["weight"], &answer["draining"]);
-                output::line(format!(
-                    "{}: weight {weight}, draining {draining}",
-                    output::cell(answer.get("cell"))
-                ))?;
+                let cell = output::cell(answer.get("cell"));
+                output::line(format_args!("{cell}: weight {weight}, draining {draining}"))
             }
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
 impl MoveArguments {
     fn order(&self) -> Value {
-        let mut order = Map::from_iter([("to".to_owned(), self.to.clone().into())]);
-        for (name, value) in [("app", &self.app), ("user", &self.user), ("device", &self.device)] {
-            if let Some(value) = value {
-                order.insert(name.to_owned(), value.clone().into());
-            }
-        }
+        let mut order = present(&[("app", &self.app), ("user", &self.user), ("device", &self.device)]);
+        order.insert("to".to_owned(), self.to.clone().into());
         if let Some(share) = self.share {
             order.insert("share".to_owned(), share.into());
         }
@@ -143,10 +128,6 @@ impl MoveArguments {
 
 fn path(cell: &str) -> String {
     format!("/v1/cells/{}", escape(cell))
-}
-
-fn one(name: &str, value: Value) -> Value {
-    Map::from_iter([(name.to_owned(), value)]).into()
 }
 
 fn row(one: &Value) -> Vec<String> {

@@ -1,7 +1,5 @@
 //! `noroshi completions <shell>`: prints a completion script for a shell.
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -13,13 +11,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         clap_complete::generate(
             self.shell,
             &mut crate::Arguments::command(),
             "noroshi",
             &mut std::io::stdout(),
         );
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! `noroshi config check|print`: loads file, environment and flags as `serve` does, without starting a node.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use noroshi_node::config::{self, Config};
 use serde_json::json;
@@ -33,21 +31,17 @@ enum Action {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Check { settings } => {
                 settings.load()?;
-                output::line("the configuration is valid")?;
+                output::line("the configuration is valid")
             }
             Action::Print { settings, format } => {
                 let config = settings.load()?;
-                match format.json {
-                    true => output::line(json(&config))?,
-                    false => output::line(config::print(&config).trim_end())?,
-                }
+                format.print(json(&config), || config::print(&config).trim_end().to_owned())
             }
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 

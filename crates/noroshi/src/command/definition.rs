@@ -4,13 +4,12 @@
 //! are not in the file stay.
 
 use std::path::Path;
-use std::process::ExitCode;
 
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::client::{self, Client, PageArguments, escape};
 use crate::failure::Failure;
+use crate::input::read;
 use crate::output;
 
 /// How a kind is listed.
@@ -38,25 +37,20 @@ impl Kind {
         path: &str,
         list: List,
         format: output::Format,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<(), Failure> {
         let listed = match list.archived {
             true => client::pages(client, path, self.list, Some("archived=true"), list.page).await?,
             // The server returns them all at once.
             false => {
-                let answer = client.get(path).await?;
-                let entries = answer.get(self.list).and_then(Value::as_array).cloned().unwrap_or_default();
+                let entries = output::entries(&client.get(path).await?, self.list).to_vec();
                 client::Listed { entries, next: None }
             }
         };
-        match format.json {
-            true => output::line(listed.json(self.list))?,
-            false => {
-                let rows: Vec<Value> = listed.entries.iter().cloned().map(self.shown).collect();
-                output::table(self.columns, output::rows(&rows, self.columns))?;
-                listed.print_next();
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        let entries = match format.json {
+            true => listed.entries,
+            false => listed.entries.into_iter().map(self.shown).collect(),
+        };
+        client::Listed { entries, ..listed }.print(self.list, self.columns, format)
     }
 }
 
@@ -66,22 +60,16 @@ pub(crate) async fn apply(
     app: &str,
     file: &Path,
     format: output::Format,
-) -> Result<ExitCode, Failure> {
-    let text = match file.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(file),
-    };
-    let text = text.map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
-    let definitions = parse(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+) -> Result<(), Failure> {
+    let definitions =
+        parse(&read(file)?).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     for (kind, name, fields) in definitions {
         let path = format!("/v1/apps/{}/{kind}/{}", escape(app), escape(&name));
-        let kept = client.json(Method::PUT, &path, Some(&fields.into())).await?;
-        match format.json {
-            true => output::line(json!({"kind": kind, "kept": kept}))?,
-            false => output::line(format_args!("{kind} {name}: {}", output::cell(kept.get("state"))))?,
-        }
+        let kept = client.put(&path, &fields.into()).await?;
+        let state = output::cell(kept.get("state"));
+        format.print(json!({"kind": kind, "kept": kept}), || format!("{kind} {name}: {state}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Kind, name and fields.

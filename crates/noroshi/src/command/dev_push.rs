@@ -7,7 +7,6 @@
 mod guide;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -85,7 +84,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let in_folder = |error| Failure::failed(format!("{}: {error}", self.folder.display()));
         std::fs::create_dir_all(&self.folder).map_err(in_folder)?;
         let folder = self.folder.canonicalize().map_err(in_folder)?;
@@ -129,7 +128,7 @@ impl Arguments {
             0 => {}
             missed => eprintln!("{missed} pushes were not printed because the terminal is too slow"),
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

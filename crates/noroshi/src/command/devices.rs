@@ -1,12 +1,11 @@
 //! `noroshi devices`: manages the devices of an app.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Client, Connect, PageArguments, escape, pages};
+use crate::client::{Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
+use crate::input::present;
 use crate::output;
 
 const COLUMNS: [&str; 7] = ["device", "user", "platform", "app_version", "locale", "topics", "created_at"];
@@ -76,52 +75,45 @@ fn tag(text: &str) -> Result<(String, String), String> {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         match self.action {
-            Action::List { user, page } => list(&client, user.as_deref(), page, self.format).await?,
-            Action::Show { device } => {
-                let answer = client.get(&path(&device)).await?;
-                show(&answer, self.format)?;
+            Action::List { user, page } => {
+                let filter = user.map(|user| format!("user={}", escape(&user)));
+                let devices = pages(&client, "/v1/devices", "devices", filter.as_deref(), page).await?;
+                devices.print("devices", &COLUMNS, self.format)
             }
+            Action::Show { device } => self.format.details(&client.get(&path(&device)).await?),
             Action::Register(register) => {
-                let answer = client.post("/v1/devices", &register.body()).await?;
-                show(&answer, self.format)?;
+                self.format.details(&client.post("/v1/devices", &register.body()).await?)
             }
             Action::Revoke { user: Some(user), .. } => {
-                let answer = client.post(&format!("/v1/users/{}/revoke", escape(&user)), &json!({})).await?;
-                match self.format.json {
-                    true => output::line(&answer)?,
-                    false => output::details(&answer)?,
-                }
+                let path = format!("/v1/users/{}/revoke", escape(&user));
+                self.format.details(&client.post(&path, &json!({})).await?)
             }
             Action::Revoke { device, .. } => {
                 let device = device.unwrap_or_default();
                 client.post(&format!("{}/revoke", path(&device)), &json!({})).await?;
-                done(&device, "revoked", self.format)?;
+                done(&device, "revoked", self.format)
             }
             Action::Delete { device } => {
                 client.delete(&path(&device)).await?;
-                done(&device, "deleted", self.format)?;
+                done(&device, "deleted", self.format)
             }
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Register {
     fn body(&self) -> Value {
-        let texts = [
+        let mut body = present(&[
             ("device", &self.device),
             ("user", &self.user),
             ("platform", &self.platform),
             ("locale", &self.locale),
             ("timezone", &self.timezone),
             ("app_version", &self.app_version),
-        ];
-        let given =
-            |(name, value): (&str, &Option<String>)| Some((name.to_owned(), Value::from(value.clone()?)));
-        let mut body: Map<String, Value> = texts.into_iter().filter_map(given).collect();
+        ]);
         if !self.topics.is_empty() {
             body.insert("topics".to_owned(), json!(self.topics));
         }
@@ -138,34 +130,6 @@ fn path(device: &str) -> String {
     format!("/v1/devices/{}", escape(device))
 }
 
-async fn list(
-    client: &Client,
-    user: Option<&str>,
-    page: PageArguments,
-    format: output::Format,
-) -> Result<(), Failure> {
-    let filter = user.map(|user| format!("user={}", escape(user)));
-    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), page).await?;
-    match format.json {
-        true => output::line(devices.json("devices")),
-        false => {
-            output::table(&COLUMNS, output::rows(&devices.entries, &COLUMNS))?;
-            devices.print_next();
-            Ok(())
-        }
-    }
-}
-
-fn show(answer: &Value, format: output::Format) -> Result<(), Failure> {
-    match format.json {
-        true => output::line(answer),
-        false => output::details(answer),
-    }
-}
-
 fn done(device: &str, what: &str, format: output::Format) -> Result<(), Failure> {
-    match format.json {
-        true => output::line(json!({"device": device, what: true})),
-        false => output::line(format_args!("{} {what}", output::clean(device))),
-    }
+    format.print(json!({"device": device, what: true}), || format!("{} {what}", output::clean(device)))
 }

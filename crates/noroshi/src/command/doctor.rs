@@ -62,7 +62,7 @@ impl Arguments {
             connections_max,
         };
         let clock_offset = match &self.server {
-            Some(server) => Some(super::wait(offset(server.clone(), self.ca_file.as_deref()))?),
+            Some(server) => Some(super::block_on(offset(server.clone(), self.ca_file.as_deref()))?),
             None => None,
         };
         let subject = Subject { host: Host::of(root, folder.pid), folder, requirements, clock_offset };

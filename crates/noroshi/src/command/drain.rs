@@ -1,18 +1,16 @@
 //! `noroshi drain`: moves devices from a running node to others, through the admin address. The node does the work; this command
 //! only starts, watches and cancels it.
 
-use std::io::IsTerminal;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use http::Method;
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Map, Value};
+use indicatif::HumanDuration;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::client::{Client, ConnectAdmin};
 use crate::failure::Failure;
-use crate::output;
+use crate::input::present;
+use crate::output::{self, number, text};
 
 const PATH: &str = "/v1/drain";
 /// Poll interval of `--wait`.
@@ -29,10 +27,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
     /// Devices reconnect after a random delay of up to this time [default: the node's gateway.drain.spread]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_text)]
     spread: Option<String>,
     /// After this time, move all remaining devices at once [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_text)]
     deadline: Option<String>,
     /// Wait until all devices are moved, and show the progress
     #[arg(long)]
@@ -49,38 +47,24 @@ pub(crate) struct Arguments {
     format: output::Format,
 }
 
-/// Validated here, sent unchanged. Requires a unit, as in the configuration.
-fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
-    super::duration(text).map(|_| text.to_owned())
-}
-
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let mut report = match (self.cancel, self.status) {
             (true, _) => client.delete(PATH).await?,
             (false, true) => client.get(PATH).await?,
-            (false, false) => client.json(Method::PUT, PATH, Some(&self.order())).await?,
+            (false, false) => client.put(PATH, &self.order()).await?,
         };
         if self.wait {
             report = self.watch(&client, report).await?;
         }
-        match self.format.json {
-            true => output::line(&report)?,
-            false => output::line(sentence(&report))?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.print(&report, || sentence(&report))
     }
 
     fn order(&self) -> Value {
-        let mut order = Map::new();
+        let mut order = present(&[("spread", &self.spread), ("deadline", &self.deadline)]);
         if let Some(rate) = self.rate {
             order.insert("rate".to_owned(), rate.into());
-        }
-        for (name, text) in [("spread", &self.spread), ("deadline", &self.deadline)] {
-            if let Some(text) = text {
-                order.insert(name.to_owned(), text.clone().into());
-            }
         }
         order.into()
     }
@@ -89,7 +73,8 @@ impl Arguments {
     async fn watch(&self, client: &Client, first: Value) -> Result<Value, Failure> {
         // The bar counts closed connections; a moved device may still be connected.
         let all = number(&first, "connections");
-        let (bar, mut report, mut reported_at) = (self.bar(all), first, Instant::now());
+        let bar = self.format.progress(Some(all), "{bar:40} {percent:>3}%  {msg}  {elapsed}");
+        let (mut report, mut reported_at) = (first, Instant::now());
         // There is no drain to watch.
         if self.status && text(&report, "state") == "serving" {
             return Ok(report);
@@ -112,25 +97,6 @@ impl Arguments {
         bar.finish_and_clear();
         Ok(report)
     }
-
-    fn bar(&self, all: u64) -> ProgressBar {
-        let shown = std::io::stderr().is_terminal() && !self.format.json;
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(all), target);
-        // The template is a valid constant; the plain bar would do as well.
-        match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
-    }
-}
-
-fn text<'a>(report: &'a Value, name: &str) -> &'a str {
-    report.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number(report: &Value, name: &str) -> u64 {
-    report.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// `118000 left at 1000 per second: 2 minutes`

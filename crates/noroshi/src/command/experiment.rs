@@ -1,15 +1,14 @@
 //! `noroshi experiment`: manages experiments, which decide which users get which variant, through the admin address.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Subcommand;
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::client::{ConnectAdmin, escape};
 use crate::command::definition::{Kind, List};
 use crate::failure::Failure;
+use crate::input::parse_json;
 use crate::output;
 
 const COLUMNS: [&str; 6] = ["name", "state", "variants", "starts_at", "ends_at", "updated_at"];
@@ -53,7 +52,7 @@ enum Action {
         #[arg(long)]
         condition: Option<String>,
         /// Only devices with these attributes: `audience.devices` of the API as JSON
-        #[arg(long, value_name = "JSON", value_parser = json_of)]
+        #[arg(long, value_name = "JSON", value_parser = parse_json)]
         devices: Option<Value>,
         /// Assign a variant to a user, regardless of weights (repeatable)
         #[arg(long = "override", value_name = "USER=VARIANT", value_parser = pair)]
@@ -85,20 +84,15 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((user.to_owned(), variant.to_owned()))
 }
 
-fn json_of(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
-}
-
 /// Formats variants for people.
 fn line_of(mut experiment: Value) -> Value {
-    let variants = experiment["variants"].as_array().cloned().unwrap_or_default();
     let one = |variant: &Value| format!("{}={}", output::cell(variant.get("name")), variant["weight"]);
-    experiment["variants"] = variants.iter().map(one).collect::<Vec<_>>().into();
+    experiment["variants"] = output::entries(&experiment, "variants").iter().map(one).collect();
     experiment
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let base = format!("/v1/apps/{}/experiments", escape(&self.app));
         let path = |name: &str| format!("{base}/{}", escape(name));
@@ -131,10 +125,10 @@ impl Arguments {
                     "audience": {"condition": condition, "devices": devices},
                     "overrides": {"users": users},
                 });
-                client.json(Method::PUT, &path(&name), Some(&body)).await?
+                client.put(&path(&name), &body).await?
             }
-            Action::Kill { name } => client.json(Method::PATCH, &path(&name), Some(&killed(true))).await?,
-            Action::Revive { name } => client.json(Method::PATCH, &path(&name), Some(&killed(false))).await?,
+            Action::Kill { name } => client.patch(&path(&name), &killed(true)).await?,
+            Action::Revive { name } => client.patch(&path(&name), &killed(false)).await?,
             Action::Archive { name } => {
                 client.delete(&path(&name)).await?;
                 json!({"name": name, "archived": true})
@@ -143,16 +137,9 @@ impl Arguments {
                 client.get(&format!("{}/devices/{}", path(&name), escape(&device))).await?
             }
         };
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&line_if(answer))?,
-        }
-        Ok(ExitCode::SUCCESS)
+        let is_shown = answer["variants"].is_array() && !self.format.json;
+        self.format.details(&if is_shown { line_of(answer) } else { answer })
     }
-}
-
-fn line_if(answer: Value) -> Value {
-    if answer["variants"].is_array() { line_of(answer) } else { answer }
 }
 
 #[cfg(test)]

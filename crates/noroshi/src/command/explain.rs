@@ -4,7 +4,6 @@
 mod log;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use noroshi_types::Outcome;
 use serde_json::Value;
@@ -29,10 +28,9 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         if let (Some(folder), Some(device)) = (&self.events, &self.device) {
-            log::print(folder, &self.notification, device)?;
-            return Ok(ExitCode::SUCCESS);
+            return log::print(folder, &self.notification, device);
         }
         let client = self.connect.client()?;
         let mut path = format!("/v1/notifications/{}", escape(&self.notification));
@@ -41,17 +39,16 @@ impl Arguments {
         }
         let answer = client.get(&path).await?;
         match (self.format.json, &self.device) {
-            (true, _) => output::line(&answer)?,
-            (false, None) => notification(&answer)?,
-            (false, Some(_)) => trace(&answer)?,
+            (true, _) => output::line(&answer),
+            (false, None) => notification(&answer),
+            (false, Some(_)) => trace(&answer),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Prints the state, and one line for each outcome.
 fn notification(answer: &Value) -> Result<(), Failure> {
-    output::details_but(answer, &["counts", "outcomes"])?;
+    output::details(answer, &["counts", "outcomes"])?;
     let counts = answer.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
     if !counts.is_empty() {
         output::line("")?;
@@ -65,10 +62,10 @@ fn notification(answer: &Value) -> Result<(), Failure> {
 
 /// Prints the summary, and the steps.
 fn trace(answer: &Value) -> Result<(), Failure> {
-    if let Some(summary) = answer.get("summary").and_then(Value::as_str) {
+    if let Some(summary) = answer["summary"].as_str() {
         output::line(format_args!("{}\n", output::clean(summary)))?;
     }
-    let steps = answer.get("steps").and_then(Value::as_array).cloned().unwrap_or_default();
+    let steps = output::entries(answer, "steps");
     let row = |step: &Value| {
         let outcome = output::cell(step.get("outcome"));
         let meaning = meaning(&outcome).to_owned();
@@ -78,12 +75,8 @@ fn trace(answer: &Value) -> Result<(), Failure> {
         true => output::line("nothing is recorded for this notification and device")?,
         false => output::table(&["at", "outcome", "reason", "meaning"], steps.iter().map(row).collect())?,
     }
-    for (name, value) in answer
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !matches!(name.as_str(), "steps" | "summary"))
-    {
+    let fields = answer.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| !matches!(name.as_str(), "steps" | "summary")) {
         output::line(format_args!("{name}: {}", output::cell(Some(value))))?;
     }
     Ok(())

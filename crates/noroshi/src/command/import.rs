@@ -2,12 +2,11 @@
 //! to correct and import again.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::client::Connect;
@@ -65,7 +64,8 @@ impl Devices {
         let mut lines = Lines::open(&self.file)?;
         let mut tokens = self.tokens.as_deref().map(private_file).transpose()?;
         let mut rejects = None;
-        let bar = self.bar();
+        let size = std::fs::metadata(&self.file).map(|file| file.len()).unwrap_or(0);
+        let bar = self.format.progress(Some(size), "{bar:40} {percent:>3}%  {msg}  {elapsed}");
         let mut summary = Summary::default();
         loop {
             let batch = lines.batch(BATCH_LINES, BATCH_BYTES)?;
@@ -145,19 +145,6 @@ impl Devices {
         let mut name = self.file.clone().into_os_string();
         name.push(".rejects.ndjson");
         Some(name.into())
-    }
-
-    /// Counts bytes of the file. Hidden without a terminal.
-    fn bar(&self) -> ProgressBar {
-        let size = std::fs::metadata(&self.file).map(|file| file.len()).unwrap_or(0);
-        let shown = std::io::stderr().is_terminal() && !self.format.json;
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(size), target);
-        // The template is a valid constant; the plain bar would do as well.
-        match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! `noroshi keys`: manages API keys of an app, through the admin address. A key is shown only when it is created.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use noroshi_types::Scope;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{ConnectAdmin, escape};
 use crate::failure::Failure;
@@ -49,19 +47,11 @@ fn scope(text: &str) -> Result<String, String> {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let path = format!("/v1/apps/{}/keys", escape(&self.app));
         let answer = match self.action {
-            Action::List => {
-                let answer = client.get(&path).await?;
-                if !self.format.json {
-                    let keys = answer.get("keys").and_then(Value::as_array).cloned().unwrap_or_default();
-                    output::table(&COLUMNS, output::rows(&keys, &COLUMNS))?;
-                    return Ok(ExitCode::SUCCESS);
-                }
-                answer
-            }
+            Action::List => return self.format.list(&client.get(&path).await?, "keys", &COLUMNS),
             Action::Create { name, scopes } => {
                 client.post(&path, &json!({"name": name, "scopes": scopes})).await?
             }
@@ -70,10 +60,6 @@ impl Arguments {
                 json!({"id": id, "revoked": true})
             }
         };
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.details(&answer)
     }
 }

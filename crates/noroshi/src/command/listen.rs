@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::client::{Client, Connect};
 use crate::failure::Failure;
 use crate::folder::Secret;
+use crate::input::present;
 use crate::output;
 use crate::realtime::Connection;
 
@@ -144,11 +145,8 @@ impl Arguments {
         else {
             return Err(Failure::Usage("--user, --device or --token is required".to_owned()));
         };
-        let mut body =
-            Map::from_iter([("device".to_owned(), json!(device)), ("platform".to_owned(), json!("other"))]);
-        if let Some(user) = &self.user {
-            body.insert("user".to_owned(), json!(user));
-        }
+        let mut body = present(&[("user", &self.user)]);
+        body.extend([("device".to_owned(), json!(device)), ("platform".to_owned(), json!("other"))]);
         let client = self.connect.client()?;
         let answer = client.post("/v1/devices", &body.into()).await?;
         let token = answer.get("token").and_then(Value::as_str);
@@ -238,10 +236,7 @@ impl Arguments {
         if message.ack {
             progress.last_event_id = Some(message.id.to_string());
         }
-        match self.format.json {
-            true => output::line(text),
-            false => output::line(readable(message)),
-        }
+        self.format.print(text, || readable(message))
     }
 }
 

@@ -3,9 +3,8 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar};
 use noroshi_node::migrate::{Migrated, Progress, migrate};
 use serde_json::json;
 
@@ -25,13 +24,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let mut shown = ProgressDisplay::new(std::io::stderr().is_terminal(), self.format.json);
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let mut shown = ProgressDisplay::new(self.format);
         let migrated = migrate(&self.from, &self.to, |progress| shown.update(progress)).await;
         shown.end();
         let migrated = migrated.map_err(|error| Failure::failed(error.to_string()))?;
-        self.report(&migrated)?;
-        Ok(ExitCode::SUCCESS)
+        self.report(&migrated)
     }
 
     fn report(&self, migrated: &Migrated) -> Result<(), Failure> {
@@ -70,18 +68,9 @@ struct ProgressDisplay {
 }
 
 impl ProgressDisplay {
-    fn new(terminal: bool, json: bool) -> Self {
-        let target =
-            if terminal && !json { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        // The template is a valid constant; the plain bar would do as well.
-        let bar = match ProgressStyle::with_template(
-            "{bar:40} {percent:>3}%  {msg}  {human_pos} rows  {elapsed}",
-        ) {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        };
-        Self { bar, lines: !terminal && !json, table: String::new() }
+    fn new(format: output::Format) -> Self {
+        let bar = format.progress(None, "{bar:40} {percent:>3}%  {msg}  {human_pos} rows  {elapsed}");
+        Self { bar, lines: !std::io::stderr().is_terminal() && !format.json, table: String::new() }
     }
 
     fn update(&mut self, progress: Progress<'_>) {

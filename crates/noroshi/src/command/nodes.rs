@@ -1,7 +1,5 @@
 //! `noroshi nodes`: lists the nodes of a cluster, through the admin address of any of them.
 
-use std::process::ExitCode;
-
 use serde_json::Value;
 
 use crate::client::ConnectAdmin;
@@ -20,17 +18,14 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let answer = self.connect.client()?.get("/v1/nodes").await?;
         if self.format.json {
-            output::line(&answer)?;
-            return Ok(ExitCode::SUCCESS);
+            return output::line(&answer);
         }
-        let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
         let head =
             ["name", "roles", "connections", "deliveries/s", "cpu", "lease", "drain", "version", "address"];
-        output::table(&head, nodes.iter().map(row).collect())?;
-        Ok(ExitCode::SUCCESS)
+        output::table(&head, output::entries(&answer, "nodes").iter().map(row).collect())
     }
 }
 

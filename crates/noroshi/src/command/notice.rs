@@ -1,15 +1,14 @@
 //! `noroshi notice`: manages maintenance notices, through the admin address.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Subcommand;
-use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::{ConnectAdmin, escape};
 use crate::command::definition::{Kind, List};
 use crate::failure::Failure;
+use crate::input::parse_json;
 use crate::output;
 
 const COLUMNS: [&str; 6] = ["name", "state", "announced_at", "starts_at", "ends_at", "notification"];
@@ -54,7 +53,7 @@ enum Action {
         #[arg(long, value_name = "LANGUAGE=TITLE", value_parser = title_of)]
         title_in: Vec<(String, String)>,
         /// Data for the app, any JSON
-        #[arg(long, value_name = "JSON", value_parser = json_of)]
+        #[arg(long, value_name = "JSON", value_parser = parse_json)]
         data: Option<Value>,
     },
     /// Create or change all experiments and notices of a file (TOML or JSON)
@@ -71,12 +70,8 @@ fn title_of(text: &str) -> Result<(String, String), String> {
     Ok((language.to_owned(), title.to_owned()))
 }
 
-fn json_of(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
-}
-
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         let base = format!("/v1/apps/{}/notices", escape(&self.app));
         let path = |name: &str| format!("{base}/{}", escape(name));
@@ -102,17 +97,13 @@ impl Arguments {
                 if let (Some(data), Some(fields)) = (data, fields.as_object_mut()) {
                     fields.insert("data".to_owned(), data);
                 }
-                client.json(Method::PUT, &path(&name), Some(&fields)).await?
+                client.put(&path(&name), &fields).await?
             }
             Action::End { name } => {
                 client.delete(&path(&name)).await?;
                 json!({"name": name, "ended": true})
             }
         };
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.details(&answer)
     }
 }

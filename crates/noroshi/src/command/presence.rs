@@ -1,7 +1,5 @@
 //! `noroshi presence <user>…`: shows which users are online, and on which devices.
 
-use std::process::ExitCode;
-
 use serde_json::{Value, json};
 
 use crate::client::Connect;
@@ -19,18 +17,15 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         let answer = self.connect.client()?.post("/v1/presence", &json!({"users": self.users})).await?;
         if self.format.json {
-            output::line(&answer)?;
-            return Ok(ExitCode::SUCCESS);
+            return output::line(&answer);
         }
-        let empty = serde_json::Map::new();
-        let users = answer.get("users").and_then(Value::as_object).unwrap_or(&empty);
+        let users = answer["users"].as_object().into_iter().flatten();
         let row = |(user, state): (&String, &Value)| {
             vec![output::clean(user), output::cell(state.get("presence")), output::cell(state.get("devices"))]
         };
-        output::table(&["user", "presence", "devices"], users.iter().map(row).collect())?;
-        Ok(ExitCode::SUCCESS)
+        output::table(&["user", "presence", "devices"], users.map(row).collect())
     }
 }

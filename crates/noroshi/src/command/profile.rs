@@ -3,7 +3,6 @@
 mod flame_graph;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::client::ConnectAdmin;
@@ -42,7 +41,7 @@ enum Format {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         // Fails before the profile is taken.
         let format = format_of(&self.out)?;
         if format == Format::FlameGraph {
@@ -57,8 +56,7 @@ impl Arguments {
             Format::Profile => pprof,
         };
         std::fs::write(&self.out, content).map_err(|error| unusable(&self.out, &error))?;
-        output::line(self.out.display())?;
-        Ok(ExitCode::SUCCESS)
+        output::line(self.out.display())
     }
 
     async fn fetch(&self) -> Result<bytes::Bytes, Failure> {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, ConnectAdmin, escape};
 use crate::failure::Failure;
+use crate::input::parse_json;
 use crate::output;
 
 const COLUMNS: [&str; 6] = ["id", "service", "environment", "name", "settings", "created_at"];
@@ -70,7 +71,7 @@ struct Test {
     #[arg(long, required_unless_present = "token", conflicts_with = "token")]
     device: Option<String>,
     /// A push token as devices register it, such as {"service":"fcm","token":"…"}
-    #[arg(long, value_name = "JSON", value_parser = super::send::parse_json)]
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
     token: Option<Value>,
     #[command(flatten)]
     managed: Managed,
@@ -79,12 +80,13 @@ struct Test {
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         match self.action {
-            Action::Add(add) => add.service.add().await,
-            Action::List(managed) => managed.list().await,
-            Action::Remove { id, managed } => managed.remove(id).await,
-            Action::Test(test) => test.run().await,
-            Action::Invalidations(invalidations) => invalidations.run().await,
+            Action::Add(add) => add.service.add().await?,
+            Action::List(managed) => managed.list().await?,
+            Action::Remove { id, managed } => managed.remove(id).await?,
+            Action::Test(test) => return test.run().await,
+            Action::Invalidations(invalidations) => invalidations.run().await?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -94,25 +96,14 @@ impl Managed {
         format!("/v1/apps/{}/push", escape(&self.app))
     }
 
-    async fn list(&self) -> Result<ExitCode, Failure> {
+    async fn list(&self) -> Result<(), Failure> {
         let answer = self.connect.client()?.get(&self.path()).await?;
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => {
-                output::table(&COLUMNS, output::rows(credentials(&answer), &COLUMNS))?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.list(&answer, "credentials", &COLUMNS)
     }
 
-    async fn remove(&self, id: u64) -> Result<ExitCode, Failure> {
+    async fn remove(&self, id: u64) -> Result<(), Failure> {
         self.connect.client()?.delete(&format!("{}/{id}", self.path())).await?;
-        let answer = json!({"id": id.to_string(), "removed": true});
-        match self.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.format.details(&json!({"id": id.to_string(), "removed": true}))
     }
 }
 
@@ -124,11 +115,8 @@ impl Test {
             None => self.matching(&client).await?,
         };
         let answer = self.first_matching(&client, &ids).await?;
-        match self.managed.format.json {
-            true => output::line(&answer)?,
-            false => output::line(sentence(&answer))?,
-        }
-        let taken = answer.get("answer").and_then(Value::as_str) == Some("accepted");
+        self.managed.format.print(&answer, || sentence(&answer))?;
+        let taken = answer["answer"] == "accepted";
         Ok(if taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -155,12 +143,11 @@ impl Test {
         let answer = client.get(&self.managed.path()).await?;
         let matches_device = |credential: &&Value| {
             self.token.as_ref().is_none_or(|token| {
-                let environment = token.get("environment").and_then(Value::as_str).unwrap_or("production");
-                credential.get("service") == token.get("service")
-                    && credential.get("environment").and_then(Value::as_str) == Some(environment)
+                let environment = token["environment"].as_str().unwrap_or("production");
+                credential.get("service") == token.get("service") && credential["environment"] == environment
             })
         };
-        let matching = credentials(&answer).iter().filter(matches_device);
+        let matching = output::entries(&answer, "credentials").iter().filter(matches_device);
         Ok(matching.map(|credential| output::cell(credential.get("id"))).collect())
     }
 }
@@ -170,15 +157,11 @@ fn is_of_another(failure: &Failure) -> bool {
         if code == "invalid_field" && detail.starts_with("push_token: "))
 }
 
-fn credentials(answer: &Value) -> &[Value] {
-    answer.get("credentials").and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
 /// `refused (BadDeviceToken): the push service refused it for good`
 fn sentence(answer: &Value) -> String {
     let result = output::cell(answer.get("answer"));
     let explain = output::cell(answer.get("explain"));
-    match answer.get("reason").and_then(Value::as_str) {
+    match answer["reason"].as_str() {
         Some(reason) => format!("{result} ({}): {explain}", output::clean(reason)),
         None => format!("{result}: {explain}"),
     }

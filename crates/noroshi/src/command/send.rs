@@ -4,15 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use http::Method;
-use noroshi_types::limits;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Connect};
 use crate::failure::Failure;
+use crate::input::{parse_json, present};
 use crate::{ndjson, output};
-
-/// Maximum size of a batch request; the server's default limit is 16 MiB.
-const BATCH_BYTES: usize = 8 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -51,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = ["never", "fallback", "always"], conflicts_with = "file")]
     push: Option<String>,
     /// With --push fallback: time for a device to confirm [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_text)]
     push_after: Option<String>,
     /// A request with the same key within 24 h returns the first response and sends nothing
     #[arg(long, value_name = "KEY")]
@@ -83,15 +80,6 @@ struct Target {
     /// Notifications from a file, one JSON object of the API per line; - for standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-}
-
-pub(super) fn parse_json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
-}
-
-/// Validated here, sent unchanged.
-fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
-    super::duration(text).map(|_| text.to_owned())
 }
 
 impl Arguments {
@@ -153,36 +141,11 @@ impl Arguments {
     }
 
     async fn send_file(&self, client: &Client, file: &std::path::Path) -> Result<ExitCode, Failure> {
-        let mut lines = ndjson::Lines::open(file)?;
-        let (mut accepted, mut refused) = (0_u64, 0_u64);
-        loop {
-            let batch = lines.batch(limits::BATCH_LINES_MAX, BATCH_BYTES)?;
-            if batch.is_empty() {
-                break;
-            }
-            for answer in ndjson::exchange(client, "/v1/notifications/batch", batch).await? {
-                let error = answer.error();
-                if self.format.json {
-                    output::line(&answer.result)?;
-                }
-                match error {
-                    None => accepted += 1,
-                    Some(error) => {
-                        refused += 1;
-                        eprintln!("line {}: {}", answer.line.number, output::clean(&error));
-                    }
-                }
-            }
-        }
+        let print = |result: &Value| if self.format.json { output::line(result) } else { Ok(()) };
+        let (accepted, refused) = ndjson::send(client, "/v1/notifications/batch", file, print).await?;
         if !self.format.json {
             output::line(format_args!("{accepted} accepted, {refused} refused"))?;
         }
         Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-fn present(fields: &[(&str, &Option<String>)]) -> Map<String, Value> {
-    let given =
-        |(name, value): &(&str, &Option<String>)| Some(((*name).to_owned(), Value::from((*value).clone()?)));
-    fields.iter().filter_map(given).collect()
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use noroshi_sim::measured::TOLERANCE_PERCENT;
 use noroshi_sim::{Compared, DEVICES_MAX, Measured, Model, Outcome, Parameters, page};
@@ -78,7 +77,7 @@ fn parameter(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         if self.devices.len() > SIZES_MAX {
             return Err(Failure::Usage(format!("--devices takes at most {SIZES_MAX} numbers")));
         }
@@ -89,8 +88,7 @@ impl Arguments {
             self.measured.iter().map(|path| measured(path)).collect::<Result<_, _>>()?;
         let parameters = self.parameters(&learned)?;
         if self.print_parameters {
-            output::line(parameters.to_toml().trim_end())?;
-            return Ok(ExitCode::SUCCESS);
+            return output::line(parameters.to_toml().trim_end());
         }
         let mut model = noroshi_sim::model(&parameters, &self.devices, self.seed);
         if let Some(path) = &self.validate {
@@ -112,7 +110,7 @@ impl Arguments {
         if let Some(path) = &self.out {
             eprintln!("noroshi sim: {}", path.display());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn parameters(&self, learned: &[Measured]) -> Result<Parameters, Failure> {

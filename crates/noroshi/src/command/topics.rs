@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
@@ -53,48 +53,29 @@ impl Arguments {
         match self.action {
             Action::List { page } => {
                 let topics = pages(&client, "/v1/topics", "topics", None, page).await?;
-                match self.format.json {
-                    true => output::line(topics.json("topics"))?,
-                    false => {
-                        output::table(&COLUMNS, output::rows(&topics.entries, &COLUMNS))?;
-                        topics.print_next();
-                    }
-                }
+                topics.print("topics", &COLUMNS, self.format)?;
             }
-            Action::Show { topic } => show(&client.get(&path(&topic)).await?, self.format)?,
+            Action::Show { topic } => self.format.details(&client.get(&path(&topic)).await?)?,
             Action::Retained { topic } => {
-                show(&client.get(&format!("{}/retained", path(&topic))).await?, self.format)?;
+                self.format.details(&client.get(&format!("{}/retained", path(&topic))).await?)?;
             }
             Action::May { device, topic, publish } => {
                 let action = if publish { "publish" } else { "subscribe" };
                 let (device, topic) = (escape(&device), escape(&topic));
                 let path = format!("/v1/devices/{device}/topics/{topic}/permission?action={action}");
-                return print_decision(&client.get(&path).await?, self.format);
+                let answer = client.get(&path).await?;
+                self.format.details(&answer)?;
+                if answer["decision"] == "denied" {
+                    // Exit code 1 tells a script that the device may not.
+                    return Ok(ExitCode::FAILURE);
+                }
             }
             Action::Clear { topic } => {
                 client.delete(&format!("{}/retained", path(&topic))).await?;
-                match self.format.json {
-                    true => output::line(json!({"topic": topic, "cleared": true}))?,
-                    false => output::line(format_args!("{} has no retained message", output::clean(&topic)))?,
-                }
+                let text = || format!("{} has no retained message", output::clean(&topic));
+                self.format.print(json!({"topic": topic, "cleared": true}), text)?;
             }
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// `noroshi topics may`: exit code 1 if the device may not.
-fn print_decision(answer: &Value, format: output::Format) -> Result<ExitCode, Failure> {
-    show(answer, format)?;
-    Ok(match answer.get("decision").and_then(Value::as_str) {
-        Some("denied") => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
-    })
-}
-
-fn show(answer: &Value, format: output::Format) -> Result<(), Failure> {
-    match format.json {
-        true => output::line(answer),
-        false => output::details(answer),
     }
 }

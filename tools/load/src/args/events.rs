@@ -53,17 +53,6 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) const ALL: [Part; 4] = [Part::File, Part::Emit, Part::Latency, Part::Outage];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::File => "file",
-            Part::Emit => "emit",
-            Part::Latency => "latency",
-            Part::Outage => "outage",
-        }
-    }
-
     /// Whether it requires a build with the feature `firehose`.
     pub(crate) fn needs_firehose(self) -> bool {
         matches!(self, Part::Latency | Part::Outage)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Pacing, check, check_counts, duration, usage};
+use super::{Pacing, check, check_counts, duration};
 use crate::Error;
 
 const NODES_MAX: usize = 1_000;
@@ -151,11 +151,6 @@ impl Homing {
         check(self.patience <= PATIENCE_MAX, "--patience must be at most 30m")?;
         self.pacing.check()?;
         super::check_name(&self.name)?;
-        match &self.data {
-            Some(folder) if !folder.is_dir() => {
-                Err(usage(format!("--data {}: the folder does not exist", folder.display())))
-            }
-            _ => Ok(()),
-        }
+        super::check_data(self.data.as_deref())
     }
 }

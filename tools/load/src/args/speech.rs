@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 
-use super::{check, usage};
+use super::{check, usage, word};
 use crate::Error;
 use crate::payload::When;
 
@@ -42,17 +42,6 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Protocol::Native => "native",
-            Protocol::NativeDeflate => "native-deflate",
-            Protocol::Sse => "sse",
-            Protocol::Socketio => "socketio",
-            Protocol::Mqtt => "mqtt",
-            Protocol::Xmpp => "xmpp",
-        }
-    }
-
     /// Whether a node has a separate address for it.
     pub(crate) fn has_own_address(self) -> bool {
         matches!(self, Protocol::Mqtt | Protocol::Xmpp)
@@ -157,7 +146,7 @@ impl Speech {
         check(self.mqtt.is_none() || protocol == Protocol::Mqtt, "--mqtt requires --protocol mqtt")?;
         check(self.xmpp.is_none() || protocol == Protocol::Xmpp, "--xmpp requires --protocol xmpp")?;
         if drives && protocol.has_own_address() && self.address().is_none() {
-            let name = protocol.as_str();
+            let name = word(&protocol);
             return Err(usage(format!("--protocol {name} with --server requires --{name} HOST:PORT")));
         }
         let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');

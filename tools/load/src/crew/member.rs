@@ -9,9 +9,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use crate::Error;
 use crate::process::Process;
-use crate::worker::{self, Message, Report, Start};
+use crate::worker::{self, Message, Start};
 
 /// A worker without a report for this long is considered dead: every task has an earlier deadline of its own.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -63,9 +65,11 @@ impl Member {
         self.write(command)
     }
 
-    pub(crate) fn report(&mut self) -> Result<Report, Error> {
+    /// Waits for the results of a command.
+    pub(crate) fn report<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         match self.read()? {
-            Message::Report(report) => Ok(report),
+            Message::Report(results) => serde_json::from_value(results)
+                .map_err(|error| self.failed(format!("its report does not match the command ({error})"))),
             Message::Started | Message::Failed(_) => {
                 Err(self.failed("it sent two start messages".to_owned()))
             }
@@ -226,12 +230,12 @@ mod tests {
     fn dead_worker_is_reported_with_its_standard_error() {
         let mut member = start();
         member.child.kill().unwrap();
-        let error = member.report().unwrap_err().to_string();
+        let error = member.report::<()>().unwrap_err().to_string();
         assert!(error.contains("worker 2") && error.contains("signal: 9"), "{error}");
 
         let mut member = start();
         member.commands.as_mut().unwrap().write_all(b"nonsense\n").unwrap();
-        let error = member.report().unwrap_err().to_string();
+        let error = member.report::<()>().unwrap_err().to_string();
         assert!(error.contains("invalid command") && error.contains("nonsense"), "{error}");
     }
 

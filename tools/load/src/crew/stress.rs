@@ -3,14 +3,11 @@
 
 use std::time::Duration;
 
-use super::member::Member;
-use super::{Crew, out_of_order, together};
+use super::{Crew, no_worker, together};
 use crate::partition::Partition;
-use crate::stats::Latency;
-use crate::tls::Handshakes;
 use crate::worker::{
-    Command, Connected, HandshakePlan, HandshakeResults, Reasons, Report, SlowPlan, SlowResults, SteadyPlan,
-    SteadyResults, StormPlan, StormResults, add_reasons,
+    Command, Connected, HandshakePlan, HandshakeResults, SlowPlan, SlowResults, SteadyPlan, SteadyResults,
+    StormPlan, StormResults,
 };
 use crate::{Error, clock};
 
@@ -29,22 +26,7 @@ impl Crew {
                 ..plan.clone()
             })
         })?;
-        let mut whole = HandshakeResults {
-            first_open_ns: u64::MAX,
-            last_ns: 0,
-            latency: Latency::new(),
-            handshakes: Handshakes::default(),
-            failed: Reasons::new(),
-        };
-        for report in self.reports()? {
-            let Report::HandshakeResults(part) = report else { return Err(out_of_order()) };
-            whole.first_open_ns = whole.first_open_ns.min(part.first_open_ns);
-            whole.last_ns = whole.last_ns.max(part.last_ns);
-            whole.latency.merge(&part.latency);
-            whole.handshakes.add(part.handshakes);
-            add_reasons(&mut whole.failed, part.failed);
-        }
-        Ok(whole)
+        self.results()
     }
 
     /// Connects `steady` devices of the first worker and `others` of the other workers, of which there is at
@@ -79,29 +61,16 @@ impl Crew {
 
     /// Waits for the result of [`Crew::start_storm`].
     pub(crate) fn storm_results(&mut self) -> Result<(SteadyResults, StormResults), Error> {
-        let (first, others) = self.members.split_first_mut().ok_or_else(out_of_order)?;
-        let reports: Vec<Report> = others.iter_mut().map(Member::report).collect::<Result<_, _>>()?;
-        let part = |report| match report {
-            Report::StormResults(part) => Some(*part),
-            _ => None,
-        };
-        let storm = together(reports, part, |whole, part: StormResults| {
-            whole.back += part.back;
-            whole.back_ns = whole.back_ns.max(part.back_ns);
-            whole.log_in.merge(&part.log_in);
-            whole.handshakes.add(part.handshakes);
-            whole.failed_attempts.add(part.failed_attempts);
-            whole.fatal = whole.fatal.take().or(part.fatal);
-        })?;
+        let (first, others) = self.members.split_first_mut().ok_or_else(no_worker)?;
+        let storm = together(others)?;
         first.send(&Command::End)?;
-        let Report::SteadyResults(steady) = first.report()? else { return Err(out_of_order()) };
-        Ok((*steady, storm))
+        Ok((first.report()?, storm))
     }
 
     /// From now on, all devices except the first `wide` connect with small socket buffers.
     pub(crate) fn narrow(&mut self, wide: usize) -> Result<(), Error> {
         self.send(|part| Command::Narrow { from: part.share(wide) })?;
-        self.reports().map(drop)
+        self.reports::<()>().map(drop)
     }
 
     /// Starts the measurement for [`Crew::slow_results`].
@@ -120,16 +89,6 @@ impl Crew {
     }
 
     pub(crate) fn slow_results(&mut self) -> Result<SlowResults, Error> {
-        let part = |report| match report {
-            Report::SlowResults(part) => Some(*part),
-            _ => None,
-        };
-        together(self.reports()?, part, |whole, part: SlowResults| {
-            whole.deliveries += part.deliveries;
-            whole.bytes += part.bytes;
-            whole.latency.merge(&part.latency);
-            add_reasons(&mut whole.healthy_ended, part.healthy_ended);
-            add_reasons(&mut whole.slow_ended, part.slow_ended);
-        })
+        self.results()
     }
 }

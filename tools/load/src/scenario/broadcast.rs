@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Bench, Measurement, Needs, PER_DELIVERY, Sample, Subject};
+use super::{Bench, Measurement, PER_DELIVERY, Sample, Subject};
 use crate::args::{Broadcast, check, check_counts};
 use crate::payload::When;
 use crate::publisher::Publisher;
-use crate::report::{DELIVERY, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::stats::{Latency, median};
 use crate::worker::{Received, show_reasons};
 use crate::{Error, clock};
@@ -22,13 +22,13 @@ pub(crate) fn run(args: &Broadcast) -> Result<ReportDocument, Error> {
     check((1..=MESSAGES_MAX).contains(&args.messages), "--messages must be 1 to 10000")?;
     check(args.rounds > 0, "--rounds must be at least 1")?;
     check(!args.floor || args.when == When::Connected, "--floor stores nothing: omit --when")?;
-    let topic = format!("{}-topic", args.common.name);
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.connections, topic: Some(topic), deliveries: 0, when: args.when },
+        topic: Some(format!("{}-topic", args.common.name)),
+        when: args.when,
+        ..Subject::new(&args.common, args.connections)
     };
     super::run("broadcast", &subject, || Rounds { args, publisher: None, messages_so_far: 0 })
 }
@@ -51,7 +51,7 @@ impl Measurement for Rounds<'_> {
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
         bench.settle();
         let (mut deliveries, mut busy_ns, mut reach_ms) = (0, 0, Vec::new());
-        let mut latency = Latency::new();
+        let mut latency = Latency::default();
         let from = Sample::take(bench);
         for _ in 0..self.args.rounds {
             let (sent_ns, received) = self.round(bench)?;
@@ -66,8 +66,8 @@ impl Measurement for Rounds<'_> {
         values.push("deliveries", "1/s", deliveries as f64 / (busy_ns as f64 / 1e9));
         values.push("time to reach all", "ms", median(&reach_ms));
         values.push("time to reach all, worst round", "ms", reach_ms.iter().copied().fold(0.0, f64::max));
-        values.push_latency(&DELIVERY, &latency);
-        from.push_cpu(to, &PER_DELIVERY, deliveries, &mut values);
+        values.push_latency("delivery latency", &latency);
+        from.push_cpu(to, PER_DELIVERY, deliveries, &mut values);
         Ok(values)
     }
 }

@@ -10,36 +10,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::push::client::token;
-use super::{Outcome, progress, report};
+use super::{Outcome, progress, register, report};
 use crate::args::{Campaign, Common, Speech, check};
 use crate::http::{Client, Origin, Request, Response};
 use crate::process::Process;
 use crate::report::{ReportDocument, Values};
-use crate::server::Server;
-use crate::target::PushService;
+use crate::target::{PushService, Target};
 use crate::{Error, clock};
 
 const DEVICES_MAX: usize = 10_000_000;
-/// Lines per registration request; half of the API's limit.
-const REGISTRATIONS_PER_REQUEST: usize = 5_000;
 /// Recipients of the urgent message.
 const BREAKING_DEVICES: usize = 1_000;
 const POLL: Duration = Duration::from_millis(50);
 /// Shorter, since the measured time is below a second.
 const POLL_BREAKING: Duration = Duration::from_millis(10);
-const TENTHS: [&str; 10] = [
-    "rate, tenth 1",
-    "rate, tenth 2",
-    "rate, tenth 3",
-    "rate, tenth 4",
-    "rate, tenth 5",
-    "rate, tenth 6",
-    "rate, tenth 7",
-    "rate, tenth 8",
-    "rate, tenth 9",
-    "rate, tenth 10",
-];
-
 pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
     args.common.check()?;
     check((100..=DEVICES_MAX).contains(&args.devices), "--devices must be 100 to 10000000")?;
@@ -53,8 +37,8 @@ pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
         None => PushService::start()?,
     };
     service.behave(&json!({"latency": args.latency}))?;
-    let server = Server::open(&trusting(&args.common, &service), &Speech::default())?;
-    let mut outcome = Outcome { server: server.describe(), ..Outcome::default() };
+    let server = Target::node(&trusting(&args.common, &service), &Speech::default())?;
+    let mut outcome = Outcome { server: server.description.clone(), ..Outcome::default() };
     outcome.notes.push(format!("push service: {}", service.describe()));
     let mut bench = Bench::new(args, server)?;
     bench.give_credential(&service.credential)?;
@@ -80,7 +64,7 @@ fn trusting(common: &Common, service: &PushService) -> Common {
 
 struct Bench<'a> {
     args: &'a Campaign,
-    server: Server,
+    server: Target,
     api: Client,
     notes: Vec<String>,
 }
@@ -113,14 +97,13 @@ struct Watched {
 }
 
 impl<'a> Bench<'a> {
-    fn new(args: &'a Campaign, server: Server) -> Result<Self, Error> {
+    fn new(args: &'a Campaign, server: Target) -> Result<Self, Error> {
         let api = Client::new(server.origin.clone())?;
         Ok(Self { args, server, api, notes: Vec::new() })
     }
 
     fn ask(&mut self, method: &'static str, path: &str, body: &[u8]) -> Result<Response, Error> {
-        let request = Request { method, path, key: &self.server.key, content_type: "application/json" };
-        self.api.expect_success(request, body)
+        self.api.expect_success(Request::json(method, path, &self.server.key), body)
     }
 
     fn shown(&mut self, method: &'static str, path: &str, body: &[u8]) -> Result<Shown, Error> {
@@ -136,7 +119,7 @@ impl<'a> Bench<'a> {
         let admin: Option<Origin> = self.server.admin.clone();
         let admin = admin.ok_or_else(|| Error::Usage("--admin is required".to_owned()))?;
         let path = format!("/v1/apps/{}/push?replace=true", self.args.common.app);
-        let request = Request { method: "POST", path: &path, key: &token, content_type: "application/json" };
+        let request = Request::json("POST", &path, &token);
         Client::new(admin)?.expect_success(request, credential.to_string().as_bytes()).map(drop)
     }
 
@@ -158,26 +141,14 @@ impl<'a> Bench<'a> {
             }
             format!("{line}\n")
         };
-        let numbers: Vec<usize> = (0..self.args.devices).collect();
-        for chunk in numbers.chunks(REGISTRATIONS_PER_REQUEST) {
-            let lines: String = chunk.iter().map(|number| line(*number)).collect();
-            let request = Request {
-                method: "POST",
-                path: "/v1/devices/batch",
-                key: &self.server.key,
-                content_type: "application/x-ndjson",
-            };
-            let response = self.api.expect_success(request, lines.as_bytes())?;
-            super::check_registered(&response.body, chunk.len())?;
-        }
-        Ok(())
+        register(&mut self.api, &self.server.key, self.args.devices, line)
     }
 
     fn measure(&mut self, service: &mut PushService) -> Result<Values, Error> {
         service.forget()?;
-        let resident = |server: &Server| server.process.and_then(Process::resident_bytes);
+        let resident = |server: &Target| server.process.and_then(Process::resident_bytes);
         let idle = resident(&self.server);
-        let cpu = |server: &Server| server.process.and_then(Process::cpu);
+        let cpu = |server: &Target| server.process.and_then(Process::cpu);
         let from = cpu(&self.server);
         let watched = self.watch()?;
         let to = cpu(&self.server);
@@ -278,8 +249,8 @@ impl<'a> Bench<'a> {
         values.push_some("answers", "1/s", rate(0.0, 1.0));
         let tenths: Vec<f64> =
             (0..10).filter_map(|n| rate(f64::from(n) / 10.0, f64::from(n + 1) / 10.0)).collect();
-        for (name, rate) in TENTHS.into_iter().zip(&tenths) {
-            values.push(name, "1/s", *rate);
+        for (number, rate) in (1..).zip(&tenths) {
+            values.push(format!("rate, tenth {number}"), "1/s", *rate);
         }
         let slowest = tenths.iter().copied().reduce(f64::min);
         let fastest = tenths.iter().copied().reduce(f64::max);

@@ -2,8 +2,9 @@
 //! measured alternately, each with its own clients whose connections stay open, so that drift of the machine
 //! affects both.
 
-use super::{Bench, Compared, Needs, Outcome, progress, report};
+use super::{Bench, Compared, Outcome, progress, report};
 use crate::args::{Common, Foreign, Speech};
+use crate::payload::When;
 use crate::report::{ReportDocument, Values};
 use crate::target::Target;
 use crate::{Error, host};
@@ -30,20 +31,41 @@ pub(crate) struct Subject<'a> {
     pub(crate) foreign: Option<&'a Foreign>,
     /// Whether to alternate with the floor.
     pub(crate) floor: bool,
-    pub(crate) needs: Needs,
+    /// The maximum number of concurrent connections.
+    pub(crate) connections: usize,
+    /// The topic that devices subscribe to, if any.
+    pub(crate) topic: Option<String>,
+    /// Sockets that the floor writes per request to users.
+    pub(crate) deliveries: usize,
+    /// The policy of published messages.
+    pub(crate) when: When,
 }
 
 impl<'a> Subject<'a> {
+    /// A node with devices of the native protocol.
+    pub(crate) fn new(common: &'a Common, connections: usize) -> Self {
+        Self {
+            common,
+            speech: None,
+            foreign: None,
+            floor: false,
+            connections,
+            topic: None,
+            deliveries: 0,
+            when: When::Connected,
+        }
+    }
+
     /// The checks that need no server.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.common.check()?;
         if let Some(speech) = self.speech {
             if let Some(foreign) = self.foreign {
-                foreign.check(speech, self.needs.when)?;
+                foreign.check(speech, self.when)?;
             }
-            speech.check(self.common.server.is_some(), self.needs.when)?;
+            speech.check(self.common.server.is_some(), self.when)?;
         }
-        host::make_room_for(self.needs.connections, usize::from(self.common.processes))
+        host::make_room_for(self.connections, usize::from(self.common.processes))
     }
 
     pub(crate) fn open(&self) -> Result<Bench<'a>, Error> {
@@ -53,7 +75,7 @@ impl<'a> Subject<'a> {
             Some(foreign) if foreign.is_given() => Target::foreign(foreign, self.common, speech)?,
             _ => Target::node(self.common, speech)?,
         };
-        Bench::new(self.common, target, self.needs.clone())
+        Bench::new(self.common, target, self.topic.clone())
     }
 
     /// `None` if the floor is not requested.
@@ -61,8 +83,8 @@ impl<'a> Subject<'a> {
         if !self.floor {
             return Ok(None);
         }
-        let target = Target::floor(self.needs.deliveries)?;
-        let mut bench = Bench::new(self.common, target, self.needs.clone())?;
+        let target = Target::floor(self.deliveries)?;
+        let mut bench = Bench::new(self.common, target, self.topic.clone())?;
         if self.common.tls {
             bench.notes.push("the floor does not use TLS".to_owned());
         }

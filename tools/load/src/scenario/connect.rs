@@ -1,19 +1,18 @@
 //! Log-ins: connect, upgrade, token, session, subscriptions and inbox, until `ready`.
 
-use super::{Bench, Measurement, Needs, PER_LOG_IN, Sample, Subject};
+use super::{Bench, Measurement, Sample, Subject};
 use crate::Error;
 use crate::args::{Connect, check};
-use crate::report::{LOG_IN, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::worker::Connected;
 
 pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is required")?;
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.connections, ..Needs::default() },
+        ..Subject::new(&args.common, args.connections)
     };
     super::run("connect", &subject, || LogIns { connections: args.connections, first: None })
 }
@@ -52,11 +51,11 @@ fn round(bench: &mut Bench<'_>, connections: usize) -> Result<Values, Error> {
     let to = Sample::take(bench);
     let mut values = Values::default();
     values.push("log-ins", "1/s", log_ins_per_second(&connected));
-    values.push_latency(&LOG_IN, &connected.log_in);
+    values.push_latency("log-in latency", &connected.log_in);
     if connected.handshakes.total() > 0 {
         values.push("TLS handshakes resumed", "", connected.handshakes.resumed as f64);
     }
-    from.push_cpu(to, &PER_LOG_IN, connections as u64, &mut values);
+    from.push_cpu(to, "server CPU per log-in", connections as u64, &mut values);
     Ok(values)
 }
 

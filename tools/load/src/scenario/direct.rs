@@ -1,9 +1,9 @@
 //! Requests to many users, of whom a share is connected: the main workload of the product.
 
-use super::{Bench, Measurement, Needs, PER_DELIVERY, Sample, Subject};
+use super::{Bench, Measurement, PER_DELIVERY, Sample, Subject, note_reasons};
 use crate::args::{Direct, Pacing, check, check_counts};
 use crate::payload::When;
-use crate::report::{ACCEPT, DELIVERY, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::stats::slope;
 use crate::worker::{Pace, Plan, Published, show_reasons};
 use crate::{Error, clock};
@@ -26,9 +26,6 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
     check(!args.floor || args.when == When::Connected, "--floor stores nothing: omit --when")?;
     let plan = Plan {
-        start_ns: 0,
-        from_ns: 0,
-        to_ns: 0,
         pace: pace(&args.pacing),
         in_flight: args.in_flight,
         connected,
@@ -36,13 +33,14 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
         away_devices,
         when: args.when,
         data_bytes: args.payload,
+        ..Plan::default()
     };
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
-        foreign: None,
         floor: args.floor,
-        needs: Needs { connections: args.connections, topic: None, deliveries: connected, when: args.when },
+        deliveries: connected,
+        when: args.when,
+        ..Subject::new(&args.common, args.connections)
     };
     super::run("direct", &subject, || Requests { args, plan: plan.clone(), memory: None })
 }
@@ -74,7 +72,7 @@ impl Measurement for Requests<'_> {
         let published = measure(bench, &self.plan, &self.args.pacing, head, &mut values)?;
         values.push("deliveries lost", "", published.lost() as f64);
         values.push_some("memory per connection", "bytes", self.memory);
-        note_trouble(bench, &published);
+        note_trouble(&mut bench.notes, &published, "connections that ended");
         Ok(values)
     }
 }
@@ -97,43 +95,46 @@ pub(super) fn measure(
     bench: &mut Bench<'_>,
     plan: &Plan,
     pacing: &Pacing,
-    head: impl FnOnce(&Published, f64, &mut Values) -> (super::CpuNames, u64),
+    head: impl FnOnce(&Published, f64, &mut Values) -> (&'static str, u64),
     values: &mut Values,
 ) -> Result<Published, Error> {
     bench.settle();
-    let start_ns = clock::now_ns() + LEAD_NS;
-    let from_ns = start_ns + clock::ns(pacing.warm_up);
-    let to_ns = from_ns + clock::ns(pacing.duration);
-    bench.crew.publish(&Plan { start_ns, from_ns, to_ns, ..plan.clone() })?;
-    clock::sleep_until(from_ns);
+    let plan = scheduled(plan.clone(), pacing);
+    bench.crew.publish(&plan)?;
+    clock::sleep_until(plan.from_ns);
     let from = Sample::take(bench);
-    clock::sleep_until(to_ns);
+    clock::sleep_until(plan.to_ns);
     let to = Sample::take(bench);
     let published = bench.crew.published()?;
-    if published.accepted == 0 {
-        let reasons = show_reasons(&published.refused);
-        let reasons = if reasons.is_empty() { "No response arrived in time.".to_owned() } else { reasons };
-        return Err(Error::NothingAccepted { reasons });
-    }
-    let (names, count) = head(&published, (to_ns - from_ns) as f64 / 1e9, values);
-    values.push_latency(&DELIVERY, &published.latency);
-    values.push_latency(&ACCEPT, &published.accept);
-    from.push_cpu(to, &names, count, values);
+    check_accepted(&published)?;
+    let (name, count) = head(&published, pacing.duration.as_secs_f64(), values);
+    values.push_latency("delivery latency", &published.latency);
+    values.push_latency("accept latency", &published.accept);
+    from.push_cpu(to, name, count, values);
     Ok(published)
 }
 
-/// Adds notes about errors.
-pub(super) fn note_trouble(bench: &mut Bench<'_>, published: &Published) {
-    let refused = show_reasons(&published.refused);
-    let disconnected = show_reasons(&published.disconnected);
-    for (what, reasons) in [("rejected requests", refused), ("connections that ended", disconnected)] {
-        if !reasons.is_empty() {
-            bench.notes.push(format!("{what}: {reasons}"));
-        }
+/// The plan, starting soon.
+pub(super) fn scheduled(plan: Plan, pacing: &Pacing) -> Plan {
+    let start_ns = clock::now_ns() + LEAD_NS;
+    let from_ns = start_ns + clock::ns(pacing.warm_up);
+    Plan { start_ns, from_ns, to_ns: from_ns + clock::ns(pacing.duration), ..plan }
+}
+
+pub(super) fn check_accepted(published: &Published) -> Result<(), Error> {
+    match (published.accepted, published.refused.is_empty()) {
+        (0, true) => Err(Error::NothingAccepted { reasons: "No response arrived in time.".to_owned() }),
+        (0, false) => Err(Error::NothingAccepted { reasons: show_reasons(&published.refused) }),
+        _ => Ok(()),
     }
+}
+
+/// Adds notes about errors. `ended` names connections that ended.
+pub(super) fn note_trouble(notes: &mut Vec<String>, published: &Published, ended: &str) {
+    note_reasons(notes, "rejected requests", &published.refused);
+    note_reasons(notes, ended, &published.disconnected);
     if published.unsent > 0 {
-        let text =
-            format!("{} requests were due but could not be sent: the rate is too high", published.unsent);
-        bench.notes.push(text);
+        let unsent = published.unsent;
+        notes.push(format!("{unsent} requests were due but could not be sent: the rate is too high"));
     }
 }

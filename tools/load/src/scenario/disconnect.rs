@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Bench, CpuNames, Measurement, Needs, Sample, Subject};
+use super::{Bench, Measurement, Sample, Subject};
 use crate::args::{Disconnect, check};
 use crate::metrics::Metrics;
 use crate::process::Process;
@@ -23,23 +23,16 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 const OPEN: &str = "noroshi_connections";
 const COMMITS: &str = "noroshi_store_commits_total";
 
-const PER_CLOSE: CpuNames = CpuNames {
-    total: "server CPU per closed connection",
-    user: "server CPU per closed connection, user space",
-    system: "server CPU per closed connection, kernel",
-};
-
 pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is required")?;
     let is_own = args.common.server.is_none() && !args.foreign.is_given();
     let seen = is_own || args.common.pid.is_some() || args.common.admin.is_some();
     check(seen, "--pid or --admin is required to detect when the server is clean")?;
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.connections, ..Needs::default() },
+        ..Subject::new(&args.common, args.connections)
     };
     super::run("disconnect", &subject, || Leaving { connections: args.connections, metrics: None })
 }
@@ -52,7 +45,7 @@ struct Leaving {
 
 impl Measurement for Leaving {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
+        self.metrics = bench.target.admin.as_ref().map(Metrics::open).transpose()?;
         bench.connect(self.connections).map(drop) // the first log-ins create the devices
     }
 
@@ -71,7 +64,7 @@ impl Measurement for Leaving {
         let mut values = Values::default();
         values.push("time until clean", "ms", (clean_ns - begun_ns) as f64 / 1e6);
         values.push("time the client took to close", "ms", (closed_ns - begun_ns) as f64 / 1e6);
-        from.push_cpu_each(to, &PER_CLOSE, self.connections as u64, &mut values);
+        from.push_cpu_each(to, "server CPU per closed connection", self.connections as u64, &mut values);
         self.refresh()?;
         let commits = self.metric(COMMITS).zip(commits_before);
         values.push_some("store commits", "", commits.map(|(to, from)| to - from));
@@ -98,9 +91,9 @@ impl Leaving {
     /// Computed from the state with all devices connected.
     fn clean(&mut self, bench: &Bench<'_>) -> Result<Clean, Error> {
         self.refresh()?;
-        let files = bench.target.process().and_then(Process::open_files);
+        let files = bench.target.process.and_then(Process::open_files);
         let open = self.metric(OPEN);
-        match (bench.target.process(), files, open) {
+        match (bench.target.process, files, open) {
             (Some(process), None, None) => Err(Error::NoProcess(process.pid)),
             _ => Ok(Clean {
                 files: files.map(|files| files.saturating_sub(self.connections as u64)),
@@ -112,7 +105,7 @@ impl Leaving {
     /// Returns when all connections were released.
     fn wait_until_clean(&mut self, bench: &Bench<'_>, clean: Clean, begun_ns: u64) -> Result<u64, Error> {
         let deadline_ns = begun_ns + clock::ns(TIMEOUT);
-        if let Some((clean_files, process)) = clean.files.zip(bench.target.process()) {
+        if let Some((clean_files, process)) = clean.files.zip(bench.target.process) {
             loop {
                 let files = process.open_files().ok_or(Error::NoProcess(process.pid))?;
                 let left = files.saturating_sub(clean_files);

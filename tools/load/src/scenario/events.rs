@@ -3,7 +3,7 @@
 //!
 //! Each part runs in its own process, so that its memory is separate, and with the credentials of the fake
 //! Firehose in its environment, where the SDK looks for them. It prints its figures as lines of
-//! `name<TAB>value`.
+//! `name<TAB>unit<TAB>value`.
 
 mod arrived;
 mod emit;
@@ -12,51 +12,25 @@ mod file;
 mod latency;
 mod outage;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use clap::ValueEnum;
+use noroshi_egress::Egress;
+use noroshi_events::config::Sink;
 use noroshi_events::sink::FIREHOSE;
+use noroshi_events::{Config, Metrics, Service};
 use noroshi_testkit::firehose::ENVIRONMENT;
 use noroshi_types::{DeviceNum, NotificationId, Outcome as Step, Timestamp};
 
 use super::{Outcome, progress, report};
 use crate::Error;
-use crate::args::{Events, Part, check};
+use crate::args::{Events, Part, check, word};
 use crate::report::{ReportDocument, Values};
 
-/// All figures with units, in display order.
-const FIGURES: &[(&str, &str)] = &[
-    ("10,000 events to a file", "s"),
-    ("100,000 events to a file", "s"),
-    ("500,000 events to a file", "s"),
-    ("1,000,000 events to a file", "s"),
-    ("5,000,000 events to a file", "s"),
-    ("events to a file, the most", "events/s"),
-    ("bytes of an event", "B"),
-    ("telling p50", "ns"),
-    ("telling p99", "ns"),
-    ("telling p99.9", "ns"),
-    ("telling max", "ns"),
-    ("clock alone p50", "ns"),
-    ("told while measured", "events/s"),
-    ("lost while measured", "events"),
-    ("request p50, log off", "µs"),
-    ("request p50, log on", "µs"),
-    ("request p99, log off", "µs"),
-    ("request p99, log on", "µs"),
-    ("request mean, log on to off", "ratio"),
-    ("request p50, log on to off", "ratio"),
-    ("told during the outage", "events/s"),
-    ("outage: lost", "events"),
-    ("outage: doubled", "events"),
-    ("outage: told", "events"),
-    ("outage: drained in", "s"),
-    ("outage: resident memory before", "MiB"),
-    ("outage: resident memory, the most", "MiB"),
-    ("outage: spool, the most", "MiB"),
-];
-
-/// The figures of a part, by the names in [`FIGURES`].
-type Found = Vec<(String, f64)>;
+/// The figures of a part with their units, in display order.
+type Found = Vec<(String, String, f64)>;
 
 pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
     check(!args.counts.is_empty() && args.counts.is_sorted(), "--counts must be ascending numbers")?;
@@ -66,11 +40,14 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
         "--rate, --each and --requests must be positive",
     )?;
     let mut outcome = Outcome { server: "in the processes of the parts".to_owned(), ..Outcome::default() };
-    let wanted = if args.only.is_empty() { &Part::ALL[..] } else { &args.only };
-    let (parts, left): (Vec<Part>, Vec<Part>) =
-        wanted.iter().partition(|part| FIREHOSE || !part.needs_firehose());
+    let wanted = |part: &Part| args.only.is_empty() || args.only.contains(part);
+    let (parts, left): (Vec<Part>, Vec<Part>) = Part::value_variants()
+        .iter()
+        .copied()
+        .filter(wanted)
+        .partition(|part| FIREHOSE || !part.needs_firehose());
     for part in left {
-        let note = format!("{} requires a build with the feature firehose", part.name());
+        let note = format!("{} requires a build with the feature firehose", word(&part));
         outcome.notes.push(note);
     }
     let mut repetitions = vec![Values::default(); args.common.repeat as usize];
@@ -80,9 +57,11 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
             if *part == Part::Outage && number > 0 {
                 continue;
             }
-            progress(&format!("measuring {} ({} of {})", part.name(), number + 1, args.common.repeat));
+            progress(&format!("measuring {} ({} of {})", word(part), number + 1, args.common.repeat));
             std::thread::sleep(args.common.settle);
-            push(values, &in_a_process(*part)?);
+            for (name, unit, value) in in_a_process(*part)? {
+                values.push(name, unit, value);
+            }
         }
     }
     Ok(report("events", &repetitions, outcome))
@@ -90,8 +69,14 @@ pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
 
 /// Runs one part in this process.
 pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
-    for (name, value) in measure(args, part)? {
-        println!("{name}\t{value}");
+    let found = match part {
+        Part::File => file::measure(args),
+        Part::Emit => emit::measure(args),
+        Part::Latency => latency::measure(args),
+        Part::Outage => outage::measure(args),
+    };
+    for (name, unit, value) in found? {
+        println!("{name}\t{unit}\t{value}");
     }
     Ok(())
 }
@@ -101,41 +86,25 @@ pub(crate) fn run_fake(args: &Events) -> Result<(), Error> {
     fake::run(args, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
-fn measure(args: &Events, part: Part) -> Result<Found, Error> {
-    match part {
-        Part::File => file::measure(args),
-        Part::Emit => emit::measure(args),
-        Part::Latency => latency::measure(args),
-        Part::Outage => outage::measure(args),
-    }
-}
-
-/// In the order of [`FIGURES`].
-fn push(values: &mut Values, found: &Found) {
-    for (name, unit) in FIGURES {
-        let value = found.iter().find(|(found, _)| found == name).map(|(_, value)| *value);
-        values.push_some(name, unit, value);
-    }
-}
-
 /// Runs this command in a process for one part.
 fn in_a_process(part: Part) -> Result<Found, Error> {
     let program = std::env::current_exe().map_err(Error::system("own executable"))?;
     let output = Command::new(program)
         .args(std::env::args_os().skip(1))
-        .args(["--part", part.name()])
+        .args(["--part", &word(&part)])
         .envs(ENVIRONMENT)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .map_err(Error::system("a process for a part"))?;
     if !output.status.success() {
-        return Err(failed(&format!("{} exited with {}", part.name(), output.status)));
+        return Err(failed(&format!("{} exited with {}", word(&part), output.status)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let line = |line: &str| {
-        let (name, value) = line.split_once('\t')?;
-        Some((name.to_owned(), value.parse().ok()?))
+        let (name, rest) = line.split_once('\t')?;
+        let (unit, value) = rest.split_once('\t')?;
+        Some((name.to_owned(), unit.to_owned(), value.parse().ok()?))
     };
     Ok(text.lines().filter_map(line).collect())
 }
@@ -162,13 +131,24 @@ fn emit(events: &noroshi_events::Events, number: u64, at: Timestamp) {
     }
 }
 
+fn found<const N: usize>(unit: &str, figures: [(&str, f64); N]) -> Found {
+    figures.into_iter().map(|(name, value)| (name.to_owned(), unit.to_owned(), value)).collect()
+}
+
+/// What sinks on the network need.
+type Network = (tokio::runtime::Handle, Arc<Egress>);
+
+/// A running event log with its metrics.
+fn log(folder: &Path, sink: Sink, network: Option<Network>) -> Result<(Service, Metrics), Error> {
+    let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
+    let metrics = Metrics::new(&mut noroshi_telemetry::registry());
+    // Names of apps are not needed.
+    let service = Service::start(&config, Arc::new(|_| None), network, &Default::default(), &metrics);
+    Ok((service.map_err(|error| failed(&error.to_string()))?, metrics))
+}
+
 /// The timestamp of events that the scenario does not read.
 const AT: Timestamp = Timestamp(1_800_000_000_000);
-
-/// Names of apps are not needed.
-fn names() -> noroshi_events::Names {
-    std::sync::Arc::new(|_| None)
-}
 
 /// The value of a sorted list that a share of the others is below.
 fn percentile(sorted: &[u32], share: f64) -> f64 {

@@ -7,8 +7,8 @@ mod usage;
 
 use std::time::Duration;
 
-use super::direct::{LEAD_NS, pace};
-use super::{Outcome, progress, register, report};
+use super::direct::{check_accepted, note_trouble, pace, scheduled};
+use super::{Outcome, note_reasons, progress, register, report};
 use crate::args::Homing;
 use crate::cell::Cell;
 use crate::crew::Crew;
@@ -20,12 +20,12 @@ use crate::jwt::Signer;
 use crate::payload::{Names, When};
 use crate::process::Process;
 use crate::publisher::Publisher;
-use crate::report::{ACCEPT, DELIVERY, LOG_IN, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::server::random_u32;
 use crate::stats::median;
-use crate::worker::{Plan, show_reasons};
+use crate::worker::Plan;
 use crate::{Error, clock};
-use usage::{PER_DELIVERY, PER_LOG_IN, Sample};
+use usage::Sample;
 
 /// The slowest rate of log-ins that is measured.
 const LOG_INS_PER_SECOND_MIN: u64 = 100;
@@ -170,12 +170,9 @@ impl<'a> Bench<'a> {
         let seconds = connected.last_log_in_ns.saturating_sub(connected.first_open_ns).max(1) as f64 / 1e9;
         values.push("log-ins", "1/s", devices as f64 / seconds);
         values.push("log-ins that failed", "", connected.failed.values().sum::<u64>() as f64);
-        values.push_latency(&LOG_IN, &connected.log_in);
-        from.push_each(&to, &PER_LOG_IN, devices as u64, values);
-        if !connected.failed.is_empty() {
-            let failed = show_reasons(&connected.failed);
-            self.notes.push(format!("failed and repeated log-ins: {failed}"));
-        }
+        values.push_latency("log-in latency", &connected.log_in);
+        from.push_each(&to, "per log-in", devices as u64, values);
+        note_reasons(&mut self.notes, "failed and repeated log-ins", &connected.failed);
         self.settle();
         if let Some((before, after)) = resident_before.zip(self.gateways_resident()) {
             values.push("resident memory of all gateways", "MiB", after / 1_048_576.0);
@@ -207,51 +204,33 @@ impl<'a> Bench<'a> {
         self.stand_idle(values)?;
         progress("publishing to users");
         let (connected, away) = self.args.targets();
-        let start_ns = clock::now_ns() + LEAD_NS;
-        let from_ns = start_ns + clock::ns(self.args.pacing.warm_up);
-        let to_ns = from_ns + clock::ns(self.args.pacing.duration);
-        self.crew.publish(&Plan {
-            start_ns,
-            from_ns,
-            to_ns,
+        let plan = Plan {
             pace: pace(&self.args.pacing),
             in_flight: self.args.in_flight,
             connected,
             away,
             away_devices: self.args.away_devices(),
-            when: When::Connected,
             data_bytes: self.args.payload,
-        })?;
-        clock::sleep_until(from_ns);
+            ..Plan::default()
+        };
+        let plan = scheduled(plan, &self.args.pacing);
+        self.crew.publish(&plan)?;
+        clock::sleep_until(plan.from_ns);
         let from = Sample::take(&mut self.cell, &self.crew)?;
-        clock::sleep_until(to_ns);
+        clock::sleep_until(plan.to_ns);
         let to = Sample::take(&mut self.cell, &self.crew)?;
         let published = self.crew.published()?;
-        if published.accepted == 0 {
-            return Err(Error::NothingAccepted { reasons: show_reasons(&published.refused) });
-        }
-        let seconds = (to_ns - from_ns) as f64 / 1e9;
+        check_accepted(&published)?;
+        let seconds = self.args.pacing.duration.as_secs_f64();
         values.push("deliveries", "1/s", published.deliveries as f64 / seconds);
         values.push("requests", "1/s", published.accepted as f64 / seconds);
         values.push("deliveries lost", "", published.lost() as f64);
-        values.push_latency(&DELIVERY, &published.latency);
-        values.push_latency(&ACCEPT, &published.accept);
-        from.push_each(&to, &PER_DELIVERY, published.deliveries, values);
+        values.push_latency("delivery latency", &published.latency);
+        values.push_latency("accept latency", &published.accept);
+        from.push_each(&to, "per delivery", published.deliveries, values);
         from.push_cores(&to, values);
         self.notes.extend(from.redis_note(&to, "while publishing"));
-        for (what, reasons) in [
-            ("rejected requests", show_reasons(&published.refused)),
-            ("connections that ended while publishing", show_reasons(&published.disconnected)),
-        ] {
-            if !reasons.is_empty() {
-                self.notes.push(format!("{what}: {reasons}"));
-            }
-        }
-        if published.unsent > 0 {
-            let text =
-                format!("{} requests were due but could not be sent: the rate is too high", published.unsent);
-            self.notes.push(text);
-        }
+        note_trouble(&mut self.notes, &published, "connections that ended while publishing");
         Ok(())
     }
 
@@ -287,7 +266,7 @@ impl<'a> Bench<'a> {
 
     /// Waits until as many messages have arrived as there are devices.
     fn all_received(&mut self, sent_ns: u64) -> Result<(crate::stats::Latency, u64), Error> {
-        let (mut latency, mut last_ns, mut got) = (crate::stats::Latency::new(), 0, 0);
+        let (mut latency, mut last_ns, mut got) = (crate::stats::Latency::default(), 0, 0);
         let wanted = self.args.connections() as u64;
         while got < wanted {
             if clock::now_ns() > sent_ns + clock::ns(TOPIC_TIMEOUT) {

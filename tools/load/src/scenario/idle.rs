@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Bench, Needs, Outcome, Sample, Subject, progress, report};
+use super::{Bench, Outcome, Sample, Subject, note_reasons, progress, report};
 use crate::Error;
 use crate::args::{Idle, check};
 use crate::report::{ReportDocument, Values};
 use crate::stats::slope;
-use crate::worker::show_reasons;
 
 pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     check(args.counts.len() >= 2, "--counts requires at least two numbers, since memory is a slope")?;
@@ -18,11 +17,10 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     )?;
     check(!args.duration.is_zero(), "--duration must not be zero")?;
     let subject = Subject {
-        common: &args.common,
         speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.counts[args.counts.len() - 1], ..Needs::default() },
+        ..Subject::new(&args.common, args.counts[args.counts.len() - 1])
     };
     subject.check()?;
     // A server may keep memory that it once used, so each repetition needs a new one.
@@ -107,9 +105,7 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     bench.crew.receive(0, Duration::ZERO)?;
     let lost = bench.crew.received()?.disconnected;
     values.push(LOST, "", lost.values().sum::<u64>() as f64);
-    if !lost.is_empty() {
-        bench.notes.push(format!("connections that ended: {}", show_reasons(&lost)));
-    }
+    note_reasons(&mut bench.notes, "connections that ended", &lost);
     Ok(values)
 }
 

@@ -6,10 +6,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, CpuNames, Needs, Sample, Subject, progress, report};
+use super::{Bench, Sample, Subject, progress, report};
 use crate::args::{Me, check};
-use crate::http::{Client, Request};
-use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::http::Request;
+use crate::report::{ReportDocument, Values};
 use crate::request_loop::{Results, Schedule};
 use crate::{Error, clock};
 
@@ -18,47 +18,19 @@ const DEFINITIONS_IN_FLIGHT: usize = 64;
 /// Lines per registration, users per notification.
 const DEVICES_PER_REQUEST: usize = 1_000;
 
-/// A phase of the measurement, with the names of its figures.
-struct Phase {
-    requests: &'static str,
-    latency: LatencyNames,
-    cpu: CpuNames,
-}
+/// A phase of the measurement: the name of its rate, and the prefix of its other figures.
+type Phase = (&'static str, &'static str);
 
-const COLD: LatencyNames =
-    LatencyNames { percentiles: ["cold p50", "cold p90", "cold p99", "cold p99.9"], max: "cold max" };
-
-const FEW: Phase = Phase {
-    requests: "requests, few experiments",
-    latency: LatencyNames { percentiles: ["few p50", "few p90", "few p99", "few p99.9"], max: "few max" },
-    cpu: CpuNames { total: "few, server CPU", user: "few, user space", system: "few, kernel" },
-};
-const MANY: Phase = Phase {
-    requests: "requests, many experiments",
-    latency: LatencyNames {
-        percentiles: ["many p50", "many p90", "many p99", "many p99.9"],
-        max: "many max",
-    },
-    cpu: CpuNames { total: "many, server CPU", user: "many, user space", system: "many, kernel" },
-};
-const UNCHANGED: Phase = Phase {
-    requests: "requests, unchanged (304)",
-    latency: LatencyNames { percentiles: ["304 p50", "304 p90", "304 p99", "304 p99.9"], max: "304 max" },
-    cpu: CpuNames { total: "304, server CPU", user: "304, user space", system: "304, kernel" },
-};
+const FEW: Phase = ("requests, few experiments", "few");
+const MANY: Phase = ("requests, many experiments", "many");
+const UNCHANGED: Phase = ("requests, unchanged (304)", "304");
 
 pub(crate) fn run(args: &Me) -> Result<ReportDocument, Error> {
     args.pacing.check()?;
     check(args.pacing.rate.is_none(), "--rate is not supported: requests are unlimited")?;
     check(args.experiments <= args.live, "--experiments must not exceed --live")?;
     let connections = usize::from(args.in_flight).max(DEFINITIONS_IN_FLIGHT);
-    let subject = Subject {
-        common: &args.common,
-        speech: None,
-        foreign: None,
-        floor: false,
-        needs: Needs { connections, ..Needs::default() },
-    };
+    let subject = Subject::new(&args.common, connections);
     subject.check()?;
     let (repetitions, outcome) = subject.open()?.attempt(|bench| measure_all(args, bench))?;
     Ok(report("me", &repetitions, outcome))
@@ -69,20 +41,20 @@ fn measure_all(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
     let mut repetitions = vec![Values::default(); args.common.repeat as usize];
     // The first call of every device.
     let cold = scene.ask(bench, &scene.requests, Schedule::Each)?;
-    repetitions[0].push_latency(&COLD, &cold.latency);
+    repetitions[0].push_latency("cold", &cold.latency);
     for (number, values) in repetitions.iter_mut().enumerate() {
         progress(&format!("measuring {} of {}, few experiments", number + 1, args.common.repeat));
-        scene.measure(bench, &FEW, &scene.requests, values)?;
+        scene.measure(bench, FEW, &scene.requests, values)?;
     }
     progress(&format!("creating {} experiments that end, and {} live ones", args.expired, args.live));
     scene.fill(bench)?;
     scene.know_answers(bench)?;
     for (number, values) in repetitions.iter_mut().enumerate() {
         progress(&format!("measuring {} of {}, many experiments", number + 1, args.common.repeat));
-        scene.measure(bench, &MANY, &scene.requests, values)?;
+        scene.measure(bench, MANY, &scene.requests, values)?;
         let rate = |name: &str| values.get(name).unwrap_or(f64::NAN);
-        values.push("many / few", "", rate(MANY.requests) / rate(FEW.requests));
-        scene.measure(bench, &UNCHANGED, &scene.conditional, values)?;
+        values.push("many / few", "", rate(MANY.0) / rate(FEW.0));
+        scene.measure(bench, UNCHANGED, &scene.conditional, values)?;
     }
     bench.notes.push(format!(
         "a response is {} bytes of JSON, with {} experiments and {} messages; many: {} live, {} ended",
@@ -116,7 +88,7 @@ impl<'a> Scene<'a> {
     fn measure(
         &self,
         bench: &mut Bench<'_>,
-        phase: &Phase,
+        (requests_rate, phase): Phase,
         requests: &[Vec<u8>],
         values: &mut Values,
     ) -> Result<(), Error> {
@@ -125,9 +97,10 @@ impl<'a> Scene<'a> {
         let from = Sample::take(bench);
         let asked = self.ask(bench, requests, Schedule::For(self.args.pacing.duration))?;
         let to = Sample::take(bench);
-        values.push(phase.requests, "1/s", asked.answered as f64 / asked.seconds);
-        values.push_latency(&phase.latency, &asked.latency);
-        from.push_cpu_each(to, &phase.cpu, asked.answered, values);
+        values.push(requests_rate, "1/s", asked.answered as f64 / asked.seconds);
+        values.push_latency(phase, &asked.latency);
+        let cpu = format!("{phase}, server CPU");
+        from.push_cpu_parts(to, (&cpu, phase), asked.answered, values);
         Ok(())
     }
 
@@ -166,9 +139,7 @@ impl<'a> Scene<'a> {
         let host = bench.setup().origin.host.clone();
         let mut client = bench.provider()?;
         for token in &self.tokens {
-            let request =
-                Request { method: "GET", path: "/v1/me", key: token, content_type: "application/json" };
-            let answer = client.expect_success(request, b"")?;
+            let answer = client.expect_success(Request::json("GET", "/v1/me", token), b"")?;
             let me: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let experiments = me["experiments"].as_object().map_or(0, serde_json::Map::len);
             if experiments != self.args.experiments as usize || me["inbox"] != json!(self.args.messages) {
@@ -197,8 +168,8 @@ fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
             format!("{line}\n")
         };
         let body: String = chunk.iter().map(line).collect();
-        let answer = post(&mut client, &key, "/v1/devices/batch", "application/x-ndjson", &body)?;
-        for line in answer.lines() {
+        let answer = client.expect_success(Request::lines("/v1/devices/batch", &key), body.as_bytes())?;
+        for line in String::from_utf8_lossy(&answer.body).lines() {
             let line: Value = serde_json::from_str(line).unwrap_or_default();
             tokens.extend(line["token"].as_str().map(str::to_owned));
         }
@@ -206,7 +177,7 @@ fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
         for number in 0..args.messages {
             let body = json!({"to": {"users": users}, "when": "stored", "data": {"number": number},
                 "notification": {"title": "Something happened", "body": "And here is what it was, in a line."}});
-            post(&mut client, &key, "/v1/notifications", "application/json", &body.to_string())?;
+            client.expect_success(Request::notification(&key), body.to_string().as_bytes())?;
         }
     }
     match tokens.len() == numbers.len() {
@@ -215,12 +186,6 @@ fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
             Err(Error::Malformed { request: "/v1/devices/batch".to_owned(), what: "a device has no token" })
         }
     }
-}
-
-fn post(client: &mut Client, key: &str, path: &str, kind: &'static str, body: &str) -> Result<String, Error> {
-    let request = Request { method: "POST", path, key, content_type: kind };
-    let answer = client.expect_success(request, body.as_bytes())?;
-    Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 
 /// A first call.
@@ -245,9 +210,8 @@ fn archive(bench: &Bench<'_>, name: &str) -> Vec<u8> {
 fn of_experiment(bench: &Bench<'_>, method: &'static str, name: &str, body: &str) -> Vec<u8> {
     let path = format!("/v1/apps/{}/experiments/{name}", bench.common.app);
     let setup = bench.setup();
-    let request = Request { method, path: &path, key: &setup.api_key, content_type: "application/json" };
     let mut out = Vec::new();
-    request.push(&mut out, &setup.origin.host, body.as_bytes());
+    Request::json(method, &path, &setup.api_key).push(&mut out, &setup.origin.host, body.as_bytes());
     out
 }
 

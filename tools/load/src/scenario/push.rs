@@ -133,8 +133,7 @@ impl Figures<'_> {
             true => format!("{} pushes: {name}", self.count),
             false => name.to_owned(),
         };
-        // Names live as long as the program: a few dozen in a program that ends with the report.
-        self.values.push(Box::leak(name.into_boxed_str()), unit, value);
+        self.values.push(name, unit, value);
     }
 
     fn push_some(&mut self, name: &str, unit: &'static str, value: Option<f64>) {

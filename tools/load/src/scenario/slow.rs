@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use super::{Bench, Measurement, Needs, Sample, Subject, progress};
+use super::{Bench, Measurement, Sample, Subject, note_reasons, progress};
 use crate::args::{Slow, check, check_counts};
 use crate::http::{Client, Request};
 use crate::metrics::Metrics;
 use crate::payload::push_topic_body;
 use crate::process::Process;
-use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::worker::{Reasons, SlowPlan, SlowResults, add_reasons, show_reasons};
 use crate::{Error, clock};
 
@@ -24,40 +24,6 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const WEIGH_EACH_NS: u64 = 100_000_000;
 const CLOSED: &str = "noroshi_connections_closed_total";
 const DROPPED: &str = "noroshi_slow_drops_total";
-
-/// The names of a phase's figures.
-struct Phase {
-    latency: LatencyNames,
-    lost: &'static str,
-    cpu: &'static str,
-}
-
-const ALONE: Phase = Phase {
-    latency: LatencyNames {
-        percentiles: [
-            "delivery latency without slow peers, p50",
-            "delivery latency without slow peers, p90",
-            "delivery latency without slow peers, p99",
-            "delivery latency without slow peers, p99.9",
-        ],
-        max: "delivery latency without slow peers, max",
-    },
-    lost: "deliveries lost without slow peers",
-    cpu: "server CPU per delivery without slow peers",
-};
-const BESIDE: Phase = Phase {
-    latency: LatencyNames {
-        percentiles: [
-            "delivery latency beside slow peers, p50",
-            "delivery latency beside slow peers, p90",
-            "delivery latency beside slow peers, p99",
-            "delivery latency beside slow peers, p99.9",
-        ],
-        max: "delivery latency beside slow peers, max",
-    },
-    lost: "deliveries lost beside slow peers",
-    cpu: "server CPU per delivery beside slow peers",
-};
 
 pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
     check_counts(args.connections, 1, args.payload, 1)?;
@@ -78,8 +44,7 @@ pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
         !args.common.tls && !args.common.server.as_ref().is_some_and(|url| url.starts_with("https://"));
     check(plain, "slow devices read single bytes, which TLS prevents: omit --tls")?;
     let topic = Some(format!("{}-topic", args.common.name));
-    let needs = Needs { connections: args.connections, topic, deliveries: 0, when: args.when };
-    let subject = Subject { common: &args.common, speech: None, foreign: None, floor: false, needs };
+    let subject = Subject { topic, when: args.when, ..Subject::new(&args.common, args.connections) };
     super::run("slow", &subject, || Slowness { args, metrics: None })
 }
 
@@ -111,7 +76,7 @@ struct Outcome {
 
 impl Measurement for Slowness<'_> {
     fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
+        self.metrics = bench.target.admin.as_ref().map(Metrics::open).transpose()?;
         bench.connect(self.args.connections).map(drop) // the first log-ins create the devices
     }
 
@@ -126,11 +91,11 @@ impl Measurement for Slowness<'_> {
         let alone = SlowPlan { healthy, silent: 0, trickling: 0, each: warm_up, until_ns: 0, deadline_ns: 0 };
         self.publish(bench, &alone, WARM_UP)?;
         let alone = SlowPlan { each: warm_up + each, ..alone };
-        self.phase(bench, &alone, &ALONE, &mut values)?;
+        self.phase(bench, &alone, "without slow peers", &mut values)?;
         bench.connect(self.args.connections)?;
         let before = self.closed_and_dropped()?;
         let beside = SlowPlan { silent, trickling, each: warm_up + 2 * each, ..alone };
-        let outcome = self.phase(bench, &beside, &BESIDE, &mut values)?;
+        let outcome = self.phase(bench, &beside, "beside slow peers", &mut values)?;
         let grown = outcome
             .resident_most
             .zip(outcome.resident_before)
@@ -144,10 +109,7 @@ impl Measurement for Slowness<'_> {
         values.push("slow peers", "", (silent + trickling) as f64);
         values.push("slow peers closed as slow_consumer", "", closed);
         values.push_some("messages dropped at slow peers", "", dropped);
-        if !outcome.watched.slow_ended.is_empty() {
-            let ended = show_reasons(&outcome.watched.slow_ended);
-            bench.notes.push(format!("final state of slow peers: {ended}"));
-        }
+        note_reasons(&mut bench.notes, "final state of slow peers", &outcome.watched.slow_ended);
         Ok(values)
     }
 }
@@ -159,11 +121,12 @@ fn closed_by_client(ended: &Reasons) -> f64 {
 }
 
 impl Slowness<'_> {
+    /// `phase` ends the names of the figures.
     fn phase(
         &self,
         bench: &mut Bench<'_>,
         plan: &SlowPlan,
-        names: &Phase,
+        phase: &str,
         values: &mut Values,
     ) -> Result<Outcome, Error> {
         bench.settle();
@@ -172,27 +135,25 @@ impl Slowness<'_> {
         let from = Sample::take(bench);
         let outcome = self.publish(bench, plan, self.args.duration)?;
         let to = Sample::take(bench);
-        values.push_latency(&names.latency, &outcome.watched.latency);
+        values.push_latency(&format!("delivery latency {phase},"), &outcome.watched.latency);
         let expected = outcome.accepted * plan.healthy as u64;
-        values.push(names.lost, "", expected.saturating_sub(outcome.watched.deliveries) as f64);
+        values.push(
+            format!("deliveries lost {phase}"),
+            "",
+            expected.saturating_sub(outcome.watched.deliveries) as f64,
+        );
         let cpu_us = from.server_cores(to).map(|cores| cores * from.seconds_until(to) * 1e6);
         let deliveries = outcome.watched.deliveries.max(1) as f64;
-        values.push_some(names.cpu, "µs", cpu_us.map(|us| us / deliveries));
-        let healthy_ended = show_reasons(&outcome.watched.healthy_ended);
-        for (what, reasons) in [
-            ("rejected requests", show_reasons(&outcome.refused)),
-            ("healthy connections that ended", healthy_ended),
-        ] {
-            if !reasons.is_empty() {
-                bench.notes.push(format!("{what}: {reasons}"));
-            }
-        }
+        let name = format!("server CPU per delivery {phase}");
+        values.push_some(&name, "µs", cpu_us.map(|us| us / deliveries));
+        note_reasons(&mut bench.notes, "rejected requests", &outcome.refused);
+        note_reasons(&mut bench.notes, "healthy connections that ended", &outcome.watched.healthy_ended);
         Ok(outcome)
     }
 
     /// Publishes at the rate, and samples the server's memory until slow devices are released.
     fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan, duration: Duration) -> Result<Outcome, Error> {
-        let resident = |bench: &Bench<'_>| bench.target.process().and_then(Process::resident_bytes);
+        let resident = |bench: &Bench<'_>| bench.target.process.and_then(Process::resident_bytes);
         let count = messages(self.args, duration);
         let start_ns = clock::now_ns();
         let end_ns = start_ns + clock::ns(duration);
@@ -263,9 +224,7 @@ impl<'a> Provider<'a> {
     fn publish(&mut self, due_ns: u64) -> Result<(), Error> {
         self.body.clear();
         push_topic_body(&mut self.body, &self.topic, self.args.when, due_ns, self.args.payload);
-        let (path, content_type) = ("/v1/notifications", "application/json");
-        let request = Request { method: "POST", path, key: &self.key, content_type };
-        let response = self.client.request(request, &self.body)?;
+        let response = self.client.request(Request::notification(&self.key), &self.body)?;
         match response.status {
             200..=299 => self.accepted += 1,
             _ => add_reasons(&mut self.refused, Reasons::from([(response.problem_code(), 1)])),

@@ -1,7 +1,7 @@
 //! Stored notifications for offline devices: every target is an inbox row, on disk before the response.
 
 use super::direct::{measure, note_trouble, pace};
-use super::{Bench, Measurement, Needs, PER_ROW, Subject};
+use super::{Bench, Measurement, Subject};
 use crate::Error;
 use crate::args::{Stored, check, check_counts};
 use crate::payload::When;
@@ -16,24 +16,15 @@ pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
     check(args.targets <= args.devices, "a request names more users than devices: increase --devices")?;
     args.pacing.check()?;
     let plan = Plan {
-        start_ns: 0,
-        from_ns: 0,
-        to_ns: 0,
         pace: pace(&args.pacing),
         in_flight: args.in_flight,
-        connected: 0,
         away: args.targets,
         away_devices: args.devices,
         when: When::Stored,
         data_bytes: args.payload,
+        ..Plan::default()
     };
-    let subject = Subject {
-        common: &args.common,
-        speech: None,
-        foreign: None,
-        floor: false,
-        needs: Needs { connections: args.in_flight, ..Needs::default() },
-    };
+    let subject = Subject::new(&args.common, args.in_flight);
     super::run("stored", &subject, || Requests { args, plan: plan.clone(), accepted: 0 })
 }
 
@@ -56,11 +47,11 @@ impl Measurement for Requests<'_> {
             let rows = published.accepted * targets;
             values.push("inbox rows accepted", "1/s", rows as f64 / seconds);
             values.push("requests", "1/s", published.accepted as f64 / seconds);
-            (PER_ROW, rows)
+            ("server CPU per inbox row", rows)
         };
         let published = measure(bench, &self.plan, &self.args.pacing, head, &mut values)?;
         self.accepted += published.accepted_ever * targets;
-        note_trouble(bench, &published);
+        note_trouble(&mut bench.notes, &published, "connections that ended");
         Ok(values)
     }
 

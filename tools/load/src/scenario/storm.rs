@@ -6,34 +6,14 @@
 use std::time::Duration;
 
 use super::direct::{LEAD_NS, note_trouble};
-use super::{Bench, Measurement, Needs, Sample, Subject};
+use super::{Bench, Measurement, Sample, Subject, note_reasons};
 use crate::args::{Common, Storm, check, check_counts};
-use crate::payload::When;
-use crate::report::{LatencyNames, ReportDocument, Values};
-use crate::worker::{Pace, Plan, SteadyPlan, SteadyResults, StormPlan, StormResults, show_reasons};
+use crate::report::{ReportDocument, Values};
+use crate::worker::{Pace, Plan, Recovery, SteadyPlan, SteadyResults, StormPlan, StormResults};
 use crate::{Error, clock};
 
 /// The longest time that a worker waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
-
-const BEFORE: LatencyNames = LatencyNames {
-    percentiles: [
-        "delivery latency before, p50",
-        "delivery latency before, p90",
-        "delivery latency before, p99",
-        "delivery latency before, p99.9",
-    ],
-    max: "delivery latency before, max",
-};
-const DURING: LatencyNames = LatencyNames {
-    percentiles: [
-        "delivery latency during, p50",
-        "delivery latency during, p90",
-        "delivery latency during, p99",
-        "delivery latency during, p99.9",
-    ],
-    max: "delivery latency during, max",
-};
 
 pub(crate) fn run(args: &Storm) -> Result<ReportDocument, Error> {
     check_counts(args.connections, args.targets, args.payload, args.in_flight)?;
@@ -52,8 +32,7 @@ pub(crate) fn run(args: &Storm) -> Result<ReportDocument, Error> {
     let processes = usize::from(args.common.processes);
     let common = Common { processes: args.common.processes + 1, ..args.common.clone() };
     let most = args.connections.div_ceil(processes).max(args.steady);
-    let needs = Needs { connections: most * (processes + 1), ..Needs::default() };
-    let subject = Subject { common: &common, speech: None, foreign: None, floor: false, needs };
+    let subject = Subject::new(&common, most * (processes + 1));
     super::run("storm", &subject, || Reconnects { args })
 }
 
@@ -76,12 +55,12 @@ impl Measurement for Reconnects<'_> {
         let from = Sample::take(bench);
         let (steady, storm) = bench.crew.storm_results()?;
         let to = Sample::take(bench);
-        self.check_back(&storm, storm_ns)?;
+        storm.recovery.check(self.args.connections, storm_ns)?;
         note(bench, &steady, &storm);
         let mut values = Values::default();
         push_storm(&storm, storm_ns, &mut values);
-        values.push_latency(&BEFORE, &steady.before);
-        values.push_latency(&DURING, &steady.during);
+        values.push_latency("delivery latency before,", &steady.before);
+        values.push_latency("delivery latency during,", &steady.during);
         values.push("deliveries during the storm", "", steady.deliveries_during as f64);
         values.push("deliveries lost", "", steady.published.lost() as f64);
         let ended = steady.ended.values().sum::<u64>();
@@ -101,10 +80,8 @@ impl Reconnects<'_> {
             pace: Pace::Rate(rate),
             in_flight,
             connected: targets,
-            away: 0,
-            away_devices: 0,
-            when: When::Connected,
             data_bytes: payload,
+            ..Plan::default()
         };
         SteadyPlan { publish, storm_ns }
     }
@@ -118,25 +95,11 @@ impl Reconnects<'_> {
             deadline_ns: storm_ns + clock::ns(patience),
         }
     }
-
-    fn check_back(&self, storm: &StormResults, storm_ns: u64) -> Result<(), Error> {
-        if storm.back >= self.args.connections {
-            return Ok(());
-        }
-        let fatal = storm.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
-        let failed = show_reasons(&storm.failed_attempts.reasons);
-        Err(Error::NotConnected {
-            wanted: self.args.connections,
-            connected: storm.back,
-            seconds: clock::now_ns().saturating_sub(storm_ns) as f64 / 1e9,
-            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
-            advice: "Use --patience to allow more time".to_owned(),
-        })
-    }
 }
 
 fn push_storm(storm: &StormResults, storm_ns: u64, values: &mut Values) {
-    let StormResults { back, back_ns, log_in, handshakes, failed_attempts, .. } = storm;
+    let StormResults { recovery, handshakes } = storm;
+    let Recovery { back, back_ns, log_in, failed_attempts, .. } = recovery;
     let seconds = back_ns.saturating_sub(storm_ns).max(1) as f64 / 1e9;
     values.push("time until all are back", "s", seconds);
     values.push("log-ins during the storm", "1/s", *back as f64 / seconds);
@@ -152,12 +115,7 @@ fn push_storm(storm: &StormResults, storm_ns: u64, values: &mut Values) {
 
 /// Adds notes about errors.
 fn note(bench: &mut Bench<'_>, steady: &SteadyResults, storm: &StormResults) {
-    note_trouble(bench, &steady.published);
-    let failed_attempts = show_reasons(&storm.failed_attempts.reasons);
-    let ended = show_reasons(&steady.ended);
-    for (what, reasons) in [("failed attempts", failed_attempts), ("steady connections that ended", ended)] {
-        if !reasons.is_empty() {
-            bench.notes.push(format!("{what}: {reasons}"));
-        }
-    }
+    note_trouble(&mut bench.notes, &steady.published, "connections that ended");
+    note_reasons(&mut bench.notes, "failed attempts", &storm.recovery.failed_attempts.reasons);
+    note_reasons(&mut bench.notes, "steady connections that ended", &steady.ended);
 }

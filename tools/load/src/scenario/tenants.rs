@@ -13,13 +13,12 @@ mod noise;
 mod tenant;
 mod wire;
 
-use super::{Bench, Load, Needs, Sample, Subject, progress, report};
+use super::{Bench, Load, Sample, Subject, progress, report};
+use crate::Error;
 use crate::args::Tenants;
-use crate::payload::When;
-use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::scenario::direct;
 use crate::worker::{Pace, Plan, Published};
-use crate::{Error, clock};
 use noise::Noise;
 use tenant::Tenant;
 
@@ -28,38 +27,16 @@ const RATE: f64 = 100.0;
 /// Maximum requests of the steady app in flight: more than its rate needs.
 const IN_FLIGHT: usize = 64;
 
-const ALONE: LatencyNames =
-    LatencyNames { percentiles: ["alone p50", "alone p90", "alone p99", "alone p99.9"], max: "alone max" };
-const BESIDE: LatencyNames = LatencyNames {
-    percentiles: ["beside p50", "beside p90", "beside p99", "beside p99.9"],
-    max: "beside max",
-};
-const CONTROL: LatencyNames = LatencyNames {
-    percentiles: ["control p50", "control p90", "control p99", "control p99.9"],
-    max: "control max",
-};
 const P50_RATIO: &str = "p50, beside / alone";
 const P99_RATIO: &str = "p99, beside / alone";
 const DELIVERIES_RATIO: &str = "deliveries, beside / alone";
-const CONTROL_RATIO: &str = "p99, beside / control";
 
 /// The report, and why it violates the requested margin, if it does.
 pub(crate) type ReportWithVerdict = (ReportDocument, Option<String>);
 
 pub(crate) fn run(args: &Tenants) -> Result<ReportWithVerdict, Error> {
     args.check()?;
-    let subject = Subject {
-        common: &args.common,
-        speech: None,
-        foreign: None,
-        floor: false,
-        needs: Needs {
-            connections: args.connections,
-            topic: None,
-            deliveries: args.targets,
-            when: When::Connected,
-        },
-    };
+    let subject = Subject::new(&args.common, args.connections);
     subject.check()?;
     let (repetitions, outcome) = subject.open()?.attempt(|bench| measure_all(args, bench))?;
     let verdict = args.within.and_then(|within| broken(&repetitions, within));
@@ -75,13 +52,13 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
         progress(&format!("measuring {number} of {}, alone", args.common.repeat));
         let mut values = Values::default();
         let from = Sample::take(bench);
-        measure(args, bench, &ALONE, "alone, deliveries", &mut values)?;
+        measure(args, bench, "alone", &mut values)?;
         let alone = from.load_until(Sample::take(bench));
         values.push_some("alone, server CPU", "cores", alone.map(|load| load.server));
         progress(&format!("measuring {number} of {}, beside the noisy app", args.common.repeat));
         let noise = Noise::start(&tenant, args.threads)?;
         let from = Sample::take(bench);
-        let measured = measure(args, bench, &BESIDE, "beside, deliveries", &mut values);
+        let measured = measure(args, bench, "beside", &mut values);
         let to = Sample::take(bench);
         let made = noise.stop();
         measured?;
@@ -91,13 +68,13 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
             progress(&format!("measuring {number} of {}, the control", args.common.repeat));
             let load = Load { server: beside.server - alone.server, clients: beside.clients - alone.clients };
             let _control = control::start(load)?;
-            measure(args, bench, &CONTROL, "control, deliveries", &mut values)?;
+            measure(args, bench, "control", &mut values)?;
         }
         for (name, beside, compared) in [
-            (P50_RATIO, BESIDE.percentiles[0], ALONE.percentiles[0]),
-            (P99_RATIO, BESIDE.percentiles[2], ALONE.percentiles[2]),
+            (P50_RATIO, "beside p50", "alone p50"),
+            (P99_RATIO, "beside p99", "alone p99"),
             (DELIVERIES_RATIO, "beside, deliveries", "alone, deliveries"),
-            (CONTROL_RATIO, BESIDE.percentiles[2], CONTROL.percentiles[2]),
+            ("p99, beside / control", "beside p99", "control p99"),
         ] {
             let value = |name| values.get(name).unwrap_or(f64::NAN);
             let ratio = value(beside) / value(compared);
@@ -113,34 +90,21 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
     Ok(repetitions)
 }
 
-fn measure(
-    args: &Tenants,
-    bench: &mut Bench<'_>,
-    names: &LatencyNames,
-    deliveries: &'static str,
-    values: &mut Values,
-) -> Result<(), Error> {
+fn measure(args: &Tenants, bench: &mut Bench<'_>, phase: &str, values: &mut Values) -> Result<(), Error> {
     bench.settle();
-    let start_ns = clock::now_ns() + direct::LEAD_NS;
-    let from_ns = start_ns + clock::ns(args.pacing.warm_up);
-    let to_ns = from_ns + clock::ns(args.pacing.duration);
-    bench.crew.publish(&Plan {
-        start_ns,
-        from_ns,
-        to_ns,
+    let plan = Plan {
         pace: Pace::Rate(args.pacing.rate.unwrap_or(RATE)),
         in_flight: IN_FLIGHT,
         connected: args.targets,
-        away: 0,
-        away_devices: 0,
-        when: When::Connected,
         data_bytes: args.payload,
-    })?;
+        ..Plan::default()
+    };
+    bench.crew.publish(&direct::scheduled(plan, &args.pacing))?;
     let published: Published = bench.crew.published()?;
     let seconds = args.pacing.duration.as_secs_f64();
-    values.push(deliveries, "1/s", published.deliveries as f64 / seconds);
-    values.push_latency(names, &published.latency);
-    direct::note_trouble(bench, &published);
+    values.push(format!("{phase}, deliveries"), "1/s", published.deliveries as f64 / seconds);
+    values.push_latency(phase, &published.latency);
+    direct::note_trouble(&mut bench.notes, &published, "connections that ended");
     Ok(())
 }
 

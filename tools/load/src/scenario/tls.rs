@@ -3,60 +3,15 @@
 
 use std::time::Duration;
 
-use super::{Bench, CpuNames, Needs, Outcome, Sample, Subject, progress, report};
+use super::{Bench, Outcome, Sample, Subject, note_reasons, progress, report};
 use crate::args::{Common, Tls, check};
-use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::report::{ReportDocument, Values};
 use crate::stats::slope;
 use crate::worker::{HandshakePlan, HandshakeResults, show_reasons};
 use crate::{Error, clock};
 
 /// The slowest rate of handshakes that is measured, per second.
 const HANDSHAKES_PER_SECOND_MIN: u64 = 50;
-
-/// The names of the figures of one kind.
-struct Kind {
-    rate: &'static str,
-    latency: LatencyNames,
-    cpu: CpuNames,
-    cores: &'static str,
-}
-
-const FULL: Kind = Kind {
-    rate: "full handshakes",
-    latency: LatencyNames {
-        percentiles: [
-            "full handshake latency p50",
-            "full handshake latency p90",
-            "full handshake latency p99",
-            "full handshake latency p99.9",
-        ],
-        max: "full handshake latency max",
-    },
-    cpu: CpuNames {
-        total: "server CPU per full handshake",
-        user: "server CPU per full handshake, user space",
-        system: "server CPU per full handshake, kernel",
-    },
-    cores: "server CPU, full handshakes",
-};
-const RESUMED: Kind = Kind {
-    rate: "resumed handshakes",
-    latency: LatencyNames {
-        percentiles: [
-            "resumed handshake latency p50",
-            "resumed handshake latency p90",
-            "resumed handshake latency p99",
-            "resumed handshake latency p99.9",
-        ],
-        max: "resumed handshake latency max",
-    },
-    cpu: CpuNames {
-        total: "server CPU per resumed handshake",
-        user: "server CPU per resumed handshake, user space",
-        system: "server CPU per resumed handshake, kernel",
-    },
-    cores: "server CPU, resumed handshakes",
-};
 
 pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
     check(args.count > 0, "--count must be at least 1")?;
@@ -70,8 +25,7 @@ pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
     check(secure, "--server must be https://… to measure TLS")?;
     let common = Common { tls: args.common.server.is_none(), ..args.common.clone() };
     let most = args.counts[args.counts.len() - 1].max(common.handshakes as usize);
-    let needs = Needs { connections: most, ..Needs::default() };
-    let subject = Subject { common: &common, speech: None, foreign: None, floor: false, needs };
+    let subject = Subject::new(&common, most);
     subject.check()?;
     let (mut repetitions, mut last) = (Vec::new(), None);
     for number in 1..=common.repeat {
@@ -94,9 +48,9 @@ fn measure(bench: &mut Bench<'_>, args: &Tls, weigh: bool) -> Result<Values, Err
         bench.crew.disconnect()?;
         bench.settle();
     }
-    shake(bench, args.count, &FULL, false, &mut values)?;
+    shake(bench, args.count, "full", false, &mut values)?;
     bench.settle();
-    let results = shake(bench, args.count, &RESUMED, true, &mut values)?;
+    let results = shake(bench, args.count, "resumed", true, &mut values)?;
     values.push("handshakes resumed, where tickets were used", "", results.handshakes.resumed as f64);
     values.push("handshakes full, where tickets were used", "", results.handshakes.full as f64);
     Ok(values)
@@ -105,11 +59,11 @@ fn measure(bench: &mut Bench<'_>, args: &Tls, weigh: bool) -> Result<Values, Err
 fn shake(
     bench: &mut Bench<'_>,
     count: usize,
-    kind: &Kind,
+    kind: &str,
     resume: bool,
     values: &mut Values,
 ) -> Result<HandshakeResults, Error> {
-    progress(&format!("{count} {}", kind.rate));
+    progress(&format!("{count} {kind} handshakes"));
     let timeout = Duration::from_secs(30 + count as u64 / HANDSHAKES_PER_SECOND_MIN);
     let from = Sample::take(bench);
     let results = bench.crew.shake(&HandshakePlan {
@@ -123,13 +77,11 @@ fn shake(
     if done == 0 {
         return Err(Error::NothingAccepted { reasons: show_reasons(&results.failed) });
     }
-    if !results.failed.is_empty() {
-        bench.notes.push(format!("{} that failed: {}", kind.rate, show_reasons(&results.failed)));
-    }
+    note_reasons(&mut bench.notes, &format!("{kind} handshakes that failed"), &results.failed);
     let seconds = results.last_ns.saturating_sub(results.first_open_ns).max(1) as f64 / 1e9;
-    values.push(kind.rate, "1/s", done as f64 / seconds);
-    values.push_latency(&kind.latency, &results.latency);
-    from.push_cpu_each(to, &kind.cpu, done, values);
-    values.push_some(kind.cores, "cores", from.server_cores(to));
+    values.push(format!("{kind} handshakes"), "1/s", done as f64 / seconds);
+    values.push_latency(&format!("{kind} handshake latency"), &results.latency);
+    from.push_cpu_each(to, &format!("server CPU per {kind} handshake"), done, values);
+    values.push_some(&format!("server CPU, {kind} handshakes"), "cores", from.server_cores(to));
     Ok(results)
 }

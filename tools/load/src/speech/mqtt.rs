@@ -2,14 +2,12 @@
 //! for each message. The keep alive is the maximum, so that nothing but the server's own activity happens
 //! while devices are idle.
 
-use std::ops::ControlFlow;
-
 use noroshi_protocol::mqtt::{
     Ack, Connect, Decoder, Frame, Packet, Properties, Publish, Qos, ReasonCode, Subscribe, SubscribeOptions,
     Version,
 };
 
-use super::{Login, MESSAGE_BYTES_MAX, Turn};
+use super::{Login, MESSAGE_BYTES_MAX, Turn, proceed};
 use crate::connection::{Ended, Stage};
 use crate::dialect;
 
@@ -26,7 +24,7 @@ pub(crate) struct Mqtt {
     subscribe: Vec<u8>,
 }
 
-fn connect(login: Login<'_>) -> Vec<u8> {
+pub(crate) fn connect(login: Login<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let connect = Connect {
         version: VERSION,
@@ -57,8 +55,9 @@ pub(super) fn push_publish(out: &mut Vec<u8>, topic: &str, text: &str) {
     Packet::Publish(publish).encode(VERSION, out);
 }
 
-fn subscribe(filters: &[&str]) -> Vec<u8> {
-    let options = SubscribeOptions::new(Qos::AtLeastOnce);
+/// Empty without filters.
+pub(crate) fn subscribe(filters: &[&str], qos: Qos) -> Vec<u8> {
+    let options = SubscribeOptions::new(qos);
     let filters: Vec<_> = filters.iter().map(|filter| (*filter, options)).collect();
     let mut out = Vec::new();
     if !filters.is_empty() {
@@ -73,7 +72,7 @@ impl Mqtt {
     pub(super) fn begin(of: &dialect::Mqtt, login: Login<'_>) -> (Self, Vec<u8>) {
         let inbox = of.inbox(login.name);
         let filters: Vec<_> = inbox.as_deref().into_iter().chain(login.topic).collect();
-        (Self { decoder: Decoder::new(), subscribe: subscribe(&filters) }, connect(login))
+        (Self { decoder: Decoder::new(), subscribe: subscribe(&filters, Qos::AtLeastOnce) }, connect(login))
     }
 
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
@@ -84,13 +83,7 @@ impl Mqtt {
                 Ok(packet) => handle_bytes(packet, subscribe, turn),
                 Err(violation) => Err(invalid(&violation)),
             };
-            match heard {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(why) => {
-                    ended = Some(why);
-                    ControlFlow::Break(())
-                }
-            }
+            proceed(heard, &mut ended)
         };
         let fed = decoder.feed(bytes, MESSAGE_BYTES_MAX, &mut on_frame);
         match ended {
@@ -138,6 +131,8 @@ fn invalid(violation: &impl std::fmt::Display) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::dialect::Password;
 

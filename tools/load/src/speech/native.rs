@@ -2,8 +2,7 @@
 
 use noroshi_protocol::native::{ServerFrame, parse_server_frame};
 
-use super::Turn;
-use super::text_frame::push_text;
+use super::{Turn, push_text};
 use crate::connection::{Ended, Stage};
 
 pub(super) const PATH: &str = "/v1/connect";

@@ -5,8 +5,7 @@
 use noroshi_protocol::engine_io::Packet;
 
 use super::native::effect;
-use super::text_frame::push_text;
-use super::{Login, Turn};
+use super::{Login, Turn, push_text};
 use crate::connection::{Ended, Stage};
 
 pub(super) const PATH: &str = "/socket.io/?EIO=4&transport=websocket";

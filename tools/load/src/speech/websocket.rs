@@ -1,14 +1,13 @@
 //! WebSocket: the upgrade and the frames. Passes text frames to one of three protocols.
 
-use std::ops::ControlFlow;
-
 use noroshi_protocol::ws::{
     Decoder, Input, OFFER_DEFLATE, Opcode, Refusal, Role, Terms, check_upgrade_response_to,
     push_masked_frame, push_upgrade_request,
 };
 
-use super::text_frame::{MASK, push_text};
-use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, frames, native, refusal, socket_io};
+use super::{
+    Login, MASK, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, native, proceed, push_text, refusal, socket_io,
+};
 use crate::connection::{Ended, Stage};
 use crate::dialect::{Dialect, Frames};
 
@@ -80,28 +79,24 @@ impl WebSocket {
                 Input::Deflated(message) => inflater.inflate(message, MESSAGE_BYTES_MAX),
                 input => Ok(input),
             };
-            match input {
-                Err(error) => ended = Some(Ended::permanent(format!("invalid message: {error}"))),
-                Ok(Input::Text(text)) => {
-                    let heard = match turn.dialect {
-                        Dialect::Frames(of) => frames::handle_bytes(text, of, turn),
-                        Dialect::SocketIo => socket_io::handle_bytes(text, hello, turn),
-                        _ => native::handle_bytes(text, turn),
-                    };
-                    ended = heard.err();
+            let heard = match input {
+                Err(error) => Err(Ended::permanent(format!("invalid message: {error}"))),
+                Ok(Input::Text(text)) => match turn.dialect {
+                    Dialect::Frames(of) => handle_frame(text, of, turn),
+                    Dialect::SocketIo => socket_io::handle_bytes(text, hello, turn),
+                    _ => native::handle_bytes(text, turn),
+                },
+                Ok(Input::Ping(payload)) => {
+                    push_masked_frame(turn.out, Opcode::Pong, payload, MASK);
+                    Ok(())
                 }
-                Ok(Input::Ping(payload)) => push_masked_frame(turn.out, Opcode::Pong, payload, MASK),
                 Ok(Input::Close { code, reason }) => {
                     let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
-                    let reason = format!("closed by the server: {code} {reason}").trim_end().to_owned();
-                    ended.get_or_insert(Ended::temporary(reason));
+                    Err(Ended::temporary(format!("closed by the server: {code} {reason}").trim_end()))
                 }
-                Ok(Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_)) => {}
-            }
-            match ended {
-                Some(_) => ControlFlow::Break(()),
-                None => ControlFlow::Continue(()),
-            }
+                Ok(Input::Binary(_) | Input::Pong(_) | Input::Fragment | Input::Deflated(_)) => Ok(()),
+            };
+            proceed(heard, &mut ended)
         };
         let terms = Terms { role: Role::Client, deflates, message_bytes_max: MESSAGE_BYTES_MAX };
         let fed = decoder.feed_with_terms(terms, bytes, &mut on_input);
@@ -112,6 +107,21 @@ impl WebSocket {
             (Ok(()), None) => Ok(()),
         }
     }
+}
+
+/// A text frame of a foreign server. Messages are recognized by their data, even several in one frame.
+fn handle_frame(text: &str, frames: &Frames, turn: &mut Turn<'_>) -> Result<(), Ended> {
+    let stamp = turn.stamp;
+    for stamp_ns in stamp.find_all(text.as_bytes()) {
+        turn.message(Some(stamp_ns), text.len());
+    }
+    if *turn.stage == Stage::LoggingIn && frames.is_ready(text) {
+        *turn.stage = Stage::Ready;
+    }
+    if let Some(reply) = frames.answer(text) {
+        push_text(turn.out, reply.as_bytes());
+    }
+    Ok(())
 }
 
 /// The length of the head that completed the upgrade; `None` until it is complete.

@@ -5,15 +5,13 @@
 //!
 //! Names consist of letters, digits and `-` (`args`), so nothing needs escaping.
 
-use std::ops::ControlFlow;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use noroshi_protocol::xmpp::xml::element::Element;
 use noroshi_protocol::xmpp::xml::{Limits, Scope, parse_element};
 use noroshi_protocol::xmpp::{Framer, Input, namespace as ns};
 
-use super::{Login, Turn};
+use super::{Login, Turn, proceed};
 use crate::connection::{Ended, Stage};
 use crate::dialect::{self, Dialect};
 
@@ -70,13 +68,7 @@ impl Xmpp {
                 Input::Close => Err(Ended::temporary("stream closed by the server")),
                 Input::Header(_) | Input::Whitespace => Ok(()),
             };
-            match heard {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(why) => {
-                    ended = Some(why);
-                    ControlFlow::Break(())
-                }
-            }
+            proceed(heard, &mut ended)
         };
         let fed = framer.feed(bytes, &Limits::default(), &mut on_input);
         match ended {

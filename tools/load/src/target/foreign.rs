@@ -2,19 +2,12 @@
 //! its process. A WebSocket protocol is described by text frames; MQTT and XMPP need no description, and an
 //! additional device publishes.
 
+use super::{Kind, Target};
 use crate::Error;
 use crate::args::{self, Common};
 use crate::dialect::{DEVICE, Dialect, Frames, Mqtt, Password, Xmpp};
 use crate::http::Origin;
 use crate::process::Process;
-
-pub(crate) struct Foreign {
-    pub(crate) origin: Origin,
-    pub(crate) dialect: Dialect,
-    pub(crate) process: Option<Process>,
-    /// `None` if not configured; some scenarios do not publish.
-    pub(crate) publish: Option<Publish>,
-}
 
 /// How to publish to all devices. `{data}` is replaced by the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,60 +25,64 @@ pub(crate) enum Publish {
 /// Placeholder for the message.
 pub(crate) const DATA: &str = "{data}";
 
-impl Foreign {
-    pub(crate) fn new(args: &args::Foreign, common: &Common, speech: &args::Speech) -> Result<Self, Error> {
-        let process = common.pid.map(Process::running).transpose()?;
-        let by_device = |address: &str, dialect| {
-            let (origin, publish) = (Origin::parse_address(address)?, Some(Publish::Frame(DATA.to_owned())));
-            Ok(Self { origin, dialect, process, publish })
+impl Target {
+    pub(crate) fn foreign(
+        args: &args::Foreign,
+        common: &Common,
+        speech: &args::Speech,
+    ) -> Result<Self, Error> {
+        let by_device = |scheme: &str, address: &str, dialect| {
+            let origin = Origin::parse_address(address)?;
+            let description = format!("{scheme}://{}", origin.host);
+            Ok((origin, dialect, Some(Publish::Frame(DATA.to_owned())), description))
         };
-        match (&args.mqtt_server, &args.xmpp_server) {
-            (Some(address), _) => by_device(address, mqtt(args)),
-            (None, Some(address)) => by_device(address, xmpp(args, speech.xmpp_domain())),
-            (None, None) => Self::websocket(args, process),
-        }
-    }
-
-    fn websocket(args: &args::Foreign, process: Option<Process>) -> Result<Self, Error> {
-        let url = args.websocket.as_deref().unwrap_or_default();
-        let http = url.strip_prefix("ws").filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
-        let http = http.ok_or_else(|| usage(format!("{url}: --websocket must be ws://host:port/path")))?;
-        let (origin, path) = split(&format!("http{http}"))?;
-        let pair = |text: &String, by: &str, rule: &str| {
-            let (name, value) = text.split_once(by).ok_or_else(|| usage(format!("{text:?}: {rule}")))?;
-            Ok::<_, Error>((name.to_owned(), value.to_owned()))
+        let (origin, dialect, publish, description) = match (&args.mqtt_server, &args.xmpp_server) {
+            (Some(address), _) => by_device("mqtt", address, mqtt(args))?,
+            (None, Some(address)) => by_device("xmpp", address, xmpp(args, speech.xmpp_domain()))?,
+            (None, None) => websocket(args)?,
         };
-        let answers = args.answer.iter().map(|text| pair(text, "=", "--answer must be TEXT=REPLY"));
-        let headers =
-            args.publish_header.iter().map(|text| pair(text, ":", "--publish-header must be NAME: VALUE"));
         Ok(Self {
             origin,
-            dialect: Dialect::Frames(Frames {
-                path,
-                hello: args.hello.clone(),
-                ready: args.ready.clone(),
-                answers: answers.collect::<Result<_, _>>()?,
-            }),
-            process,
-            publish: match &args.publish_body {
-                Some(body) => {
-                    Some(publish(body, args.publish_url.as_deref(), headers.collect::<Result<_, _>>()?)?)
-                }
-                None => None,
-            },
+            devices: None,
+            dialect,
+            key: String::new(),
+            jwt_secret: String::new(),
+            process: common.pid.map(Process::running).transpose()?,
+            admin: None,
+            description,
+            kind: Kind::Foreign(publish),
+            started: None,
         })
     }
+}
 
-    /// The description for the report.
-    pub(crate) fn describe(&self) -> String {
-        match &self.dialect {
-            Dialect::Frames(frames) => {
-                format!("{}{}", self.origin.url().replacen("http", "ws", 1), frames.path)
-            }
-            Dialect::Mqtt(_) => format!("mqtt://{}", self.origin.host),
-            _ => format!("xmpp://{}", self.origin.host),
-        }
-    }
+/// The server's address, its protocol, how to publish, and its description.
+type Configured = (Origin, Dialect, Option<Publish>, String);
+
+fn websocket(args: &args::Foreign) -> Result<Configured, Error> {
+    let url = args.websocket.as_deref().unwrap_or_default();
+    let http = url.strip_prefix("ws").filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
+    let http = http.ok_or_else(|| usage(format!("{url}: --websocket must be ws://host:port/path")))?;
+    let (origin, path) = split(&format!("http{http}"))?;
+    let description = format!("{}{path}", origin.url().replacen("http", "ws", 1));
+    let pair = |text: &String, by: &str, rule: &str| {
+        let (name, value) = text.split_once(by).ok_or_else(|| usage(format!("{text:?}: {rule}")))?;
+        Ok::<_, Error>((name.to_owned(), value.to_owned()))
+    };
+    let answers = args.answer.iter().map(|text| pair(text, "=", "--answer must be TEXT=REPLY"));
+    let headers = args.publish_header.iter();
+    let headers = headers.map(|text| pair(text, ":", "--publish-header must be NAME: VALUE"));
+    let dialect = Dialect::Frames(Frames {
+        path,
+        hello: args.hello.clone(),
+        ready: args.ready.clone(),
+        answers: answers.collect::<Result<_, _>>()?,
+    });
+    let publish = match &args.publish_body {
+        Some(body) => Some(publish(body, args.publish_url.as_deref(), headers.collect::<Result<_, _>>()?)?),
+        None => None,
+    };
+    Ok((origin, dialect, publish, description))
 }
 
 fn mqtt(args: &args::Foreign) -> Dialect {
@@ -145,9 +142,9 @@ mod tests {
         foreign: args::Foreign,
     }
 
-    fn read(words: &[&str]) -> Result<Foreign, Error> {
+    fn read(words: &[&str]) -> Result<Target, Error> {
         let cli = Cli::parse_from(std::iter::once(&"bench").chain(words));
-        Foreign::new(&cli.foreign, &cli.common, &cli.speech)
+        Target::foreign(&cli.foreign, &cli.common, &cli.speech)
     }
 
     #[test]
@@ -176,7 +173,9 @@ mod tests {
         assert_eq!(frames.hello("d-1").collect::<Vec<_>>(), [r#"{"user":"d-1"}"#, "go"]);
         assert!(frames.is_ready("so welcome!") && !frames.is_ready("wel"));
         assert_eq!((frames.answer("2"), frames.answer("22")), (Some("3"), None));
-        let Some(Publish::Post { origin, path, headers, body }) = foreign.publish else { panic!("POST") };
+        let Kind::Foreign(Some(Publish::Post { origin, path, headers, body })) = foreign.kind else {
+            panic!("POST")
+        };
         assert_eq!((origin.address.port(), path.as_str()), (8001, "/api?x"));
         assert_eq!(headers, [("X-Key".to_owned(), " k:1".to_owned())]);
         assert_eq!(body, r#"{"m":"{data}"}"#);
@@ -185,18 +184,19 @@ mod tests {
     #[test]
     fn address_is_sufficient() {
         let foreign = read(&["--websocket", "ws://127.0.0.1:8000"]).unwrap();
+        assert!(matches!(foreign.kind, Kind::Foreign(None)));
         let Dialect::Frames(frames) = foreign.dialect else { panic!("frames") };
-        assert_eq!((frames.path.as_str(), frames.ready, foreign.publish), ("/", None, None));
+        assert_eq!((frames.path.as_str(), frames.ready), ("/", None));
         let frame = read(&["--websocket", "ws://127.0.0.1:8000", "--publish-body", "say {data}"]).unwrap();
-        assert_eq!(frame.publish, Some(Publish::Frame("say {data}".to_owned())));
+        assert_eq!(frame.publish().unwrap(), Some(&Publish::Frame("say {data}".to_owned())));
     }
 
     #[test]
     fn mqtt_and_xmpp_need_no_frames() {
         let mqtt = read(&["--mqtt-server", "127.0.0.1:1883", "--inbox", "in/{device}"]).unwrap();
         assert_eq!(
-            (mqtt.describe().as_str(), &mqtt.publish),
-            ("mqtt://127.0.0.1:1883", &Some(Publish::Frame(DATA.to_owned())))
+            (mqtt.description.as_str(), mqtt.publish().unwrap()),
+            ("mqtt://127.0.0.1:1883", Some(&Publish::Frame(DATA.to_owned())))
         );
         let anonymous = Mqtt { inbox: Some("in/{device}".to_owned()), password: Password::None };
         assert_eq!(mqtt.dialect, Dialect::Mqtt(anonymous));

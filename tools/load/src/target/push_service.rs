@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use noroshi_testkit::record::Counts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,24 +26,6 @@ pub(crate) struct PushService {
     name: String,
     /// Stopped when dropped.
     own: Option<Own>,
-}
-
-/// The counts of the fake since the last reset.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) accepted: u64,
-    pub(crate) tokens: u64,
-    pub(crate) tokens_repeated: u64,
-    pub(crate) ids_repeated: u64,
-    pub(crate) connections: Connections,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Connections {
-    pub(crate) open_max: u64,
-    pub(crate) reset: u64,
-    pub(crate) failed: u64,
-    pub(crate) streams_refused: u64,
 }
 
 /// The start message of a fake.
@@ -70,7 +53,7 @@ impl PushService {
     /// Connects to a running fake.
     pub(crate) fn attach(control: &str) -> Result<Self, Error> {
         let mut client = Client::new(Origin::parse(control)?)?;
-        let info = client.expect_success(request("GET", "/info"), b"")?;
+        let info = client.expect_success(Request::json("GET", "/info", ""), b"")?;
         let mut service = Self::of(&String::from_utf8_lossy(&info.body))?;
         service.name = format!("fake APNs at {control}");
         Ok(service)
@@ -132,12 +115,12 @@ impl PushService {
     /// Configures the fake; does nothing for a foreign receiver.
     pub(crate) fn behave(&mut self, change: &Value) -> Result<(), Error> {
         let Some(control) = &mut self.control else { return Ok(()) };
-        control.expect_success(request("POST", "/behave"), change.to_string().as_bytes()).map(drop)
+        control.expect_success(Request::json("POST", "/behave", ""), change.to_string().as_bytes()).map(drop)
     }
 
     pub(crate) fn forget(&mut self) -> Result<(), Error> {
         let Some(control) = &mut self.control else { return Ok(()) };
-        control.expect_success(request("DELETE", "/received"), b"").map(drop)
+        control.expect_success(Request::json("DELETE", "/received", ""), b"").map(drop)
     }
 
     /// `None` for a foreign receiver.
@@ -147,14 +130,10 @@ impl PushService {
             apns: Counts,
         }
         let Some(control) = &mut self.control else { return Ok(None) };
-        let response = control.expect_success(request("GET", "/counts"), b"")?;
+        let response = control.expect_success(Request::json("GET", "/counts", ""), b"")?;
         let malformed = |_| Error::Malformed { request: "/counts".to_owned(), what: "it is not from a fake" };
         serde_json::from_slice::<All>(&response.body).map(|all| Some(all.apns)).map_err(malformed)
     }
-}
-
-fn request(method: &'static str, path: &'static str) -> Request<'static> {
-    Request { method, path, key: "", content_type: "application/json" }
 }
 
 #[cfg(not(test))]

@@ -52,8 +52,9 @@ fn devices_of_a_failed_node_reconnect_to_another() {
     .unwrap();
     ["b-0", "b-2"].into_iter().for_each(|user| first.end(user));
     let rehomed = crew.rehomed().unwrap();
-    assert_eq!((rehomed.lost, rehomed.back, rehomed.fatal), (2, 4, None));
-    assert!(rehomed.back_ns >= now_ns + 200_000_000, "nobody comes before");
+    let recovery = rehomed.recovery;
+    assert_eq!((rehomed.lost, recovery.back, recovery.fatal), (2, 4, None));
+    assert!(recovery.back_ns >= now_ns + 200_000_000, "nobody comes before");
     assert_eq!((first.logged_in(), second.logged_in()), (2, 4));
 }
 
@@ -65,8 +66,7 @@ fn every_stored_message_is_reported_by_its_stamp() {
     crew.kept(&mut received).unwrap();
     let names = Names { prefix: "b".to_owned() };
     let mut client = Client::new(origin(&server)).unwrap();
-    let request =
-        Request { method: "POST", path: "/v1/notifications", key: API_KEY, content_type: "application/json" };
+    let request = Request::notification(API_KEY);
     for (stamp_ns, when) in [(7, When::Stored), (8, When::Connected), (9, When::Stored)] {
         let mut body = Vec::new();
         push_users_body(&mut body, &names, (&[1, 3], &[]), when, stamp_ns, DATA_BYTES_MIN);

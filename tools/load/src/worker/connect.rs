@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -32,6 +32,18 @@ pub(crate) struct Connected {
     pub(crate) failed: Reasons,
     /// The permanent failure that ended the attempts.
     pub(crate) fatal: Option<String>,
+}
+
+impl Results for Connected {
+    fn add(&mut self, other: Self) {
+        self.devices += other.devices;
+        self.first_open_ns = self.first_open_ns.min(other.first_open_ns);
+        self.last_log_in_ns = self.last_log_in_ns.max(other.last_log_in_ns);
+        self.log_in.merge(&other.log_in);
+        self.handshakes.add(other.handshakes);
+        add_reasons(&mut self.failed, other.failed);
+        self.fatal = self.fatal.take().or(other.fatal);
+    }
 }
 
 /// The server refuses everyone: no attempt is made until the pause is over.
@@ -60,7 +72,7 @@ pub(super) struct Connecting {
 
 impl Connecting {
     pub(super) fn new(engine: &mut Engine, devices: usize, handshakes_max: usize, deadline_ns: u64) -> Self {
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.ended.clear();
         Self {
             devices,
@@ -76,20 +88,20 @@ impl Connecting {
         }
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<Connected> {
         let now_ns = clock::now_ns();
         self.collect_failed(engine, now_ns);
         let is_over = self.fatal.is_some() || now_ns >= self.deadline_ns || self.is_hopeless(engine, now_ns);
         if engine.ready >= self.devices || is_over {
-            return Step::Done(Report::Connected(Connected {
+            return Step::Done(Connected {
                 devices: engine.ready,
                 first_open_ns: self.started_ns,
                 last_log_in_ns: engine.last_log_in_ns,
-                log_in: take_latency(&mut engine.log_in),
+                log_in: std::mem::take(&mut engine.log_in),
                 handshakes: std::mem::take(&mut engine.handshakes),
                 failed: std::mem::take(&mut self.failed),
                 fatal: self.fatal.take(),
-            }));
+            });
         }
         let pause_end_ns = self.pause.map_or(0, |pause| pause.until_ns);
         // An attempt can fail at once, e.g. if nothing listens on this machine.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::connection::HANDSHAKE_DONE;
 use crate::engine::Engine;
@@ -30,6 +30,16 @@ pub(crate) struct HandshakeResults {
     pub(crate) failed: Reasons,
 }
 
+impl Results for HandshakeResults {
+    fn add(&mut self, other: Self) {
+        self.first_open_ns = self.first_open_ns.min(other.first_open_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.latency.merge(&other.latency);
+        self.handshakes.add(other.handshakes);
+        add_reasons(&mut self.failed, other.failed);
+    }
+}
+
 pub(super) struct Handshaking {
     plan: HandshakePlan,
     started_ns: u64,
@@ -42,7 +52,7 @@ pub(super) struct Handshaking {
 impl Handshaking {
     pub(super) fn new(engine: &mut Engine, plan: HandshakePlan) -> Self {
         engine.disconnect();
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.handshakes = Handshakes::default();
         if let Some(connector) = &engine.connector {
             connector.offer_tickets(plan.resume);
@@ -50,7 +60,7 @@ impl Handshaking {
         Self { plan, started_ns: clock::now_ns(), begun: 0, ended: 0, failed: Reasons::new() }
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<HandshakeResults> {
         for (_, ended) in engine.ended.drain(..) {
             self.ended += 1;
             if ended.reason != HANDSHAKE_DONE {
@@ -59,7 +69,7 @@ impl Handshaking {
         }
         let now_ns = clock::now_ns();
         if self.ended >= self.plan.count || now_ns >= self.plan.deadline_ns {
-            return self.report(engine);
+            return Step::Done(self.results(engine));
         }
         while self.begun < self.plan.count && engine.opening < self.plan.opening_max.max(1) {
             engine.open_handshake(self.begun);
@@ -69,7 +79,7 @@ impl Handshaking {
         Step::Wait(if engine.ended.is_empty() { super::soon(self.plan.deadline_ns) } else { 0 })
     }
 
-    fn report(&mut self, engine: &mut Engine) -> Step {
+    fn results(&mut self, engine: &mut Engine) -> HandshakeResults {
         let unanswered = engine.opening as u64;
         if unanswered > 0 {
             self.failed.insert("not over by the deadline".to_owned(), unanswered);
@@ -78,12 +88,12 @@ impl Handshaking {
         if let Some(connector) = &engine.connector {
             connector.offer_tickets(true);
         }
-        Step::Done(Report::HandshakeResults(Box::new(HandshakeResults {
+        HandshakeResults {
             first_open_ns: self.started_ns,
             last_ns: engine.last_log_in_ns,
-            latency: take_latency(&mut engine.log_in),
+            latency: std::mem::take(&mut engine.log_in),
             handshakes: std::mem::take(&mut engine.handshakes),
             failed: std::mem::take(&mut self.failed),
-        })))
+        }
     }
 }

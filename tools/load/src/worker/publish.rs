@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Results, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::http::Request;
@@ -18,15 +18,16 @@ use crate::stats::Latency;
 /// After this long without any delivery, missing deliveries are counted as lost.
 const STALL_NS: u64 = 2_000_000_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pace {
     /// Requests per second.
     Rate(f64),
+    #[default]
     Max,
 }
 
 /// What to publish, and when. Times are those of [`clock::now_ns`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) start_ns: u64,
     /// The measured window; everything before it is warm-up.
@@ -44,7 +45,7 @@ pub(crate) struct Plan {
     pub(crate) data_bytes: usize,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Published {
     /// Requests answered with success within the window.
     pub(crate) accepted: u64,
@@ -102,19 +103,7 @@ impl Publishing {
             progress: (engine.shared.seen.total, plan.start_ns),
             body: Vec::new(),
             stall_timeout_ns: STALL_NS,
-            published: Published {
-                accepted: 0,
-                accepted_ever: 0,
-                accept: Latency::new(),
-                refused: Reasons::new(),
-                deliveries: 0,
-                bytes: 0,
-                latency: Latency::new(),
-                expected_ever: 0,
-                deliveries_ever: 0,
-                unsent: 0,
-                disconnected: Reasons::new(),
-            },
+            published: Published::default(),
             plan,
         }
     }
@@ -129,7 +118,7 @@ impl Publishing {
         self.plan.to_ns = self.plan.to_ns.min(to_ns);
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<Published> {
         self.collect_answers(engine);
         let now_ns = clock::now_ns();
         if now_ns < self.plan.start_ns {
@@ -191,7 +180,7 @@ impl Publishing {
         self.published.expected_ever += pending.connected;
         let body = &self.body;
         engine.send(sender, pending, |out| {
-            notifications(&setup.api_key).push(out, &host, body);
+            Request::notification(&setup.api_key).push(out, &host, body);
         });
     }
 
@@ -227,7 +216,7 @@ impl Publishing {
     }
 
     /// Waits for outstanding deliveries, then reports.
-    fn finish(&mut self, engine: &mut Engine) -> Step {
+    fn finish(&mut self, engine: &mut Engine) -> Step<Published> {
         let outstanding = engine.shared.seen.total < self.expected;
         let unanswered = engine.senders_busy() > 0
             && clock::now_ns() < self.plan.to_ns + self.stall_timeout_ns.max(5 * STALL_NS);
@@ -242,16 +231,15 @@ impl Publishing {
         self.published.deliveries = seen.in_window;
         self.published.deliveries_ever = seen.take_unreported();
         self.published.bytes = seen.bytes;
-        self.published.latency = take_latency(&mut seen.latency);
+        self.published.latency = std::mem::take(&mut seen.latency);
         seen.open_window(0..u64::MAX);
         drain_ended(engine, &mut self.published.disconnected);
-        Step::Done(Report::Published(Box::new(self.published.clone())))
+        Step::Done(self.published.clone())
     }
 }
 
-impl Published {
-    /// Adds what another worker published at the same time.
-    pub(crate) fn add(&mut self, other: Published) {
+impl Results for Published {
+    fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.accepted_ever += other.accepted_ever;
         self.accept.merge(&other.accept);
@@ -264,14 +252,11 @@ impl Published {
         add_reasons(&mut self.refused, other.refused);
         add_reasons(&mut self.disconnected, other.disconnected);
     }
+}
 
+impl Published {
     /// Deliveries that never arrived, of all workers together.
     pub(crate) fn lost(&self) -> u64 {
         self.expected_ever.saturating_sub(self.deliveries_ever)
     }
-}
-
-/// The request head used for all notifications.
-pub(crate) fn notifications(api_key: &str) -> Request<'_> {
-    Request { method: "POST", path: "/v1/notifications", key: api_key, content_type: "application/json" }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, drain_ended, take_latency};
+use super::{Reasons, Results, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -21,39 +21,46 @@ pub(crate) struct Received {
     pub(crate) disconnected: Reasons,
 }
 
-/// `None`: all connections were just closed, there is nothing to wait for.
-pub(super) struct Receiving(Option<u64>);
+impl Results for Received {
+    fn add(&mut self, other: Self) {
+        self.deliveries += other.deliveries;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.missing_devices += other.missing_devices;
+        add_reasons(&mut self.disconnected, other.disconnected);
+    }
+}
+
+pub(super) struct Receiving {
+    deadline_ns: u64,
+}
 
 impl Receiving {
     pub(super) fn new(engine: &mut Engine, each: u32, deadline_ns: u64) -> Self {
         // Messages may arrive before the command does, so counts start when a device connects.
         let at_goal = engine.devices_with(each);
         engine.shared.seen.set_goal(each, at_goal);
-        Self(Some(deadline_ns))
+        Self { deadline_ns }
     }
 
-    pub(super) fn nothing() -> Self {
-        Self(None)
-    }
-
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
-        let Some(deadline_ns) = self.0 else { return Step::Done(Report::Disconnected) };
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<Received> {
         let missing_devices = engine.ready.saturating_sub(engine.shared.seen.at_goal);
-        if missing_devices > 0 && clock::now_ns() < deadline_ns {
-            return Step::Wait(deadline_ns);
+        if missing_devices > 0 && clock::now_ns() < self.deadline_ns {
+            return Step::Wait(self.deadline_ns);
         }
         let seen = &mut engine.shared.seen;
         seen.take_unreported();
         let mut received = Received {
             deliveries: seen.in_window,
             bytes: seen.bytes,
-            latency: take_latency(&mut seen.latency),
+            latency: std::mem::take(&mut seen.latency),
             last_ns: seen.last_ns,
             missing_devices,
             disconnected: Reasons::new(),
         };
         seen.open_window(0..u64::MAX);
         drain_ended(engine, &mut received.disconnected);
-        Step::Done(Report::Received(Box::new(received)))
+        Step::Done(received)
     }
 }

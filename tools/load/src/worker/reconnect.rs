@@ -7,9 +7,11 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, add_reasons};
+use super::{Reasons, add_reasons, show_reasons};
 use crate::connection::Ended;
 use crate::engine::Engine;
+use crate::stats::Latency;
+use crate::{Error, clock};
 
 /// Attempts started per step, so that events are handled in between.
 const OPENS_PER_STEP: usize = 256;
@@ -31,7 +33,7 @@ pub(crate) struct FailedAttempts {
 }
 
 impl FailedAttempts {
-    pub(crate) fn add(&mut self, other: FailedAttempts) {
+    fn add(&mut self, other: FailedAttempts) {
         self.retry_after += other.retry_after;
         self.close_frame += other.close_frame;
         self.broken += other.broken;
@@ -48,6 +50,44 @@ impl FailedAttempts {
     }
 }
 
+/// How devices reconnected.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Recovery {
+    /// Devices that are connected now, and when the last one connected.
+    pub(crate) back: usize,
+    pub(crate) back_ns: u64,
+    pub(crate) log_in: Latency,
+    pub(crate) failed_attempts: FailedAttempts,
+    /// The permanent failure that ended the attempts.
+    pub(crate) fatal: Option<String>,
+}
+
+impl Recovery {
+    pub(super) fn add(&mut self, other: Recovery) {
+        self.back += other.back;
+        self.back_ns = self.back_ns.max(other.back_ns);
+        self.log_in.merge(&other.log_in);
+        self.failed_attempts.add(other.failed_attempts);
+        self.fatal = self.fatal.take().or(other.fatal);
+    }
+
+    /// Fails unless `wanted` devices are back.
+    pub(crate) fn check(&self, wanted: usize, since_ns: u64) -> Result<(), Error> {
+        if self.back >= wanted {
+            return Ok(());
+        }
+        let fatal = self.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
+        let failed = show_reasons(&self.failed_attempts.reasons);
+        Err(Error::NotConnected {
+            wanted,
+            connected: self.back,
+            seconds: clock::now_ns().saturating_sub(since_ns) as f64 / 1e9,
+            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
+            advice: "Use --patience to allow more time".to_owned(),
+        })
+    }
+}
+
 pub(super) struct Reconnects {
     opening_max: usize,
     /// Devices and the times of their next attempts.
@@ -58,7 +98,7 @@ pub(super) struct Reconnects {
     failures: HashMap<usize, u32>,
     /// xorshift64: jitter needs to be spread, not unpredictable.
     state: u64,
-    pub(super) failed_attempts: FailedAttempts,
+    failed_attempts: FailedAttempts,
     /// The cause that makes further attempts of a device useless.
     pub(super) fatal: Option<String>,
 }
@@ -120,10 +160,24 @@ impl Reconnects {
                 self.in_progress.push_back((now_ns + ANSWER_TIMEOUT_NS, number, opened_ns));
             }
         }
+        // An attempt that fails at once produces no event.
+        if !engine.ended.is_empty() {
+            return now_ns;
+        }
         // Without capacity, the end of an attempt triggers the next step.
         let room = engine.opening < self.opening_max;
         let due_ns = self.due.peek().filter(|_| room).map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns);
         due_ns.min(self.in_progress.front().map_or(u64::MAX, |(until_ns, ..)| *until_ns))
+    }
+
+    pub(super) fn take_recovery(&mut self, engine: &mut Engine) -> Recovery {
+        Recovery {
+            back: engine.ready,
+            back_ns: engine.last_log_in_ns,
+            log_in: std::mem::take(&mut engine.log_in),
+            failed_attempts: std::mem::take(&mut self.failed_attempts),
+            fatal: self.fatal.take(),
+        }
     }
 
     fn time_out(&mut self, engine: &mut Engine, now_ns: u64) {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::reconnect::{FailedAttempts, Reconnects};
-use super::{Report, Step, take_latency};
+use super::reconnect::{Reconnects, Recovery};
+use super::{Results, Step};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -32,13 +32,15 @@ pub(crate) struct Rehomed {
     /// nodes.
     pub(crate) at_home: usize,
     pub(crate) lost: usize,
-    /// Devices that are connected now, and when the last one connected.
-    pub(crate) back: usize,
-    pub(crate) back_ns: u64,
-    pub(crate) log_in: Latency,
-    pub(crate) failed_attempts: FailedAttempts,
-    /// The permanent failure that ended the attempts.
-    pub(crate) fatal: Option<String>,
+    pub(crate) recovery: Recovery,
+}
+
+impl Results for Rehomed {
+    fn add(&mut self, other: Self) {
+        self.at_home += other.at_home;
+        self.lost += other.lost;
+        self.recovery.add(other.recovery);
+    }
 }
 
 pub(super) struct Rehoming {
@@ -54,7 +56,7 @@ pub(super) struct Rehoming {
 impl Rehoming {
     pub(super) fn new(engine: &mut Engine, plan: RehomePlan) -> Self {
         engine.ended.clear(); // their devices are in `lost`
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         let seed = plan.first_ns ^ (engine.partition().index as u64) << 32;
         let mut reconnects = Reconnects::new(plan.opening_max, seed);
         let lost: HashSet<usize> = engine.missing_devices(plan.devices).collect();
@@ -66,7 +68,7 @@ impl Rehoming {
         self.node_failed = true;
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<Rehomed> {
         let now_ns = clock::now_ns();
         for (number, ended) in std::mem::take(&mut engine.ended) {
             if self.lost.insert(number) {
@@ -79,23 +81,9 @@ impl Rehoming {
         // A device that has not noticed yet still counts as connected.
         let all_back = || engine.ready >= self.plan.devices && engine.ready_at(self.plan.home) == 0;
         if self.node_failed && (over || all_back()) {
-            return self.report(engine);
+            let recovery = self.reconnects.take_recovery(engine);
+            return Step::Done(Rehomed { at_home: self.at_home, lost: self.lost.len(), recovery });
         }
-        let wake_ns = self.reconnects.step(engine, now_ns);
-        // An attempt that fails at once produces no event.
-        let wake_ns = if engine.ended.is_empty() { wake_ns } else { now_ns };
-        Step::Wait(wake_ns.min(now_ns + CHECK_NS))
-    }
-
-    fn report(&mut self, engine: &mut Engine) -> Step {
-        Step::Done(Report::Rehomed(Box::new(Rehomed {
-            at_home: self.at_home,
-            lost: self.lost.len(),
-            back: engine.ready,
-            back_ns: engine.last_log_in_ns,
-            log_in: take_latency(&mut engine.log_in),
-            failed_attempts: std::mem::take(&mut self.reconnects.failed_attempts),
-            fatal: self.reconnects.fatal.take(),
-        })))
+        Step::Wait(self.reconnects.step(engine, now_ns).min(now_ns + CHECK_NS))
     }
 }

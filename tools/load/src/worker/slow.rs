@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, take_latency};
+use super::{Reasons, Results, Step, add_reasons};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -42,6 +42,16 @@ pub(crate) struct SlowResults {
     pub(crate) slow_ended: Reasons,
 }
 
+impl Results for SlowResults {
+    fn add(&mut self, other: Self) {
+        self.deliveries += other.deliveries;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        add_reasons(&mut self.healthy_ended, other.healthy_ended);
+        add_reasons(&mut self.slow_ended, other.slow_ended);
+    }
+}
+
 enum Phase {
     Watching,
     /// Slow devices read the remaining bytes until this time.
@@ -74,7 +84,7 @@ impl Watching {
         }
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<SlowResults> {
         self.collect_ended(engine);
         let now_ns = clock::now_ns();
         match self.phase {
@@ -96,7 +106,7 @@ impl Watching {
                 self.read_bytes(engine, now_ns, slow, DRAIN_BYTES);
                 Step::Wait(super::soon(until_ns.min(self.next_read_ns)))
             }
-            Phase::Draining(_) => self.report(engine),
+            Phase::Draining(_) => Step::Done(self.results(engine)),
         }
     }
 
@@ -133,16 +143,16 @@ impl Watching {
         }
     }
 
-    fn report(&mut self, engine: &mut Engine) -> Step {
+    fn results(&mut self, engine: &mut Engine) -> SlowResults {
         let seen = &mut engine.shared.seen;
         let watched = SlowResults {
             deliveries: seen.in_window,
             bytes: seen.bytes,
-            latency: take_latency(&mut seen.latency),
+            latency: std::mem::take(&mut seen.latency),
             healthy_ended: std::mem::take(&mut self.healthy_ended),
             slow_ended: std::mem::take(&mut self.slow_ended),
         };
         seen.open_window(0..u64::MAX);
-        Step::Done(Report::SlowResults(Box::new(watched)))
+        watched
     }
 }

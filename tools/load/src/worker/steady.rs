@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::publish::{Plan, Published, Publishing};
-use super::{Reasons, Report, Step, add_reasons, drain_ended, take_latency};
+use super::{Reasons, Step, add_reasons, drain_ended};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -61,11 +61,11 @@ impl Steady {
         self.end_ns = clock::now_ns() + STALL_TIMEOUT_NS;
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<SteadyResults> {
         drain_ended(engine, &mut self.ended);
         let now_ns = clock::now_ns();
         if self.before.is_none() && now_ns >= self.storm_ns {
-            self.before = Some(take_latency(&mut engine.shared.seen.latency));
+            self.before = Some(std::mem::take(&mut engine.shared.seen.latency));
             engine.shared.seen.open_window(now_ns..u64::MAX);
         }
         let has_end = self.end_ns != u64::MAX;
@@ -73,22 +73,21 @@ impl Steady {
             self.publishing.end(now_ns);
         }
         match self.publishing.step(engine) {
-            Step::Done(Report::Published(published)) => self.report(*published),
-            Step::Done(report) => Step::Done(report),
+            Step::Done(published) => Step::Done(self.results(published)),
             Step::Wait(wake_ns) if self.before.is_none() => Step::Wait(wake_ns.min(self.storm_ns)),
             Step::Wait(wake_ns) => Step::Wait(wake_ns),
         }
     }
 
-    fn report(&mut self, published: Published) -> Step {
+    fn results(&mut self, published: Published) -> SteadyResults {
         let mut ended = std::mem::take(&mut self.ended);
         add_reasons(&mut ended, published.disconnected.clone());
-        Step::Done(Report::SteadyResults(Box::new(SteadyResults {
-            before: self.before.take().unwrap_or_else(Latency::new),
+        SteadyResults {
+            before: self.before.take().unwrap_or_default(),
             during: published.latency.clone(),
             deliveries_during: published.deliveries,
-            published: Published { latency: Latency::new(), disconnected: Reasons::new(), ..published },
+            published: Published { latency: Latency::default(), disconnected: Reasons::new(), ..published },
             ended,
-        })))
+        }
     }
 }

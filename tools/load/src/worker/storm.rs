@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reconnect::{FailedAttempts, Reconnects};
-use super::{Report, Step, take_latency};
+use super::reconnect::{Reconnects, Recovery};
+use super::{Results, Step};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
@@ -20,14 +20,16 @@ pub(crate) struct StormPlan {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StormResults {
-    /// Devices that reconnected by the deadline, and when the last one did.
-    pub(crate) back: usize,
-    pub(crate) back_ns: u64,
-    pub(crate) log_in: Latency,
+    /// By the deadline.
+    pub(crate) recovery: Recovery,
     pub(crate) handshakes: Handshakes,
-    pub(crate) failed_attempts: FailedAttempts,
-    /// The permanent failure that ended the attempts.
-    pub(crate) fatal: Option<String>,
+}
+
+impl Results for StormResults {
+    fn add(&mut self, other: Self) {
+        self.recovery.add(other.recovery);
+        self.handshakes.add(other.handshakes);
+    }
 }
 
 pub(super) struct Storm {
@@ -42,7 +44,7 @@ impl Storm {
         Self { reconnects: Reconnects::new(plan.opening_max, seed), begun: false, plan }
     }
 
-    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step<StormResults> {
         let now_ns = clock::now_ns();
         if !self.begun {
             if now_ns < self.plan.storm_ns {
@@ -55,30 +57,17 @@ impl Storm {
         }
         let all = engine.ready >= self.plan.devices;
         if all || now_ns >= self.plan.deadline_ns || self.reconnects.fatal.is_some() {
-            return self.report(engine);
+            let recovery = self.reconnects.take_recovery(engine);
+            return Step::Done(StormResults { recovery, handshakes: std::mem::take(&mut engine.handshakes) });
         }
-        let wake_ns = self.reconnects.step(engine, now_ns);
-        // An attempt that fails at once produces no event.
-        let wake_ns = if engine.ended.is_empty() { wake_ns } else { now_ns };
-        Step::Wait(wake_ns.min(self.plan.deadline_ns))
+        Step::Wait(self.reconnects.step(engine, now_ns).min(self.plan.deadline_ns))
     }
 
     fn begin(&mut self, engine: &mut Engine, now_ns: u64) {
         self.begun = true;
         engine.disconnect();
-        engine.log_in = Latency::new();
+        engine.log_in = Latency::default();
         engine.handshakes = Handshakes::default();
         (0..self.plan.devices).for_each(|number| self.reconnects.lost(number, now_ns));
-    }
-
-    fn report(&mut self, engine: &mut Engine) -> Step {
-        Step::Done(Report::StormResults(Box::new(StormResults {
-            back: engine.ready,
-            back_ns: engine.last_log_in_ns,
-            log_in: take_latency(&mut engine.log_in),
-            handshakes: std::mem::take(&mut engine.handshakes),
-            failed_attempts: std::mem::take(&mut self.reconnects.failed_attempts),
-            fatal: self.reconnects.fatal.take(),
-        })))
     }
 }

@@ -7,7 +7,7 @@ mod schema;
 use serde_json::{Map, Value};
 
 use super::Wrong;
-use schema::{Kind, REQUEST};
+use schema::{Fields, Kind, REQUEST};
 
 const BYTES_MAX: usize = 4_096;
 const TOPIC_BYTES_MAX: usize = 2_048;
@@ -21,7 +21,7 @@ pub(super) struct Message<'a> {
 }
 
 pub(super) fn check(request: &Value) -> Result<Message<'_>, Wrong> {
-    check_object(request, REQUEST, "")?;
+    check_object(request, &[REQUEST], "")?;
     let message = request.get("message").and_then(Value::as_object);
     let message = message.ok_or_else(|| invalid("message", "Message is required."))?;
     let targets = ["token", "topic", "condition"];
@@ -68,11 +68,11 @@ fn check_size(message: &Map<String, Value>, bytes_max: usize) -> Result<(), Wron
     }
 }
 
-fn check_object(value: &Value, fields: &[(&str, Kind)], path: &str) -> Result<(), Wrong> {
+fn check_object(value: &Value, fields: &[Fields], path: &str) -> Result<(), Wrong> {
     let object = value.as_object().ok_or_else(|| unreadable(path, value))?;
     let mut seen: Vec<&str> = Vec::new();
     for (key, value) in object {
-        let found = fields.iter().find(|(name, _)| name == key || camel(name) == *key);
+        let found = fields.iter().copied().flatten().find(|(name, _)| name == key || camel(name) == *key);
         let Some((name, kind)) = found else {
             let at = if path.is_empty() { String::new() } else { format!(" at '{path}'") };
             let description =

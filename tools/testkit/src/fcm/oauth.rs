@@ -147,10 +147,6 @@ impl Rules for OAuth {
             (_, "") => "invalid_grant",
             (_, reason) => reason,
         };
-        let reply = json_reply(script.status, error, &json!({"error": error}));
-        match script.retry_after_s {
-            Some(seconds) => reply.with("retry-after", seconds.to_string()),
-            None => reply,
-        }
+        json_reply(script.status, error, &json!({"error": error}))
     }
 }

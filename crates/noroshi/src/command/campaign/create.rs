@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use http::Method;
-use noroshi_types::limits;
 use serde_json::{Map, Value, json};
 
-use super::{PATH, Server, details, watch};
+use super::{PATH, Server, print, watch};
 use crate::client::{Client, escape};
 use crate::failure::Failure;
+use crate::input::{parse_json, present, read_json};
 use crate::{ndjson, output};
-
-/// Maximum size of a request; the server's default limit is 16 MiB.
-const BATCH_BYTES: usize = 8 << 20;
 
 const HELP: &str = "\
 Examples:
@@ -111,7 +108,7 @@ struct Message {
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Data for the app, any JSON
-    #[arg(long, value_name = "JSON", value_parser = super::super::send::parse_json)]
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
     data: Option<Value>,
     /// Default value of a variable (repeatable)
     #[arg(long = "variable", value_name = "NAME=WORD", value_parser = tag)]
@@ -172,13 +169,9 @@ impl Arguments {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let mut body = self.body()?;
         let client = self.server.connect.client()?;
-        let json = self.server.format.json;
+        let format = self.server.format;
         if self.dry_run {
-            let count = client.post(&format!("{PATH}?dry_run=true"), &body).await?;
-            match json {
-                true => output::line(&count)?,
-                false => output::details(&count)?,
-            }
+            format.details(&client.post(&format!("{PATH}?dry_run=true"), &body).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let is_upload = body.pointer("/audience/upload").is_some();
@@ -190,7 +183,7 @@ impl Arguments {
         let text =
             client.text(Method::POST, PATH, Some(("application/json", body.to_string())), &headers).await?;
         let mut campaign: Value = serde_json::from_str(&text).unwrap_or_default();
-        let id = campaign.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = output::text(&campaign, "id").to_owned();
         // With a key that was used before, it may already have its recipients and be running.
         let is_draft = campaign.get("state").is_some_and(|state| state == "draft");
         if let Some(file) = self.audience.upload.as_ref().filter(|_| is_draft) {
@@ -207,15 +200,12 @@ impl Arguments {
             }
         }
         if self.watch {
-            if !json {
+            if !format.json {
                 eprintln!("campaign {}", output::clean(&id));
             }
-            return watch::watch(&client, &id, json, &self.strictness).await;
+            return watch::watch(&client, &id, format, &self.strictness).await;
         }
-        match json {
-            true => output::line(&campaign)?,
-            false => details(&campaign)?,
-        }
+        print(&campaign, format)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -333,32 +323,13 @@ impl Schedule {
 /// Returns the number of rejected lines. Prints the reasons to standard error.
 async fn upload(client: &Client, id: &str, file: &Path) -> Result<u64, Failure> {
     let path = format!("{PATH}/{}/recipients", escape(id));
-    let mut lines = ndjson::Lines::open(file)?;
-    let mut refused = 0;
-    loop {
-        let batch = lines.batch(limits::BATCH_LINES_MAX, BATCH_BYTES)?;
-        if batch.is_empty() {
-            return Ok(refused);
-        }
-        for answer in ndjson::exchange(client, &path, batch).await? {
-            if let Some(error) = answer.error() {
-                refused += 1;
-                eprintln!("line {}: {}", answer.line.number, output::clean(&error));
-            }
-        }
-    }
+    let (_, refused) = ndjson::send(client, &path, file, |_| Ok(())).await?;
+    Ok(refused)
 }
 
 fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
-    let text = match path.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(path),
-    };
-    let text = text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    let invalid = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
-    let value: Value =
-        serde_json::from_str(&text).map_err(|error| invalid(&format_args!("not JSON: {error}")))?;
-    object(value).ok_or_else(|| invalid(&"must be a JSON object"))
+    let rule = || Failure::Usage(format!("{}: must be a JSON object", path.display()));
+    object(read_json(path)?).ok_or_else(rule)
 }
 
 fn object(value: Value) -> Option<Map<String, Value>> {
@@ -366,12 +337,6 @@ fn object(value: Value) -> Option<Map<String, Value>> {
         Value::Object(fields) => Some(fields),
         _ => None,
     }
-}
-
-fn present(fields: &[(&str, &Option<String>)]) -> Map<String, Value> {
-    let given =
-        |(name, value): &(&str, &Option<String>)| Some(((*name).to_owned(), Value::from((*value).clone()?)));
-    fields.iter().filter_map(given).collect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(super) fn print(campaign: &Value) -> Result<(), Failure> {
         word("name"),
         word("control")
     ))?;
-    let variants = experiment.get("variants").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let variants = output::entries(experiment, "variants");
     output::table(&COLUMNS, variants.iter().map(row).collect())
 }
 

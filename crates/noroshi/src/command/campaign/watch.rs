@@ -1,18 +1,17 @@
 //! `noroshi campaign watch`: the progress of a campaign: on a terminal as a bar with rate, remaining time, reasons and latencies,
 //! otherwise as periodic lines.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{PATH, details};
+use super::{PATH, print};
 use crate::client::{Client, escape};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, entries, number, text};
 
 pub(super) const EXIT_CODES: &str = "\
 Watching ends with the campaign: exit code 0 if it completed, 1 if it was aborted. Devices that a push service \
@@ -22,6 +21,8 @@ rejected are reported, but only a failure with --strict. With --json, the campai
 const POLL: Duration = Duration::from_millis(500);
 /// Interval of progress lines without a terminal.
 const REMARK: Duration = Duration::from_secs(5);
+/// The template of a bar without a total.
+const COUNT: &str = "{spinner} {human_pos}  {msg}";
 /// Number of reasons shown. `campaign show` prints all.
 const REASONS_SHOWN: usize = 8;
 
@@ -36,11 +37,11 @@ pub(super) struct Strictness {
 pub(super) async fn watch(
     client: &Client,
     id: &str,
-    json: bool,
+    format: output::Format,
     strictness: &Strictness,
 ) -> Result<ExitCode, Failure> {
     let path = format!("{PATH}/{}", escape(id));
-    let bar = bar(json);
+    let bar = format.progress(None, COUNT);
     let (mut said, mut state) = (None::<Instant>, String::new());
     let campaign = loop {
         let campaign = fetch(client, &path).await?;
@@ -50,7 +51,7 @@ pub(super) async fn watch(
         }
         show(&bar, &campaign);
         let due = now != state || said.is_none_or(|said| said.elapsed() >= REMARK);
-        if bar.is_hidden() && !json && due {
+        if bar.is_hidden() && !format.json && due {
             said = Some(Instant::now());
             eprintln!("{}", sentence(&campaign));
         }
@@ -58,10 +59,7 @@ pub(super) async fn watch(
         tokio::time::sleep(POLL).await;
     };
     bar.finish_and_clear();
-    match json {
-        true => output::line(&campaign)?,
-        false => details(&campaign)?,
-    }
+    print(&campaign, format)?;
     let failed =
         text(&campaign, "state") == "aborted" || strictness.strict && number(&campaign, "errors") > 0;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -81,12 +79,6 @@ async fn fetch(client: &Client, path: &str) -> Result<Value, Failure> {
     Err(Failure::failed("the server did not respond"))
 }
 
-fn bar(json: bool) -> ProgressBar {
-    let shown = std::io::stderr().is_terminal() && !json;
-    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    ProgressBar::with_draw_target(None, target)
-}
-
 /// A bar if the total is known, otherwise a count.
 fn show(bar: &ProgressBar, campaign: &Value) {
     let template = match campaign.get("total").and_then(Value::as_u64) {
@@ -94,7 +86,7 @@ fn show(bar: &ProgressBar, campaign: &Value) {
             bar.set_length(total);
             "{bar:40} {percent:>3}%  {human_pos}/{human_len}  {msg}"
         }
-        None => "{spinner} {human_pos}  {msg}",
+        None => COUNT,
     };
     // The templates are valid constants; the plain bar would do as well.
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -125,7 +117,7 @@ fn pace(campaign: &Value) -> String {
 
 /// One line each, most frequent first.
 fn reasons(campaign: &Value) -> String {
-    let reasons = campaign.get("reasons").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let reasons = entries(campaign, "reasons");
     let line = |one: &Value| {
         let reason = one.get("reason").and_then(Value::as_str).map(output::clean).unwrap_or_default();
         let count = HumanCount(number(one, "count")).to_string();
@@ -142,7 +134,7 @@ fn reasons(campaign: &Value) -> String {
 fn sentence(campaign: &Value) -> String {
     let done = HumanCount(number(campaign, "done"));
     let of = campaign.get("total").and_then(Value::as_u64).map(|total| format!(" of {}", HumanCount(total)));
-    let reasons = campaign.get("reasons").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let reasons = entries(campaign, "reasons");
     let part = |one: &Value| {
         let reason =
             one.get("reason").and_then(Value::as_str).map(|reason| format!(" {}", output::clean(reason)));
@@ -152,14 +144,6 @@ fn sentence(campaign: &Value) -> String {
     let parts: Vec<String> = reasons.iter().take(REASONS_SHOWN).map(part).collect();
     let reasons = if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) };
     format!("{done}{} done: {}{reasons}", of.unwrap_or_default(), pace(campaign))
-}
-
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number(value: &Value, name: &str) -> u64 {
-    value.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
 #[cfg(test)]

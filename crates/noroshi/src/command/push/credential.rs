@@ -4,21 +4,16 @@
 //! a file only on request, and never over an existing file.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Subcommand;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Map, Value, json};
 
 use super::Managed;
 use crate::failure::Failure;
-use crate::output;
-
-/// RFC 7468 §2: lines of 64 characters.
-const PEM_LINE: usize = 64;
+use crate::input::{read, read_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Service {
@@ -114,25 +109,25 @@ pub(super) struct WebPush {
 }
 
 impl Service {
-    pub(super) async fn add(self) -> Result<ExitCode, Failure> {
+    pub(super) async fn add(self) -> Result<(), Failure> {
         match self {
             Service::Apns(apns) => apns.common.add(apns.body()?).await,
             Service::Fcm(fcm) => fcm.common.add(fcm.body()?).await,
             Service::Webpush(webpush) => {
                 let (body, made) = webpush.body()?;
-                let code = webpush.common.add(body).await?;
+                webpush.common.add(body).await?;
                 // Needed by web pages; standard output holds the server's response.
                 if let Some(public) = made {
                     eprintln!("applicationServerKey: {public}");
                 }
-                Ok(code)
+                Ok(())
             }
         }
     }
 }
 
 impl Common {
-    async fn add(&self, mut body: Map<String, Value>) -> Result<ExitCode, Failure> {
+    async fn add(&self, mut body: Map<String, Value>) -> Result<(), Failure> {
         if let Some(name) = &self.name {
             body.insert("name".to_owned(), name.clone().into());
         }
@@ -142,11 +137,7 @@ impl Common {
         let query = if self.replace { "?replace=true" } else { "" };
         let path = format!("{}{query}", self.managed.path());
         let answer = self.managed.connect.client()?.post(&path, &body.into()).await?;
-        match self.managed.format.json {
-            true => output::line(&answer)?,
-            false => output::details(&answer)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        self.managed.format.details(&answer)
     }
 }
 
@@ -169,10 +160,7 @@ impl Apns {
 
 impl Fcm {
     fn body(&self) -> Result<Map<String, Value>, Failure> {
-        let account: Value = serde_json::from_str(&read(&self.service_account)?).map_err(|error| {
-            // The error has line and column, never the text.
-            Failure::Usage(format!("{}: not JSON: {error}", self.service_account.display()))
-        })?;
+        let account = read_json(&self.service_account)?;
         let mut body = given([
             ("service", Some("fcm".to_owned())),
             ("endpoint", self.endpoint.clone()),
@@ -188,7 +176,13 @@ impl WebPush {
     fn body(&self) -> Result<(Map<String, Value>, Option<String>), Failure> {
         let (private_key, made) = match &self.private_key {
             Some(path) => (read(path)?.trim().to_owned(), None),
-            None => self.make_key().map(|(pem, public)| (pem, Some(public)))?,
+            None => {
+                let (pem, public) = make_key()?;
+                if let Some(path) = &self.save_key {
+                    save(path, &pem)?;
+                }
+                (pem, Some(public))
+            }
         };
         let body = given([
             ("service", Some("webpush".to_owned())),
@@ -197,32 +191,13 @@ impl WebPush {
         ]);
         Ok((body, made))
     }
-
-    /// A new key as PEM, and its public key as base64url.
-    fn make_key(&self) -> Result<(String, String), Failure> {
-        let failed = || Failure::failed("cannot generate a key");
-        let random = SystemRandom::new();
-        let document =
-            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(|_| failed())?;
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random)
-            .map_err(|_| failed())?;
-        let pem = pem(document.as_ref());
-        if let Some(path) = &self.save_key {
-            save(path, &pem)?;
-        }
-        Ok((pem, URL_SAFE_NO_PAD.encode(pair.public_key())))
-    }
 }
 
-/// RFC 7468 §10.
-fn pem(document: &[u8]) -> String {
-    let encoded = STANDARD.encode(document);
-    let mut text = String::from("-----BEGIN PRIVATE KEY-----\n");
-    for start in (0..encoded.len()).step_by(PEM_LINE) {
-        text += &encoded[start..encoded.len().min(start + PEM_LINE)];
-        text.push('\n');
-    }
-    text + "-----END PRIVATE KEY-----\n"
+/// A new key as PEM, and its public key as base64url.
+fn make_key() -> Result<(String, String), Failure> {
+    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+        .map_err(|error| Failure::failed(format!("cannot generate a key: {error}")))?;
+    Ok((pair.serialize_pem(), URL_SAFE_NO_PAD.encode(pair.public_key_raw())))
 }
 
 /// Never overwrites: an existing file may be the only copy of another key.
@@ -232,14 +207,6 @@ fn save(path: &Path, text: &str) -> Result<(), Failure> {
     let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let text = match path.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(path),
-    };
-    text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
 }
 
 fn given<const N: usize>(fields: [(&str, Option<String>); N]) -> Map<String, Value> {
@@ -252,12 +219,10 @@ mod tests {
 
     #[test]
     fn a_generated_key_is_readable_from_its_pem() {
-        let random = SystemRandom::new();
-        let document =
-            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
-        let text = pem(document.as_ref());
-        assert!(text.lines().all(|line| line.len() <= PEM_LINE), "{text}");
-        let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
-        assert_eq!(STANDARD.decode(body).expect("base64"), document.as_ref());
+        let (pem, public) = make_key().expect("a key");
+        assert!(pem.lines().all(|line| line.len() <= 64), "{pem}");
+        assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----\n"), "{pem}");
+        let read = KeyPair::from_pem(&pem).expect("readable");
+        assert_eq!(URL_SAFE_NO_PAD.encode(read.public_key_raw()), public);
     }
 }

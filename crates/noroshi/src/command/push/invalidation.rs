@@ -1,7 +1,6 @@
 //! `noroshi push invalidations`: tokens that push services reported invalid, listed or followed. For backends
 //! with a token store of their own.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -29,26 +28,19 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         if self.follow {
             let after = self.page.after.clone().unwrap_or_default();
             return follow(&client, after, self.format).await;
         }
         let listed = pages(&client, PATH, "invalidations", None, self.page).await?;
-        match self.format.json {
-            true => output::line(listed.json("invalidations"))?,
-            false => {
-                output::table(&COLUMNS, output::rows(&listed.entries, &COLUMNS))?;
-                listed.print_next();
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        listed.print("invalidations", &COLUMNS, self.format)
     }
 }
 
 /// Until standard output closes. Retries while the server is unreachable or busy.
-async fn follow(client: &Client, mut after: String, format: output::Format) -> Result<ExitCode, Failure> {
+async fn follow(client: &Client, mut after: String, format: output::Format) -> Result<(), Failure> {
     loop {
         let answer = match client.get(&format!("{PATH}?limit=1000&after={}", escape(&after))).await {
             Ok(answer) => answer,
@@ -59,12 +51,9 @@ async fn follow(client: &Client, mut after: String, format: output::Format) -> R
             }
             Err(failure) => return Err(failure),
         };
-        let found = answer.get("invalidations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let found = output::entries(&answer, "invalidations");
         for one in found {
-            match format.json {
-                true => output::line(one)?,
-                false => output::line(sentence(one))?,
-            }
+            format.print(one, || sentence(one))?;
         }
         match found.last() {
             Some(last) => after = output::cell(last.get("seq")),
@@ -76,10 +65,7 @@ async fn follow(client: &Client, mut after: String, format: output::Format) -> R
 /// `2026-01-02T03:04:05.678Z  d1  apns production  Unregistered  removed`
 fn sentence(one: &Value) -> String {
     let field = |name: &str| output::cell(one.get(name));
-    let fate = match one.get("removed").and_then(Value::as_bool) {
-        Some(true) => "removed",
-        _ => "set aside",
-    };
+    let fate = if one["removed"] == true { "removed" } else { "set aside" };
     let (at, device, reason) = (field("at"), field("device"), field("reason"));
     format!("{at}  {device}  {} {}  {reason}  {fate}", field("service"), field("environment"))
 }

@@ -6,9 +6,8 @@
 use std::time::{Duration, Instant};
 
 use noroshi_events::config::{File, Sink};
-use noroshi_events::{Config, Metrics, Service};
 
-use super::{AT, Found, event, failed, names, percentile};
+use super::{AT, Found, event, failed, found, log, percentile};
 use crate::Error;
 use crate::args::Events;
 use crate::server::temporary_folder;
@@ -19,11 +18,7 @@ const REST: Duration = Duration::from_millis(2);
 
 pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let folder = temporary_folder()?;
-    let sink = Sink::File(File::new(folder.join("events")));
-    let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
-    let metrics = Metrics::new(&mut noroshi_telemetry::registry());
-    let service = Service::start(&config, names(), None, &Default::default(), &metrics)
-        .map_err(|error| failed(&error.to_string()))?;
+    let (service, metrics) = log(&folder, Sink::File(File::new(folder.join("events"))), None)?;
     let events = service.events();
     let start = Instant::now();
     let mut times: Vec<u32> = std::thread::scope(|scope| {
@@ -41,15 +36,16 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     if times.len() as u64 != args.each * args.threads as u64 {
         return Err(failed("a thread that emits events exited"));
     }
-    Ok(vec![
-        ("telling p50".to_owned(), percentile(&times, 0.5)),
-        ("telling p99".to_owned(), percentile(&times, 0.99)),
-        ("telling p99.9".to_owned(), percentile(&times, 0.999)),
-        ("telling max".to_owned(), percentile(&times, 1.0)),
-        ("clock alone p50".to_owned(), percentile(&clock, 0.5)),
-        ("told while measured".to_owned(), times.len() as f64 / seconds),
-        ("lost while measured".to_owned(), metrics.lost_by_rings() as f64),
-    ])
+    let costs = [
+        ("telling p50", percentile(&times, 0.5)),
+        ("telling p99", percentile(&times, 0.99)),
+        ("telling p99.9", percentile(&times, 0.999)),
+        ("telling max", percentile(&times, 1.0)),
+        ("clock alone p50", percentile(&clock, 0.5)),
+    ];
+    let told = found("events/s", [("told while measured", times.len() as f64 / seconds)]);
+    let lost = found("events", [("lost while measured", metrics.lost_by_rings() as f64)]);
+    Ok([found("ns", costs), told, lost].concat())
 }
 
 /// Nanoseconds of each call, including the clock.

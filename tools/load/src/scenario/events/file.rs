@@ -3,22 +3,18 @@
 use std::time::Instant;
 
 use noroshi_events::config::{File, Sink};
-use noroshi_events::{Config, Metrics, Service};
 
-use super::{AT, Found, emit, failed, names};
+use super::{AT, Found, emit, failed, log};
 use crate::Error;
 use crate::args::Events;
+use crate::report::show_whole;
 use crate::server::temporary_folder;
 
 pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let (mut found, mut best, mut bytes) = (Found::new(), 0.0_f64, 0.0);
     for count in &args.counts {
         let folder = temporary_folder()?;
-        let sink = Sink::File(File::new(folder.join("events")));
-        let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
-        let metrics = Metrics::new(&mut noroshi_telemetry::registry());
-        let service = Service::start(&config, names(), None, &Default::default(), &metrics)
-            .map_err(|error| failed(&error.to_string()))?;
+        let (service, metrics) = log(&folder, Sink::File(File::new(folder.join("events"))), None)?;
         let events = service.events();
         let start = Instant::now();
         (0..*count).for_each(|number| emit(&events, number, AT));
@@ -34,24 +30,11 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
             bytes = size as f64 / *count as f64;
         }
         best = best.max(*count as f64 / seconds);
-        found.push((format!("{} events to a file", grouped(*count)), seconds));
+        found.push((format!("{} events to a file", show_whole(*count as f64)), "s".to_owned(), seconds));
         // A failure leaves the files to the system's temporary folder.
         let _ = std::fs::remove_dir_all(folder);
     }
-    found.push(("events to a file, the most".to_owned(), best));
-    found.push(("bytes of an event".to_owned(), bytes));
+    found.extend(super::found("events/s", [("events to a file, the most", best)]));
+    found.extend(super::found("B", [("bytes of an event", bytes)]));
     Ok(found)
-}
-
-/// `5,000,000`
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

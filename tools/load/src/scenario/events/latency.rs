@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use noroshi_testkit::firehose::Firehose;
 
-use super::{Found, failed, percentile};
+use super::{Found, failed, found, percentile};
 use crate::Error;
-
 use crate::args::{Common, Events, Speech};
 use crate::http::{Client, Request};
-use crate::server::Server;
+use crate::target::Target;
 
 /// Requests to one node before switching to the other.
 const TURN: u64 = 50;
@@ -21,10 +20,10 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         Firehose::start("bench", Arc::new(|_: &[u8]| {})).map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let mut common: Common = args.common.clone();
-    let off = Server::open(&common, &Speech::default())?;
+    let off = Target::node(&common, &Speech::default())?;
     common.set.push("events.firehose.stream=bench".to_owned());
     common.set.push(format!("events.firehose.endpoint={}", fake.origin()));
-    let on = Server::open(&common, &Speech::default())?;
+    let on = Target::node(&common, &Speech::default())?;
     let (mut off, mut on) = (MeasuredNode::new(off)?, MeasuredNode::new(on)?);
     off.ask(TURN)?;
     on.ask(TURN)?;
@@ -46,24 +45,27 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let mean = |asked: &MeasuredNode| {
         asked.times.iter().map(|ns| f64::from(*ns)).sum::<f64>() / asked.times.len() as f64
     };
-    Ok(vec![
-        ("request p50, log off".to_owned(), us(&off, 0.5)),
-        ("request p50, log on".to_owned(), us(&on, 0.5)),
-        ("request p99, log off".to_owned(), us(&off, 0.99)),
-        ("request p99, log on".to_owned(), us(&on, 0.99)),
-        ("request mean, log on to off".to_owned(), mean(&on) / mean(&off)),
-        ("request p50, log on to off".to_owned(), us(&on, 0.5) / us(&off, 0.5)),
-    ])
+    let times = [
+        ("request p50, log off", us(&off, 0.5)),
+        ("request p50, log on", us(&on, 0.5)),
+        ("request p99, log off", us(&off, 0.99)),
+        ("request p99, log on", us(&on, 0.99)),
+    ];
+    let ratios = [
+        ("request mean, log on to off", mean(&on) / mean(&off)),
+        ("request p50, log on to off", us(&on, 0.5) / us(&off, 0.5)),
+    ];
+    Ok([found("µs", times), found("ratio", ratios)].concat())
 }
 
 struct MeasuredNode {
-    server: Server,
+    server: Target,
     client: Client,
     times: Vec<u32>,
 }
 
 impl MeasuredNode {
-    fn new(server: Server) -> Result<Self, Error> {
+    fn new(server: Target) -> Result<Self, Error> {
         let client = Client::new(server.origin.clone())?;
         Ok(Self { server, client, times: Vec::new() })
     }
@@ -71,8 +73,7 @@ impl MeasuredNode {
     fn ask(&mut self, count: u64) -> Result<(), Error> {
         let body = br#"{"to":{"users":["nobody"]},"when":"connected","data":{"n":1}}"#;
         let key = self.server.key.clone();
-        let (path, content_type) = ("/v1/notifications", "application/json");
-        let request = Request { method: "POST", path, key: &key, content_type };
+        let request = Request::notification(&key);
         for _ in 0..count {
             let begin = Instant::now();
             self.client.expect_success(request, body)?;

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use noroshi_events::Metrics;
 use noroshi_events::config::{Firehose as ToFirehose, Sink};
-use noroshi_events::{Config, Metrics, Service};
 use noroshi_testkit::firehose::{Firehose, Mood};
 
 use super::arrived::Arrived;
-use super::{AT, Found, emit, failed, names};
+use super::{AT, Found, emit, failed, found, log};
 use crate::Error;
 use crate::args::Events;
 use crate::process::Process;
@@ -34,15 +34,11 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let folder = temporary_folder()?;
     let connection = noroshi_egress::aws::Connection { endpoint: Some(fake.origin()), region: None };
     let sink = Sink::Firehose(ToFirehose::new(connection, STREAM));
-    let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
-    let metrics = Metrics::new(&mut noroshi_telemetry::registry());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(Error::system("a runtime"))?;
     let egress = noroshi_egress::Egress::new(noroshi_egress::Config::default());
     let egress = Arc::new(egress.map_err(|error| failed(&error.to_string()))?);
-    let network = Some((runtime.handle().clone(), egress));
-    let service = Service::start(&config, names(), network, &Default::default(), &metrics)
-        .map_err(|error| failed(&error.to_string()))?;
+    let (service, metrics) = log(&folder, sink, Some((runtime.handle().clone(), egress)))?;
     let events = service.events();
 
     let mut run =
@@ -66,16 +62,20 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     }
     let (lost, doubled) = arrived.lost_and_duplicated(usize::try_from(run.emitted).unwrap_or(0));
     let _ = std::fs::remove_dir_all(folder);
-    Ok(vec![
-        ("told during the outage".to_owned(), rate_at_end),
-        ("outage: lost".to_owned(), lost),
-        ("outage: doubled".to_owned(), doubled),
-        ("outage: told".to_owned(), run.emitted as f64),
-        ("outage: drained in".to_owned(), drained),
-        ("outage: resident memory before".to_owned(), before / MIB),
-        ("outage: resident memory, the most".to_owned(), run.resident_max / MIB),
-        ("outage: spool, the most".to_owned(), run.spool_max / MIB),
-    ])
+    let told = run.emitted as f64;
+    let counts = [("outage: lost", lost), ("outage: doubled", doubled), ("outage: told", told)];
+    let sizes = [
+        ("outage: resident memory before", before / MIB),
+        ("outage: resident memory, the most", run.resident_max / MIB),
+        ("outage: spool, the most", run.spool_max / MIB),
+    ];
+    Ok([
+        found("events/s", [("told during the outage", rate_at_end)]),
+        found("events", counts),
+        found("s", [("outage: drained in", drained)]),
+        found("MiB", sizes),
+    ]
+    .concat())
 }
 
 struct Run {

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::usage::Sample;
-use super::{Bench, progress};
+use super::{Bench, note_reasons, progress};
 use crate::args::Homing;
 use crate::http::{Client, Request};
 use crate::partition::Partition;
 use crate::payload::{DATA_BYTES_MIN, When, push_users_body};
 use crate::report::Values;
-use crate::worker::{RehomePlan, Rehomed, show_reasons};
+use crate::worker::{Recovery, RehomePlan, Rehomed};
 use crate::{Error, clock};
 
 /// The index of the gateway that is killed.
@@ -59,14 +59,12 @@ impl Bench<'_> {
         self.cell.gateways[ENDING].started.kill();
         let writes_after = self.writes_during(pause)?;
         let rehomed = self.come_back(first_ns, &mut sample, &mut published)?;
-        self.check_back(&rehomed, end_ns)?;
+        rehomed.recovery.check(self.args.connections(), end_ns)?;
         push_back(&rehomed, end_ns, first_ns, values);
         values.push_some("Redis writes before a gateway ends", "", writes_before);
         values.push_some("Redis writes after it, before anybody is back", "", writes_after);
-        let failed_attempts = show_reasons(&rehomed.failed_attempts.reasons);
-        if !failed_attempts.is_empty() {
-            self.notes.push(format!("failed attempts to reconnect: {failed_attempts}"));
-        }
+        let failed_attempts = &rehomed.recovery.failed_attempts.reasons;
+        note_reasons(&mut self.notes, "failed attempts to reconnect", failed_attempts);
         self.count_stored(&published, received, values)
     }
 
@@ -96,21 +94,6 @@ impl Bench<'_> {
         })
     }
 
-    fn check_back(&self, rehomed: &Rehomed, end_ns: u64) -> Result<(), Error> {
-        if rehomed.back >= self.args.connections() {
-            return Ok(());
-        }
-        let fatal = rehomed.fatal.as_ref().map(|reason| format!("Further attempts are useless: {reason}. "));
-        let failed = show_reasons(&rehomed.failed_attempts.reasons);
-        Err(Error::NotConnected {
-            wanted: self.args.connections(),
-            connected: rehomed.back,
-            seconds: clock::now_ns().saturating_sub(end_ns) as f64 / 1e9,
-            reasons: format!("{}Failed attempts: {failed}. ", fatal.unwrap_or_default()),
-            advice: "Use --patience to allow more time".to_owned(),
-        })
-    }
-
     /// Every accepted message must be received at least once.
     fn count_stored(
         &mut self,
@@ -131,10 +114,7 @@ impl Bench<'_> {
         values.push("stored messages accepted around it", "", published.accepted.len() as f64);
         values.push("stored messages lost", "", missing(&received) as f64);
         values.push("stored messages repeated", "", f64::from(repeated));
-        let refused = show_reasons(&published.refused);
-        if !refused.is_empty() {
-            self.notes.push(format!("rejected stored messages: {refused}"));
-        }
+        note_reasons(&mut self.notes, "rejected stored messages", &published.refused);
         Ok(())
     }
 
@@ -159,7 +139,8 @@ impl Bench<'_> {
 }
 
 fn push_back(rehomed: &Rehomed, end_ns: u64, first_ns: u64, values: &mut Values) {
-    let Rehomed { at_home, lost, back_ns, log_in, failed_attempts, .. } = rehomed;
+    let Rehomed { at_home, lost, recovery } = rehomed;
+    let Recovery { back_ns, log_in, failed_attempts, .. } = recovery;
     let seconds = |from_ns: u64| back_ns.saturating_sub(from_ns).max(1) as f64 / 1e9;
     values.push("devices of the gateway that ended", "", *at_home as f64);
     values.push("connections lost", "", *lost as f64);
@@ -224,13 +205,7 @@ impl SamplePlan {
             let device = self.next_device() as u32;
             body.clear();
             push_users_body(&mut body, &self.names, (&[device], &[]), When::Stored, stamp_ns, DATA_BYTES_MIN);
-            let request = Request {
-                method: "POST",
-                path: "/v1/notifications",
-                key: &self.key,
-                content_type: "application/json",
-            };
-            match client.request(request, &body) {
+            match client.request(Request::notification(&self.key), &body) {
                 Ok(response) if (200..300).contains(&response.status) => published.accepted.push(stamp_ns),
                 Ok(response) => *published.refused.entry(response.problem_code()).or_default() += 1,
                 Err(error) => *published.refused.entry(error.to_string()).or_default() += 1,

@@ -18,32 +18,8 @@ pub(super) struct Sample {
     machine_seconds: Option<f64>,
 }
 
-/// The names of the cost figures per item.
-pub(super) struct Names {
-    gateways: &'static str,
-    apis: &'static str,
-    postgres: &'static str,
-    redis: &'static str,
-    clients: &'static str,
-    commands: &'static str,
-}
-
-pub(super) const PER_LOG_IN: Names = Names {
-    gateways: "gateway CPU per log-in",
-    apis: "API CPU per log-in",
-    postgres: "PostgreSQL CPU per log-in",
-    redis: "Redis CPU per log-in",
-    clients: "client CPU per log-in",
-    commands: "Redis commands per log-in",
-};
-pub(super) const PER_DELIVERY: Names = Names {
-    gateways: "gateway CPU per delivery",
-    apis: "API CPU per delivery",
-    postgres: "PostgreSQL CPU per delivery",
-    redis: "Redis CPU per delivery",
-    clients: "client CPU per delivery",
-    commands: "Redis commands per delivery",
-};
+/// The kinds of processes, in the order of the figures.
+const PROCESSES: [&str; 5] = ["gateway", "API", "PostgreSQL", "Redis", "client"];
 
 fn cpu(nodes: &[CellNode]) -> Option<Cpu> {
     // A killed node has none.
@@ -72,7 +48,7 @@ impl Sample {
         self.redis.as_ref().zip(later.redis.as_ref()).map(|(from, to)| from.until(to))
     }
 
-    /// CPU in µs of gateways, API nodes, PostgreSQL, Redis and clients.
+    /// CPU in µs of each of [`PROCESSES`].
     fn cpu_until(&self, later: &Self) -> [Option<f64>; 5] {
         [
             between(self.gateways, later.gateways),
@@ -83,23 +59,20 @@ impl Sample {
         ]
     }
 
-    /// Pushes the cost per item.
-    pub(super) fn push_each(&self, later: &Self, names: &Names, count: u64, values: &mut Values) {
+    /// Pushes the cost per item; `per` ends the names.
+    pub(super) fn push_each(&self, later: &Self, per: &str, count: u64, values: &mut Values) {
         if count == 0 {
             return;
         }
-        let [gateways, apis, postgres, redis, clients] = self.cpu_until(later);
-        if let Some(us) = gateways {
+        let all = self.cpu_until(later);
+        if let Some(us) = all[0] {
             values.count_cpu(us);
         }
-        let each = |us: Option<f64>| us.map(|us| us / count as f64);
-        values.push_some(names.gateways, "µs", each(gateways));
-        values.push_some(names.apis, "µs", each(apis));
-        values.push_some(names.postgres, "µs", each(postgres));
-        values.push_some(names.redis, "µs", each(redis));
-        values.push_some(names.clients, "µs", each(clients));
+        for (process, us) in PROCESSES.iter().zip(all) {
+            values.push_some(&format!("{process} CPU {per}"), "µs", us.map(|us| us / count as f64));
+        }
         let commands = self.redis_until(later).map(|done| done.commands as f64 / count as f64);
-        values.push_some(names.commands, "", commands);
+        values.push_some(&format!("Redis commands {per}"), "", commands);
     }
 
     pub(super) fn redis_commands_per_second(&self, later: &Self) -> Option<f64> {
@@ -110,12 +83,11 @@ impl Sample {
     pub(super) fn push_cores(&self, later: &Self, values: &mut Values) {
         let all = self.cpu_until(later);
         let seconds = later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;
-        let [gateways, apis, postgres, redis, clients] = all.map(|us| us.map(|us| us / 1e6 / seconds));
-        values.push_some("gateway CPU", "cores", gateways);
-        values.push_some("API CPU", "cores", apis);
-        values.push_some("PostgreSQL CPU", "cores", postgres);
-        values.push_some("Redis CPU", "cores", redis);
-        values.push_some("client CPU", "cores", clients);
+        let all = all.map(|us| us.map(|us| us / 1e6 / seconds));
+        for (process, cores) in PROCESSES.iter().zip(all) {
+            values.push_some(&format!("{process} CPU"), "cores", cores);
+        }
+        let [gateways, _, _, redis, _] = all;
         let share = redis.zip(gateways).filter(|(_, gateways)| *gateways > 0.0);
         values.push_some(
             "Redis CPU to gateway CPU",
@@ -123,7 +95,7 @@ impl Sample {
             share.map(|(redis, gateways)| redis / gateways * 100.0),
         );
         let machine = self.machine_seconds.zip(later.machine_seconds).map(|(from, to)| (to - from) / seconds);
-        let ours: f64 = [gateways, apis, postgres, redis, clients].into_iter().flatten().sum();
+        let ours: f64 = all.into_iter().flatten().sum();
         let others = machine.map(|machine| (machine - ours).max(0.0));
         values.push_some("CPU of everything else on this machine", "cores", others);
     }

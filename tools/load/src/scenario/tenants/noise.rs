@@ -75,7 +75,7 @@ impl Noise {
 impl Made {
     pub(super) fn push(&self, seconds: f64, values: &mut Values) {
         for (name, count) in &self.0 {
-            values.push(name, "1/s", *count as f64 / seconds);
+            values.push(*name, "1/s", *count as f64 / seconds);
         }
     }
 }
@@ -112,9 +112,7 @@ fn publish(tenant: &Tenant, _: u64, ends: &AtomicBool, count: &AtomicU64) {
             format!("{line}\n")
         };
         let lines: String = (0..LINES).map(line).collect();
-        let (path, content_type) = ("/v1/notifications/batch", "application/x-ndjson");
-        let answer = client
-            .request(Request { method: "POST", path, key: &tenant.key, content_type }, lines.as_bytes());
+        let answer = client.request(Request::lines("/v1/notifications/batch", &tenant.key), lines.as_bytes());
         let is_answered = answer.is_ok_and(|answer| answer.status == 200);
         count.fetch_add(if is_answered { LINES as u64 } else { 0 }, Relaxed);
         is_answered
@@ -137,8 +135,7 @@ fn fail_to_log_in(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &Atomi
         // A new one each time, so that it is never cached: 342 digits of base64url encode 256 bytes.
         let token = format!("{BOGUS_HEADER}.{BOGUS_CLAIMS}.{:0>341}A", number * 1_000_000_000 + turn);
         let path = format!("/v1/me?app={APP}");
-        let request = Request { method: "GET", path: &path, key: &token, content_type: "application/json" };
-        let answered = client.request(request, b"").is_ok();
+        let answered = client.request(Request::json("GET", &path, &token), b"").is_ok();
         count.fetch_add(u64::from(answered), Relaxed);
         answered
     });

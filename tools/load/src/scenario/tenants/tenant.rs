@@ -38,7 +38,7 @@ pub(super) struct Tenant {
 
 impl Tenant {
     pub(super) fn make(args: &Tenants, bench: &Bench<'_>) -> Result<Self, Error> {
-        let (Some(admin), Some(token)) = (bench.target.admin(), bench.target.operator_token()) else {
+        let (Some(admin), Some(token)) = (&bench.target.admin, bench.target.operator_token()) else {
             return Err(Error::Usage("the started server has no admin address".to_owned()));
         };
         let mut operator = Client::new(admin.clone())?;
@@ -96,8 +96,7 @@ impl Tenant {
     }
 
     fn post_lines(&self, client: &mut Client, path: &str, lines: &str) -> Result<(), Error> {
-        let request = Request { method: "POST", path, key: &self.key, content_type: "application/x-ndjson" };
-        let answer = client.expect_success(request, lines.as_bytes())?;
+        let answer = client.expect_success(Request::lines(path, &self.key), lines.as_bytes())?;
         match String::from_utf8_lossy(&answer.body).lines().find(|line| line.contains("\"error\"")) {
             Some(line) => {
                 let (request, body) = (format!("a line of POST {path}"), line.to_owned());
@@ -118,8 +117,7 @@ fn ask(
     (method, path): (&'static str, &str),
     body: &Value,
 ) -> Result<Value, Error> {
-    let request = Request { method, path, key: token, content_type: "application/json" };
-    let answer = client.expect_success(request, body.to_string().as_bytes())?;
+    let answer = client.expect_success(Request::json(method, path, token), body.to_string().as_bytes())?;
     Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
 }
 

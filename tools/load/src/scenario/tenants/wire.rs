@@ -1,16 +1,16 @@
-//! Connections that the noisy app's devices open and close: blocking, one at a time per thread, with a
-//! minimal implementation of WebSocket and MQTT.
+//! Connections that the noisy app's devices open and close: blocking, one at a time per thread.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use noroshi_protocol::mqtt::Qos;
+use noroshi_protocol::ws::{Opcode, push_masked_frame};
+
 use crate::http::Origin;
+use crate::speech::{Login, MASK, mqtt};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// First length byte of a frame that is masked with zeros (RFC 6455 §5.3).
-const MASKED: u8 = 0x80;
-const BINARY: u8 = 0x82;
 
 /// Opens a WebSocket, and reads the head of the response.
 fn upgrade(origin: &Origin, path: &str, protocol: &str, token: Option<&str>) -> io::Result<TcpStream> {
@@ -53,8 +53,12 @@ pub(super) fn subscribe_to_all(
     patience: Duration,
 ) -> io::Result<u64> {
     let mut stream = upgrade(origin, "/mqtt", "mqtt", None)?;
-    stream.write_all(&frame(&connect(device, token)))?;
-    stream.write_all(&frame(&SUBSCRIBE))?;
+    let login = Login { host: &origin.host, name: device, secret: Some(token), topic: None };
+    let mut frames = Vec::new();
+    for packet in [mqtt::connect(login), mqtt::subscribe(&["#"], Qos::AtMostOnce)] {
+        push_masked_frame(&mut frames, Opcode::Binary, &packet, MASK);
+    }
+    stream.write_all(&frames)?;
     let (until, mut bytes, mut buffer) = (Instant::now() + patience, 0, vec![0; 64 << 10]);
     stream.set_read_timeout(Some(patience))?;
     while Instant::now() < until {
@@ -68,59 +72,4 @@ pub(super) fn subscribe_to_all(
         }
     }
     Ok(bytes)
-}
-
-/// SUBSCRIBE 1 to `#` with QoS 0 (MQTT 3.1.1 §3.8).
-const SUBSCRIBE: [u8; 8] = [0x82, 6, 0, 1, 0, 1, b'#', 0];
-
-/// CONNECT of MQTT 3.1.1 with a clean session, the device as user name and its token as password (§3.1).
-fn connect(device: &str, token: &str) -> Vec<u8> {
-    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 0b1100_0010, 0, 60];
-    for text in ["tenants", device, token] {
-        body.extend_from_slice(&(text.len() as u16).to_be_bytes());
-        body.extend_from_slice(text.as_bytes());
-    }
-    let mut packet = vec![0x10];
-    let mut left = body.len();
-    // §2.2.3
-    loop {
-        let more = if left > 127 { 0x80 } else { 0 };
-        packet.push((left % 128) as u8 | more);
-        left /= 128;
-        if left == 0 {
-            break;
-        }
-    }
-    packet.extend(body);
-    packet
-}
-
-/// A binary frame of a client, at most 65,535 bytes long.
-fn frame(payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![BINARY];
-    match payload.len() {
-        len @ ..126 => frame.push(MASKED | len as u8),
-        len => {
-            frame.push(MASKED | 126);
-            frame.extend_from_slice(&(len as u16).to_be_bytes());
-        }
-    }
-    frame.extend_from_slice(&[0; 4]);
-    frame.extend_from_slice(payload);
-    frame
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_have_correct_lengths() {
-        let packet = connect("d", &"t".repeat(200));
-        // 10 + (2 + 7) + (2 + 1) + (2 + 200)
-        assert_eq!(packet[..3], [0x10, (224 - 128) | 0x80, 1]);
-        assert_eq!(packet.len(), 3 + 224);
-        assert_eq!(frame(&SUBSCRIBE)[..2], [0x82, 0x80 | 8]);
-        assert_eq!(frame(&[0; 300])[..4], [0x82, 0xfe, 1, 44]);
-    }
 }
