@@ -40,6 +40,7 @@
 //! unchanged.
 
 pub mod app;
+mod calls;
 pub mod campaign;
 pub mod cells;
 pub mod credential;

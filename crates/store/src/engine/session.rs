@@ -20,6 +20,8 @@ pub(crate) trait Session {
     const FOR_UPDATE_SKIP_LOCKED: &str;
     /// An inner join. The engine reads its left table first, or its planner chooses a good order.
     const ORDERED_JOIN: &str;
+    /// The table of topics' logs, read by the messages' numbers.
+    const TOPIC_LOG_BY_AGE: &str;
 
     /// The rows of a statement, in its order.
     fn query<T: Send>(

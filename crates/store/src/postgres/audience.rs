@@ -10,18 +10,19 @@ use crate::engine::device::{MEMBER_COLUMNS, member_of};
 use crate::engine::record::Record;
 use crate::{Audience, AudienceMember, AudiencePage};
 
-pub(super) async fn page(
-    tx: Tx,
+pub(crate) async fn page(
+    tx: &Tx,
     app: AppId,
     audience: &Audience,
-    after: i64,
+    after: u64,
     limit: usize,
 ) -> Result<AudiencePage, Failed> {
+    let (after, limit) = (after as i64, limit.max(1));
     match audience {
-        Audience::Topic(topic) if !topic.is_everyone() => of_topic(&tx, app, topic, after, limit).await,
-        Audience::Everyone | Audience::Topic(_) => everyone(&tx, app, after, limit).await,
-        Audience::Condition(condition) => of_condition(&tx, app, condition, after, limit).await,
-        Audience::Upload(campaign) => of_upload(&tx, app, *campaign, after, limit).await,
+        Audience::Topic(topic) if !topic.is_everyone() => of_topic(tx, app, topic, after, limit).await,
+        Audience::Everyone | Audience::Topic(_) => everyone(tx, app, after, limit).await,
+        Audience::Condition(condition) => of_condition(tx, app, condition, after, limit).await,
+        Audience::Upload(campaign) => of_upload(tx, app, *campaign, after, limit).await,
     }
 }
 

@@ -46,15 +46,11 @@ pub(super) async fn lock_alone(tx: &Tx, id: CampaignId) -> Result<(), Failed> {
 }
 
 /// From the end of a campaign on, its trace is kept for the retention.
-pub(super) async fn keep_trace(
-    tx: &Tx,
-    campaigns: &[CampaignNum],
-    keep_until: Timestamp,
-) -> Result<(), Failed> {
+pub(super) async fn keep_trace(tx: &Tx, campaigns: &[CampaignNum], now: Timestamp) -> Result<(), Failed> {
     let sql = "UPDATE notifications SET keep_until = $2 WHERE num IN (
                    SELECT notification FROM campaigns WHERE num = ANY($1)
                    UNION ALL SELECT notification FROM campaign_variants WHERE campaign = ANY($1))";
-    tx.execute(sql, &[&campaigns, &(keep_until.0 as i64)]).await?;
+    tx.execute(sql, &[&campaigns, &(tx.context().keep_until(now).0 as i64)]).await?;
     Ok(())
 }
 
@@ -73,7 +69,6 @@ pub(super) async fn settle(
     tx: &Tx,
     nums: &[CampaignNum],
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<Vec<(AppId, CampaignId)>, Failed> {
     let sql = "SELECT num FROM campaigns WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
                ORDER BY num FOR NO KEY UPDATE";
@@ -95,6 +90,6 @@ pub(super) async fn settle(
         return Ok(Vec::new());
     }
     let ended: Vec<CampaignNum> = done.iter().map(|row| row.get(2)).collect();
-    keep_trace(tx, &ended, keep_until).await?;
+    keep_trace(tx, &ended, now).await?;
     done.iter().map(|row| Ok(ended_of(row)?)).collect()
 }

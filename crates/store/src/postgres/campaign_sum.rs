@@ -12,7 +12,7 @@ use noroshi_types::{NotificationId, Outcome};
 use super::transaction::{Failed, Tx};
 use crate::engine::campaign::{CampaignNum, Count, Counts, VariantNotifications, count_of};
 use crate::engine::record::Record;
-use crate::ids::{self, Ids, Num};
+use crate::ids::{self, Num};
 use crate::{VariantNum, VariantSums};
 
 /// Rows of each sum.
@@ -142,7 +142,6 @@ pub(super) async fn count_variants(
 /// The sums of every variant of these campaigns, in order.
 pub(super) async fn variant_sums(
     tx: &Tx,
-    ids: &Ids,
     campaigns: &[CampaignNum],
 ) -> Result<HashMap<CampaignNum, Vec<VariantSums>>, Failed> {
     let sql = "SELECT v.campaign, v.notification, s.outcome, s.reason, sum(s.count)::bigint FROM campaign_variants v
@@ -152,7 +151,7 @@ pub(super) async fn variant_sums(
     let mut found: HashMap<CampaignNum, Vec<VariantSums>> = HashMap::new();
     for row in tx.query(sql, &[&campaigns]).await? {
         let variants = found.entry(row.int(0)?).or_default();
-        let notification: NotificationId = ids.id(row.int(1)?);
+        let notification: NotificationId = tx.ids().id(row.int(1)?);
         if variants.last().is_none_or(|last| last.notification != notification) {
             variants.push(VariantSums { notification, counts: Vec::new() });
         }

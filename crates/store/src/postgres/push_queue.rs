@@ -81,11 +81,11 @@ impl NewRows {
 }
 
 /// Leases are identified by when they end by their taker's clock; by the server's clock they last for `lease` from now.
-pub(super) async fn renew(
+pub(crate) async fn renew(
     tx: &Tx,
-    holder: i64,
     leases: &[Lease],
-    (until, lease): (Timestamp, Duration),
+    until: Timestamp,
+    lease: Duration,
     why: Renewal,
 ) -> Result<Vec<BatchId>, Failed> {
     let mut leases = leases.to_vec();
@@ -104,7 +104,8 @@ pub(super) async fn renew(
          FROM held WHERE q.id = held.id RETURNING q.id"
     );
     let (until, lease_ms) = (until.0 as i64, lease.as_millis() as i64);
-    let rows = tx.query(&sql, &[&ids, &untils, &until, &holder, &lease_ms, &why.takes()]).await?;
+    let rows =
+        tx.query(&sql, &[&ids, &untils, &until, &tx.context().holder, &lease_ms, &why.takes()]).await?;
     rows.iter().map(|row| Ok(BatchId(row.count(0)?))).collect()
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn state(
     id: NotificationId,
     now: Timestamp,
 ) -> Result<Option<NotificationState>, Error> {
-    let Some(num) = store.ids.num(id) else { return Ok(None) };
+    let Some(num) = store.context.ids.num(id) else { return Ok(None) };
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {STATE_COLUMNS}
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = $1 AND n.app = $2"
@@ -38,7 +38,7 @@ pub(super) async fn state(
             )?;
             let Some(row) = found else { return Ok(None) };
             let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
-            Ok(Some(notification_state(&row, &store.ids, sums, opened, now)?))
+            Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
         })
         .await
 }
@@ -49,7 +49,7 @@ pub(super) async fn trace(
     id: NotificationId,
     device: &DeviceId,
 ) -> Result<Option<Trace>, Error> {
-    let Some(num) = store.ids.num(id) else { return Ok(None) };
+    let Some(num) = store.context.ids.num(id) else { return Ok(None) };
     let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
                       EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
                       n.trace
@@ -84,9 +84,8 @@ pub(super) async fn cancel(
     id: NotificationId,
     now: Timestamp,
 ) -> Result<Cancelled, Error> {
-    let num = store.ids.num(id).ok_or(Error::NotFound)?;
-    let keep_until = store.keep_until(now);
-    store.write(move |tx| cancel_in(tx, app, (num, id), now, keep_until)).await
+    let num = store.context.ids.num(id).ok_or(Error::NotFound)?;
+    store.write(move |tx| cancel_in(tx, app, (num, id), now)).await
 }
 
 async fn cancel_in(
@@ -94,7 +93,6 @@ async fn cancel_in(
     app: AppId,
     (num, id): (Num, NotificationId),
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<Cancelled, Failed> {
     // Not locked: accepting and pruning lock topics before notifications.
     let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = $1 AND app = $2";
@@ -111,7 +109,7 @@ async fn cancel_in(
         _ => Vec::new(),
     };
     let nums: Vec<CampaignNum> = work.campaigns.keys().copied().collect();
-    let done = end_campaigns(&tx, &nums, now, keep_until).await?;
+    let done = end_campaigns(&tx, &nums, now).await?;
     campaign_sum::count(&tx, work.counts(num)).await?;
     if changed || !removed.is_empty() || work.any {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
@@ -133,15 +131,10 @@ async fn remove_from_inboxes(tx: &Tx, num: Num) -> Result<Vec<DeviceNum>, Failed
 }
 
 /// Ends those of the campaigns whose last batch was removed.
-async fn end_campaigns(
-    tx: &Tx,
-    nums: &[CampaignNum],
-    now: Timestamp,
-    keep_until: Timestamp,
-) -> Result<Done, Failed> {
+async fn end_campaigns(tx: &Tx, nums: &[CampaignNum], now: Timestamp) -> Result<Done, Failed> {
     if nums.is_empty() {
         return Ok(Vec::new());
     }
     campaign_row::hold_open(tx, nums).await?;
-    campaign_row::settle(tx, nums, now, keep_until).await
+    campaign_row::settle(tx, nums, now).await
 }

@@ -3,8 +3,6 @@
 mod push_plan;
 mod recipient;
 
-use std::sync::Arc;
-
 use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, PushMode, Target, Timestamp, Topic};
 
 use super::notification::LogPlace;
@@ -51,13 +49,12 @@ impl Notifications for Sqlite {
         id: NotificationId,
         now: Timestamp,
     ) -> Result<Option<NotificationState>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| status::state(db, &ids, app, id, now)).await
+        self.read(move |read| status::state(read, app, id, now)).await
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        let (ids, device) = (Arc::clone(&self.ids), device.clone());
-        self.read(move |db| status::trace(db, &ids, app, id, &device)).await
+        let device = device.clone();
+        self.read(move |read| status::trace(read, app, id, &device)).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {

@@ -31,7 +31,7 @@ enum MessageKind {
 }
 
 /// Processes a batch. Returns what was outstanding.
-pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
+pub(crate) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
     let mut known: HashMap<Num, MessageKind> = HashMap::new();
     for Ack { device, ids } in acks {

@@ -4,19 +4,21 @@ use noroshi_types::{AppId, CampaignId, Condition, Topic};
 use rusqlite::Connection;
 
 use super::number;
+use super::reader::Read;
 use super::statement::Statements;
 use crate::engine::audience::{Windows, page_of};
 use crate::engine::device::{MEMBER_COLUMNS, member_of};
 use crate::engine::record::Record;
 use crate::{Audience, AudiencePage, Error};
 
-pub(super) fn page(
-    db: &Connection,
+pub(crate) fn page(
+    Read { db, .. }: Read<'_>,
     app: AppId,
     audience: &Audience,
-    after: i64,
+    after: u64,
     limit: usize,
 ) -> Result<AudiencePage, Error> {
+    let (after, limit) = (after as i64, limit.max(1));
     match audience {
         Audience::Everyone => everyone(db, app, after, limit),
         Audience::Topic(topic) => of_topic(db, app, topic, after, limit),

@@ -10,7 +10,7 @@ use crate::engine::campaign::Count;
 use crate::engine::record::Record;
 
 /// Returns those that were not opened on this device before.
-pub(super) fn open(
+pub(crate) fn open(
     w: &Write<'_>,
     device: DeviceNum,
     ids: &[NotificationId],

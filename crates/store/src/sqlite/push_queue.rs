@@ -1,9 +1,12 @@
 //! Rows of the push queue, and the confirmations that spare a fallback push.
 
+use std::time::Duration;
+
 use noroshi_types::{BatchId, DeviceNum, Timestamp};
 use rusqlite::Connection;
 
 use super::statement::Statements;
+use super::writer::Write;
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
 use crate::engine::push::{Entry, service_code};
@@ -34,10 +37,11 @@ pub(super) fn insert(db: &Connection, entry: &Entry, recipients: &[DeviceNum]) -
     db.run(sql, values).map(drop)
 }
 
-pub(super) fn renew(
-    db: &Connection,
+pub(crate) fn renew(
+    &Write { db, .. }: &Write<'_>,
     leases: &[Lease],
     until: Timestamp,
+    _: Duration,
     why: Renewal,
 ) -> Result<Vec<BatchId>, Error> {
     let sql = "UPDATE push_queue SET leased_until = ?3, takes = max(takes + ?4, 0)

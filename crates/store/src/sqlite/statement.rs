@@ -121,6 +121,7 @@ impl Session for Connection {
     const FOR_NO_KEY_UPDATE: &str = "";
     const FOR_UPDATE_SKIP_LOCKED: &str = "";
     const ORDERED_JOIN: &str = "CROSS JOIN";
+    const TOPIC_LOG_BY_AGE: &str = "topic_log INDEXED BY topic_log_by_age";
 
     fn query<T: Send>(
         &self,
@@ -163,6 +164,6 @@ impl ToSql for Value<'_> {
 }
 
 /// The result of shared code that ran on a connection.
-pub(super) fn ready<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) fn ready<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     work.now_or_never().expect("statements on SQLite are ready when first polled")
 }

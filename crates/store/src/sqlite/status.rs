@@ -1,9 +1,9 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
 use noroshi_types::{AppId, DeviceId, NotificationId, Timestamp};
-use rusqlite::Connection;
 
 use super::notification::{self, MESSAGE_COLUMNS};
+use super::reader::Read;
 use super::statement::{Statements, ready};
 use super::writer::Write;
 use super::{campaign_row, inbox, number, outcome, push_queue, topic};
@@ -11,12 +11,10 @@ use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, t
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
 use crate::engine::{device_list, opened};
-use crate::ids::Ids;
 use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
 
 pub(super) fn state(
-    db: &Connection,
-    ids: &Ids,
+    Read { db, ids }: Read<'_>,
     app: AppId,
     id: NotificationId,
     now: Timestamp,
@@ -32,8 +30,7 @@ pub(super) fn state(
 }
 
 pub(super) fn trace(
-    db: &Connection,
-    ids: &Ids,
+    Read { db, ids }: Read<'_>,
     app: AppId,
     id: NotificationId,
     device: &DeviceId,

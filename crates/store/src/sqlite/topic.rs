@@ -1,4 +1,4 @@
-//! [`Topics`] for SQLite, and topics as accepting uses them: offsets, logs and retained messages.
+//! Pages of topics, and topics as accepting uses them: offsets, logs and retained messages.
 //!
 //! A topic's row is created when the topic is first published or durably subscribed to, and is never removed: its epoch
 //! is the epoch of all its offsets.
@@ -9,6 +9,7 @@ use noroshi_types::{AppId, Epoch, Message, Position, Timestamp, Topic, limits};
 use rusqlite::Connection;
 
 use super::backlog::Reading;
+use super::reader::Read;
 use super::statement::{Statements, ready};
 use super::writer::Write;
 use super::{Sqlite, notification};
@@ -17,113 +18,85 @@ use crate::engine::notification::Standing;
 use crate::engine::record::Record;
 use crate::engine::topic::{self, TopicNum, draw_epoch};
 use crate::ids::Num;
-use crate::{
-    Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics,
-    TopicsSince,
-};
+use crate::{Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState};
 
-#[async_trait::async_trait]
-impl Topics for Sqlite {
-    async fn topic(&self, app: AppId, topic: &Topic) -> Result<TopicState, Error> {
-        let topic = topic.clone();
-        self.read(move |db| ready(topic::state(db, app, &topic))).await
-    }
+pub(crate) async fn list(
+    store: &Sqlite,
+    app: AppId,
+    after: Option<&Topic>,
+    limit: usize,
+) -> Result<Vec<TopicState>, Error> {
+    let after = after.cloned();
+    store.read(move |read| ready(topic::states(read.db, app, after.as_ref(), limit))).await
+}
 
-    async fn topics(
-        &self,
-        app: AppId,
-        after: Option<&Topic>,
-        limit: usize,
-    ) -> Result<Vec<TopicState>, Error> {
-        let after = after.cloned();
-        self.read(move |db| ready(topic::states(db, app, after.as_ref(), limit))).await
+pub(crate) fn retained(
+    read: Read<'_>,
+    app: AppId,
+    topic: &Topic,
+    now: Timestamp,
+) -> Result<Option<Arc<Message>>, Error> {
+    let mut reading = Reading::new(read);
+    match reading.topic_named(app, topic)? {
+        Some(topic) => reading.retained(&topic, 0, now),
+        None => Ok(None),
     }
+}
 
-    async fn retained(
-        &self,
-        app: AppId,
-        topic: &Topic,
-        now: Timestamp,
-    ) -> Result<Option<Arc<Message>>, Error> {
-        let (ids, topic) = (Arc::clone(&self.ids), topic.clone());
-        self.read(move |db| {
-            let mut reading = Reading::new(db, &ids);
-            match reading.topic_named(app, &topic)? {
-                Some(topic) => reading.retained(&topic, 0, now),
-                None => Ok(None),
-            }
-        })
-        .await
+pub(crate) fn retained_page(
+    Read { db, ids }: Read<'_>,
+    scan: &RetainedScan,
+    wanted: &RetainedFilter,
+) -> Result<RetainedPage, Error> {
+    let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
+    let below = if until.is_some() { "name < ?3" } else { "?3 IS NULL" };
+    let sql = format!(
+        "SELECT name, retained, retained_expires_at > ?4 FROM topics
+         WHERE app = ?1 AND name >= ?2 AND {below} ORDER BY name"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query((app.0, from, until, now.0 as i64))?;
+    let mut page = RetainedPage::default();
+    while let Some(row) = rows.next()? {
+        page.topics += 1;
+        let name = row.text(0)?;
+        let retained = row.int_or_null(1)?.filter(|_| matches!(row.flag(2), Ok(true)));
+        if let Some(num) = retained
+            && name != limits::EVERYONE_TOPIC
+            && wanted(name)
+        {
+            page.messages.extend(notification::message(db, ids, num)?);
+        }
+        if page.topics >= *topics_max || page.messages.len() >= *messages_max {
+            page.next = Some(RetainedPage::after(name));
+            break;
+        }
     }
+    Ok(page)
+}
 
-    async fn retained_page(&self, scan: RetainedScan, wanted: RetainedFilter) -> Result<RetainedPage, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| {
-            let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
-            let below = if until.is_some() { "name < ?3" } else { "?3 IS NULL" };
-            let sql = format!(
-                "SELECT name, retained, retained_expires_at > ?4 FROM topics
-                 WHERE app = ?1 AND name >= ?2 AND {below} ORDER BY name"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let mut rows = statement.query((app.0, &from, &until, now.0 as i64))?;
-            let mut page = RetainedPage::default();
-            while let Some(row) = rows.next()? {
-                page.topics += 1;
-                let name = row.text(0)?;
-                let retained = row.int_or_null(1)?.filter(|_| matches!(row.flag(2), Ok(true)));
-                if let Some(num) = retained
-                    && name != limits::EVERYONE_TOPIC
-                    && wanted(name)
-                {
-                    page.messages.extend(notification::message(db, &ids, num)?);
-                }
-                if page.topics >= topics_max || page.messages.len() >= messages_max {
-                    page.next = Some(RetainedPage::after(name));
-                    break;
-                }
-            }
-            Ok(page)
-        })
-        .await
+pub(crate) fn log_page(
+    Read { db, ids }: Read<'_>,
+    app: AppId,
+    since: Place,
+    rows_max: usize,
+    now: Timestamp,
+) -> Result<LogPage, Error> {
+    let rows_max = rows_max.max(1);
+    let sql = "SELECT l.num, t.app = ?2 AND t.name <> ?3 FROM topic_log l INDEXED BY topic_log_by_age
+               JOIN topics t ON t.num = l.topic WHERE l.num > ?1 ORDER BY l.num LIMIT ?4";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query((since.0, app.0, limits::EVERYONE_TOPIC, rows_max as i64))?;
+    let (mut page, mut last, mut count) = (LogPage::default(), None, 0);
+    while let Some(row) = rows.next()? {
+        (last, count) = (Some(Place(row.int(0)?)), count + 1);
+        if row.flag(1)? {
+            let message = notification::message(db, ids, row.int(0)?)?;
+            page.messages.extend(message.filter(|message| message.expires_at > now));
+        }
     }
-
-    async fn log_page(
-        &self,
-        app: AppId,
-        since: Place,
-        rows_max: usize,
-        now: Timestamp,
-    ) -> Result<LogPage, Error> {
-        let (ids, rows_max) = (Arc::clone(&self.ids), rows_max.max(1));
-        self.read(move |db| {
-            let sql = "SELECT l.num, t.app = ?2 AND t.name <> ?3 FROM topic_log l INDEXED BY topic_log_by_age
-                       JOIN topics t ON t.num = l.topic WHERE l.num > ?1 ORDER BY l.num LIMIT ?4";
-            let mut statement = db.prepare_cached(sql)?;
-            let mut rows = statement.query((since.0, app.0, limits::EVERYONE_TOPIC, rows_max as i64))?;
-            let (mut page, mut last, mut count) = (LogPage::default(), None, 0);
-            while let Some(row) = rows.next()? {
-                (last, count) = (Some(Place(row.int(0)?)), count + 1);
-                if row.flag(1)? {
-                    let message = notification::message(db, &ids, row.int(0)?)?;
-                    page.messages.extend(message.filter(|message| message.expires_at > now));
-                }
-            }
-            page.next = last.filter(|_| count == rows_max);
-            Ok(page)
-        })
-        .await
-    }
-
-    async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error> {
-        let topic = topic.clone();
-        self.write(1, move |w| ready(topic::delete_retained(w.db, app, &topic))).await
-    }
-
-    async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error> {
-        let log = "topic_log INDEXED BY topic_log_by_age";
-        self.read(move |db| ready(topic::since(db, log, since, rows_max))).await
-    }
+    page.next = last.filter(|_| count == rows_max);
+    Ok(page)
 }
 
 /// The topic's number; creates the topic's row on first use.

@@ -21,17 +21,24 @@ use noroshi_supervision::{Heartbeat, Kind, Threads, What};
 use rusqlite::Connection;
 
 use super::options::Options;
+use super::reader::Read;
 use super::room::Room;
 use crate::Error;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 
 /// The context of an operation.
-pub(super) struct Write<'a> {
+pub(crate) struct Write<'a> {
     pub db: &'a Connection,
     pub ids: &'a Ids,
     pub room: &'a mut Room,
     pub options: &'a Options,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn read(&self) -> Read<'a> {
+        Read { db: self.db, ids: self.ids }
+    }
 }
 
 /// An operation of the writer with its answer.

@@ -199,10 +199,11 @@ pub(crate) async fn waits_before<S: Session>(
 
 pub(crate) async fn relayed<S: Session>(
     session: &S,
+    app: AppId,
     id: NotificationId,
 ) -> Result<Option<Relayed>, S::Error> {
-    let sql = "SELECT num FROM cell_messages WHERE id = $1";
-    match session::first(session, sql, &values![id.as_bytes()], |row| row.int(0)).await? {
+    let sql = "SELECT num FROM cell_messages WHERE id = $1 AND app = $2";
+    match session::first(session, sql, &values![id.as_bytes(), app], |row| row.int(0)).await? {
         Some(num) => load(session, num).await.map(Some),
         None => Ok(None),
     }

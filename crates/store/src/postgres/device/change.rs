@@ -11,7 +11,7 @@ use crate::engine::device::{Effects, tags_text};
 use crate::engine::device_list;
 use crate::postgres::subscription::NewRows;
 use crate::postgres::transaction::{Failed, Tx, Values};
-use crate::postgres::{endpoint, order, topic};
+use crate::postgres::{order, topic};
 use crate::{Attributes, Device, Error};
 
 /// The new state of a device.
@@ -51,7 +51,7 @@ impl Changes {
             topic::CREATE,
             NewRows::INSERT,
             EMPTY,
-            endpoint::REMOVE_ALL,
+            REMOVE_ENDPOINTS,
         ])
         .await?;
         let (_, made, _, _, _, _) = tokio::try_join!(
@@ -230,6 +230,9 @@ pub(super) const EMPTY: &str = "WITH found AS (
          RETURNING i.num, found.list, found.at)
      INSERT INTO outcomes (num, outcome, at, count, devices) SELECT num, $4, at, 1, list FROM gone ORDER BY num";
 
+/// Removes the endpoints of these devices, whose rows are locked.
+pub(super) const REMOVE_ENDPOINTS: &str = "DELETE FROM endpoints WHERE device = ANY($1::bigint[])";
+
 async fn empty_inboxes(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
     if moved.is_empty() {
         return Ok(());
@@ -246,6 +249,6 @@ pub(super) async fn empty(tx: &Tx, devices: &[(DeviceNum, Timestamp)]) -> Result
     let times: Vec<_> = devices.iter().map(|(_, now)| now.0 as i64).collect();
     let cancelled = Outcome::Cancelled as i64;
     let (inboxes, endpoints): (Values<'_>, Values<'_>) = (&[&nums, &lists, &times, &cancelled], &[&nums]);
-    tokio::try_join!(tx.execute(EMPTY, inboxes), tx.execute(endpoint::REMOVE_ALL, endpoints))?;
+    tokio::try_join!(tx.execute(EMPTY, inboxes), tx.execute(REMOVE_ENDPOINTS, endpoints))?;
     Ok(())
 }

@@ -9,7 +9,9 @@ use crate::Error;
 use crate::cells::{Assign, CellNum, MoveStep, Residence};
 use crate::engine::cells::cell_of;
 use crate::engine::cells::residence::{Assignments, CellDevice, DEVICE_COLUMNS, Residences, set_home};
+use crate::sqlite::reader::Read;
 use crate::sqlite::statement::{Statements, ready};
+use crate::sqlite::writer::Write;
 
 impl Residences for Connection {
     fn lock(&self, _: AppId) -> impl Future<Output = Result<(), Error>> + Send {
@@ -17,8 +19,8 @@ impl Residences for Connection {
     }
 }
 
-pub(super) fn assign(
-    db: &Connection,
+pub(crate) fn assign(
+    &Write { db, .. }: &Write<'_>,
     app: AppId,
     devices: &[Assign],
     now: Timestamp,
@@ -50,10 +52,10 @@ pub(super) fn assign(
     Ok(answers)
 }
 
-pub(super) fn arrived(
-    db: &Connection,
+pub(crate) fn arrived(
+    &Write { db, .. }: &Write<'_>,
     app: AppId,
-    devices: Vec<(DeviceId, CellNum)>,
+    devices: &[(DeviceId, CellNum)],
 ) -> Result<Vec<DeviceId>, Error> {
     let sql =
         "UPDATE cell_devices SET step = ?4 WHERE app = ?1 AND device = ?2 AND cell = ?3 AND step IN (?5, ?6)";
@@ -61,17 +63,31 @@ pub(super) fn arrived(
     for (id, cell) in devices {
         let (tell, told) = (MoveStep::Tell as u8, MoveStep::Told as u8);
         db.run(sql, (app.0, id.as_str(), cell.0, MoveStep::Arrived as u8, tell, told))?;
-        if device(db, app, &id)?.is_none_or(|device| device.cell != cell) {
-            elsewhere.push(id);
+        if device(db, app, id)?.is_none_or(|device| device.cell != *cell) {
+            elsewhere.push(id.clone());
         }
     }
     Ok(elsewhere)
 }
 
-pub(super) fn of_device(db: &Connection, apps: &[AppId], id: &DeviceId) -> Result<Vec<Residence>, Error> {
+pub(crate) fn of_device(read: Read<'_>, apps: &[AppId], id: &DeviceId) -> Result<Vec<Residence>, Error> {
     let apps: BTreeSet<AppId> = apps.iter().copied().collect();
-    let found = apps.into_iter().map(|app| Ok(device(db, app, id)?.map(|device| device.residence(app))));
+    let found = apps.into_iter().map(|app| in_app(read.db, app, id));
     found.filter_map(Result::transpose).collect()
+}
+
+pub(super) fn in_app(db: &Connection, app: AppId, id: &DeviceId) -> Result<Option<Residence>, Error> {
+    Ok(device(db, app, id)?.map(|device| device.residence(app)))
+}
+
+/// The cells to ask for each user, home first.
+pub(crate) fn of_users(
+    read: Read<'_>,
+    app: AppId,
+    users: &[UserId],
+    now: Timestamp,
+) -> Result<Vec<Vec<CellNum>>, Error> {
+    users.iter().map(|user| of_user(read.db, app, user, now)).collect()
 }
 
 /// The cells to ask for a user, home first.

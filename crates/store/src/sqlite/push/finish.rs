@@ -11,7 +11,7 @@ use crate::sqlite::writer::Write;
 use crate::sqlite::{campaign_row, outcome, push_queue};
 use crate::{Error, Finished, FinishedCounts};
 
-pub(super) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Error> {
+pub(crate) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Error> {
     let mut counts = FinishedCounts::default();
     for one in finished {
         match end(w.db, one)? {

@@ -20,7 +20,7 @@ use crate::ids::Num;
 use crate::push::SPREAD;
 use crate::sqlite::statement::Statements;
 use crate::sqlite::writer::Write;
-use crate::sqlite::{campaign_row, outcome};
+use crate::sqlite::{Sqlite, campaign_row, outcome};
 use crate::{CampaignState, Error, Take, Taken};
 
 /// The first row of a group: due time, app, service, campaign.
@@ -36,7 +36,11 @@ struct Taking<'w, 'c> {
     examined: usize,
 }
 
-pub(super) fn take(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
+pub(crate) async fn take(store: &Sqlite, asked: Take) -> Result<Taken, Error> {
+    store.write(asked.batches_max, move |w| take_now(w, &asked)).await
+}
+
+fn take_now(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
     w.db.run(EXPIRE, (asked.now.0 as i64, SPREAD.as_millis() as i64))?;
     let mut taking = Taking {
         w,
