@@ -381,7 +381,7 @@ calls! { Steps {
         = own campaign::set_state(*app, *id, from, *to, *now);
     write(PURGE_ROWS) purge_batches(campaign: CampaignNum, now: Timestamp) -> (RemovedMessages, bool)
         = own campaign::purge_batches(*campaign, *now);
-    write(1) ended_campaign(app: AppId, id: CampaignId) -> CampaignNum = own campaign::ended(*app, *id);
+    write(1) ended_campaign(app: AppId, id: CampaignId) -> CampaignNum = shared campaign::ended(*app, *id);
     write(PURGE_ROWS) purge_lines(campaign: CampaignNum) -> usize
         = shared campaign::purge_lines(*campaign, PURGE_ROWS);
     write(1) remove_campaign(campaign: CampaignNum) -> () = own campaign::remove(*campaign);

@@ -116,22 +116,8 @@ pub trait Store:
     + Shares
 {
 }
-impl<T> Store for T where
-    T: Apps
-        + Devices
-        + Notifications
-        + Sessions
-        + Topics
-        + Maintenance
-        + Credentials
-        + Endpoints
-        + PushQueue
-        + Campaigns
-        + Definitions
-        + Usages
-        + Shares
-{
-}
+impl Store for Sqlite {}
+impl Store for Postgres {}
 
 /// Why a call failed, by what the caller does next.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -66,7 +66,7 @@ use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
 use crate::engine::notification::message_of;
-use crate::engine::outcome::recorded;
+use crate::engine::outcome::{recorded, trace};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
@@ -234,7 +234,8 @@ impl Notifications for Postgres {
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        status::trace(self, app, id, device).await
+        let Some(num) = self.context.ids.num(id) else { return Ok(None) };
+        self.read(async |tx| trace(&tx, num, app, device).await).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {

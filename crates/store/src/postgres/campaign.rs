@@ -11,8 +11,8 @@ use super::transaction::{Failed, Tx};
 use super::{campaign_row, campaign_sum, outcome};
 use crate::engine::accept::key_expires_at;
 use crate::engine::campaign::{
-    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
-    before_bytes, campaign_of, check_uploadable, continued,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignSums, Count, PURGE_ROWS, before_bytes,
+    campaign_of, check_uploadable, continued,
 };
 use crate::engine::cancel::removed_batch;
 use crate::engine::notification::TO_CAMPAIGN;
@@ -169,17 +169,8 @@ async fn remember(
     }
 }
 
-/// The campaign; its row is locked until the transaction ends.
-async fn locked(tx: &Tx, app: AppId, id: CampaignId) -> Result<CampaignRow, Failed> {
-    let sql =
-        "SELECT num, id, state, notification FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    let row = row.ok_or(Error::NotFound)?;
-    Ok(CampaignRow::of(&row, 0)?.ok_or(Error::NotFound)?)
-}
-
 pub(crate) async fn upload(tx: &Tx, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Failed> {
-    let campaign = locked(tx, app, id).await?;
+    let campaign = campaign::locked(tx, app, id).await?;
     check_uploadable(campaign.state)?;
     let (users, texts): (Vec<&str>, Vec<&str>) = campaign::distinct_lines(lines).into_iter().unzip();
     // The campaign's row is locked, so no other call changes or numbers its lines.
@@ -214,7 +205,7 @@ pub(crate) async fn set_state(
     to: CampaignState,
     now: Timestamp,
 ) -> Result<(CampaignNum, CampaignState), Failed> {
-    let campaign = locked(tx, app, id).await?;
+    let campaign = campaign::locked(tx, app, id).await?;
     if !from.contains(&campaign.state) {
         return Err(Error::Conflict.into());
     }
@@ -262,11 +253,6 @@ pub(crate) async fn purge_batches(
     outcome::add(tx, &parts).await?;
     campaign_sum::count(tx, counts).await?;
     Ok((departed, more))
-}
-
-/// The number of a campaign that has ended.
-pub(crate) async fn ended(tx: &Tx, app: AppId, id: CampaignId) -> Result<CampaignNum, Failed> {
-    Ok(campaign::ended(&locked(tx, app, id).await?)?)
 }
 
 /// Removes a campaign without lines.

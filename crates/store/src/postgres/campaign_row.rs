@@ -15,7 +15,6 @@ use noroshi_types::{AppId, CampaignId, Timestamp};
 
 use super::transaction::{Failed, Tx};
 use crate::engine::campaign::{CampaignNum, CampaignRow, ended_of};
-use crate::engine::record::Record;
 
 /// Names campaigns among the advisory locks ("camp").
 const LOCKS: i32 = 0x6361_6d70;
@@ -31,12 +30,6 @@ pub(super) async fn rows(tx: &Tx, nums: &[CampaignNum]) -> Result<HashMap<Campai
         found.extend(CampaignRow::of(&row, 0)?.map(|campaign| (campaign.num, campaign)));
     }
     Ok(found)
-}
-
-pub(super) async fn number(tx: &Tx, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Failed> {
-    let sql = "SELECT num FROM campaigns WHERE id = $1 AND app = $2";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    Ok(row.map(|row| row.int(0)).transpose()?)
 }
 
 /// The exclusive form of [`hold_open`].

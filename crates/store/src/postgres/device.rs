@@ -217,7 +217,7 @@ pub(crate) async fn revoke_tokens(
     );
     let version = tx.query_opt(&sql, &[&i64::from(app.0), &device.as_str()]).await?;
     let version = version.ok_or(Error::NotFound)?.int(0)? as u32;
-    revocation::revoke(tx, app, Subject::Device, device.as_str(), now).await?;
+    engine::device::revoke(tx, app, Subject::Device, device.as_str(), now).await?;
     Ok(version)
 }
 
@@ -233,7 +233,7 @@ pub(crate) async fn revoke_user(
 
 async fn revoke_of(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result<Vec<DeviceId>, Failed> {
     revocation::keep_registrations_out(&tx, app, &user).await?;
-    revocation::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
+    engine::device::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
     let sql = format!(
         "WITH found AS (
              SELECT num FROM devices WHERE app = $1 AND \"user\" = $2 ORDER BY num FOR NO KEY UPDATE)
@@ -274,7 +274,7 @@ pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -
         REMOVE_ENDPOINTS,
         UNSUBSCRIBE_ALL,
         REMEMBER,
-        revocation::REVOKE,
+        engine::device::REVOKE,
         DELETE,
     ])
     .await?;
@@ -283,7 +283,7 @@ pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -
         empty(tx, &devices),
         tx.execute(UNSUBSCRIBE_ALL, values),
         tx.execute(REMEMBER, values),
-        revocation::revoke(tx, app, Subject::Device, id.as_str(), now),
+        engine::device::revoke(tx, app, Subject::Device, id.as_str(), now),
         tx.execute(DELETE, values),
     )?;
     Ok(device)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome};
 
 use super::transaction::{Failed, Tx};
 use crate::engine::device_list;
@@ -61,20 +61,17 @@ pub(super) async fn add(tx: &Tx, parts: &[Part]) -> Result<(), Failed> {
 pub(super) struct StoredPart {
     pub num: Num,
     pub outcome: Outcome,
-    pub at: Timestamp,
     /// A device list.
     pub devices: Vec<u8>,
-    pub reason: Option<String>,
 }
 
 /// Every part of these notifications, those of each oldest first. Outcomes that only a newer program knows are skipped.
 pub(super) async fn parts(tx: &Tx, nums: &[Num]) -> Result<Vec<StoredPart>, Failed> {
-    let sql = "SELECT num, outcome, at, devices, reason FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
+    let sql = "SELECT num, outcome, devices FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
     let mut parts = Vec::new();
     for row in tx.query(sql, &[&nums]).await? {
         if let Some(outcome) = Outcome::from_code(row.code(1)?) {
-            let (num, at, devices) = (row.int(0)?, row.time(2)?, row.bytes(3)?.to_vec());
-            parts.push(StoredPart { num, outcome, at, devices, reason: row.string_or_null(4)? });
+            parts.push(StoredPart { num: row.int(0)?, outcome, devices: row.bytes(2)?.to_vec() });
         }
     }
     Ok(parts)

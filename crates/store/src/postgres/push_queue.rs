@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use noroshi_types::{BatchId, DeviceNum, Timestamp};
+use tokio_postgres::types::ToSql;
 
 use super::transaction::{Failed, Tx};
 use crate::engine::cancel::CancelledWork;
@@ -51,34 +52,40 @@ impl NewRows {
         self.recipients.push(device_list::encode(recipients));
     }
 
+    pub(super) fn nums(&self) -> &[Num] {
+        &self.nums
+    }
+
+    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 10] {
+        [
+            &self.apps,
+            &self.lanes,
+            &self.services,
+            &self.campaigns,
+            &self.nums,
+            &self.variants,
+            &self.dues,
+            &self.attempts,
+            &self.fallbacks,
+            &self.recipients,
+        ]
+    }
+
     pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
-        if self.apps.is_empty() {
-            return Ok(());
+        if !self.apps.is_empty() {
+            tx.execute(INSERT, &self.values()).await?;
         }
-        tx.execute(
-            "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
-                                     leased_until, recipients)
-             SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                         $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
-                 AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)",
-            &[
-                &self.apps,
-                &self.lanes,
-                &self.services,
-                &self.campaigns,
-                &self.nums,
-                &self.variants,
-                &self.dues,
-                &self.attempts,
-                &self.fallbacks,
-                &self.recipients,
-            ],
-        )
-        .await?;
         Ok(())
     }
 }
+
+pub(super) const INSERT: &str =
+    "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt,
+                                                         fallback, leased_until, recipients)
+     SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                 $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+         AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)";
 
 /// Leases are identified by when they end by their taker's clock; by the server's clock they last for `lease` from now.
 pub(crate) async fn renew(

@@ -1,18 +1,18 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp};
 
 use super::backlog::MESSAGE_COLUMNS;
 use super::transaction::{Failed, Tx};
 use super::{Postgres, campaign_row, campaign_sum, inbox, outcome, push_queue, topic_log};
 use crate::engine::campaign::CampaignNum;
-use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
+use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
+use crate::engine::opened;
 use crate::engine::outcome::NO_SUMS;
 use crate::engine::push::Done;
 use crate::engine::record::Record;
-use crate::engine::{device_list, opened};
 use crate::ids::Num;
-use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
+use crate::{Cancelled, Error, NotificationState};
 
 pub(super) async fn state(
     store: &Postgres,
@@ -39,40 +39,6 @@ pub(super) async fn state(
             let Some(row) = found else { return Ok(None) };
             let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
             Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
-        })
-        .await
-}
-
-pub(super) async fn trace(
-    store: &Postgres,
-    app: AppId,
-    id: NotificationId,
-    device: &DeviceId,
-) -> Result<Option<Trace>, Error> {
-    let Some(num) = store.context.ids.num(id) else { return Ok(None) };
-    let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
-                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
-                      n.trace
-               FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
-    store
-        .read(|tx| async move {
-            let (app, device) = (i64::from(app.0), device.as_str());
-            let Some(row) = tx.query_opt(sql, &[&num, &app, &device]).await? else { return Ok(None) };
-            let device = row.device(0)?;
-            let mut steps = Vec::new();
-            for part in outcome::parts(&tx, &[num]).await? {
-                if device_list::decode(&part.devices).any(|listed| listed == device) {
-                    steps.push(TraceStep { at: part.at, outcome: part.outcome, reason: part.reason });
-                }
-            }
-            steps.extend(opened::step(&tx, num, device).await?);
-            steps.sort_by_key(|step| (step.at, step.outcome as u8));
-            Ok(Some(Trace {
-                steps,
-                in_inbox: row.flag(1)?,
-                subscribed: row.flag(2)?,
-                trace: trace_of(&row, 3)?,
-            }))
         })
         .await
 }

@@ -1,7 +1,7 @@
 //! Campaigns: creation, states, uploads, and pages that go onto the push queue.
 
 use noroshi_types::{AppId, CampaignId, Timestamp};
-use rusqlite::{Connection, Row};
+use rusqlite::Row;
 
 use super::reader::Read;
 use super::statement::{Statements, ready};
@@ -100,15 +100,9 @@ pub(crate) fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result
     Ok(CreatedCampaign { campaign, replayed: false })
 }
 
-fn named(db: &Connection, app: AppId, id: CampaignId) -> Result<CampaignRow, Error> {
-    let sql = "SELECT num, id, state, notification FROM campaigns WHERE id = ?1 AND app = ?2";
-    let found = db.first(sql, (id.as_bytes(), app.0), |row| CampaignRow::of(row, 0))?;
-    found.flatten().ok_or(Error::NotFound)
-}
-
 pub(crate) fn upload(w: &Write<'_>, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Error> {
     let db = w.db;
-    let campaign = named(db, app, id)?;
+    let campaign = ready(campaign::locked(db, app, id))?;
     check_uploadable(campaign.state)?;
     let replace = "UPDATE campaign_lines SET line = ?3 WHERE campaign = ?1 AND user = ?2";
     let add = "INSERT INTO campaign_lines (campaign, seq, user, line) VALUES (?1, ?2, ?3, ?4)";
@@ -131,7 +125,7 @@ pub(crate) fn set_state(
     to: CampaignState,
     now: Timestamp,
 ) -> Result<(CampaignNum, CampaignState), Error> {
-    let CampaignRow { num, state, .. } = named(w.db, app, id)?;
+    let CampaignRow { num, state, .. } = ready(campaign::locked(w.db, app, id))?;
     if !from.contains(&state) {
         return Err(Error::Conflict);
     }
@@ -168,11 +162,6 @@ pub(crate) fn purge_batches(
         campaign_row::count(w.db, &count)?;
     }
     Ok((departed, more))
-}
-
-/// The number of a campaign that has ended.
-pub(crate) fn ended(w: &Write<'_>, app: AppId, id: CampaignId) -> Result<CampaignNum, Error> {
-    campaign::ended(&named(w.db, app, id)?)
 }
 
 /// Removes a campaign without lines.

@@ -34,7 +34,7 @@ pub(crate) fn revoke_tokens(
          WHERE app = ?1 AND id = ?2 RETURNING token_version"
     );
     let version = db.first(&sql, (app.0, device.as_str()), |row| row.int(0))?.ok_or(Error::NotFound)?;
-    revocation::revoke(db, app, Subject::Device, device.as_str(), now)?;
+    ready(engine::device::revoke(db, app, Subject::Device, device.as_str(), now))?;
     Ok(version as u32)
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn revoke_user(
     let sql = "SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2";
     let devices = store.read(move |read| read.db.int(sql, (app.0, counted.as_str()))).await?;
     let revoke = move |w: &mut Write<'_>| {
-        revocation::revoke(w.db, app, Subject::User, user.as_str(), now)?;
+        ready(engine::device::revoke(w.db, app, Subject::User, user.as_str(), now))?;
         let sql = format!(
             "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
              WHERE app = ?1 AND user = ?2 RETURNING id"
@@ -261,7 +261,7 @@ pub(crate) fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -
     let sql = "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
                SELECT app, id, token_version + 1 FROM devices WHERE num = ?1";
     w.db.run(sql, (num,))?;
-    revocation::revoke(w.db, app, Subject::Device, id.as_str(), now)?;
+    ready(engine::device::revoke(w.db, app, Subject::Device, id.as_str(), now))?;
     w.db.run("DELETE FROM devices WHERE num = ?1", (num,))?;
     Ok(device)
 }

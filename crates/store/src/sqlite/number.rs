@@ -3,9 +3,8 @@
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum};
 use rusqlite::Connection;
 
-use super::statement::{Statements, ready};
+use super::statement::ready;
 use crate::engine::campaign::CampaignNum;
-use crate::engine::record::Record;
 use crate::{Error, engine};
 
 pub(super) fn device(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
@@ -13,6 +12,5 @@ pub(super) fn device(db: &Connection, app: AppId, device: &DeviceId) -> Result<O
 }
 
 pub(super) fn campaign(db: &Connection, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Error> {
-    let sql = "SELECT num FROM campaigns WHERE id = ?1 AND app = ?2";
-    db.first(sql, (id.as_bytes(), app.0), |row| row.int(0))
+    ready(engine::campaign::number(db, app, id))
 }

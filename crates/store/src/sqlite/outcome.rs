@@ -1,6 +1,6 @@
 //! Outcomes of notifications as rows: parts of equal outcome and time, each with its devices.
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome};
 use rusqlite::Connection;
 
 use super::statement::Statements;
@@ -25,11 +25,9 @@ pub(super) fn add(db: &Connection, part: &Part) -> Result<(), Error> {
 /// A part as it is stored.
 pub(super) struct StoredPart<'r> {
     pub outcome: Outcome,
-    pub at: Timestamp,
     pub count: u64,
     /// A device list.
     pub devices: &'r [u8],
-    pub reason: Option<&'r str>,
 }
 
 /// Calls `each` with every part of a notification, oldest first. Outcomes that only a newer program knows are skipped.
@@ -38,13 +36,12 @@ pub(super) fn each_part(
     num: Num,
     mut each: impl FnMut(StoredPart<'_>),
 ) -> Result<(), Error> {
-    let sql = "SELECT outcome, at, count, devices, reason FROM outcomes WHERE num = ?1 ORDER BY seq";
+    let sql = "SELECT outcome, count, devices FROM outcomes WHERE num = ?1 ORDER BY seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query((num,))?;
     while let Some(row) = rows.next()? {
         if let Some(outcome) = Outcome::from_code(row.code(0)?) {
-            let (at, count) = (row.time(1)?, row.count(2)?);
-            each(StoredPart { outcome, at, count, devices: row.bytes(3)?, reason: row.text_or_null(4)? });
+            each(StoredPart { outcome, count: row.count(1)?, devices: row.bytes(2)? });
         }
     }
     Ok(())

@@ -10,8 +10,7 @@ use super::cell_of;
 use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartState, Relayed, RelayedPart, Residence, Taken, Wanted,
 };
-use crate::engine::notification::trace_of;
-use crate::engine::record::{Record, array, to_array, unknown};
+use crate::engine::record::{Record, array, to_array, trace_of, unknown};
 use crate::engine::session::{self, Session, values};
 use crate::{Error, Idempotency};
 

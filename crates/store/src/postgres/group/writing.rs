@@ -11,7 +11,7 @@ use super::{inbox, push, topic};
 use crate::Accept;
 use crate::ids::Ids;
 use crate::postgres::campaign_sum::{ADD_TO_VARIANTS, COUNT_VARIANTS};
-use crate::postgres::outcome;
+use crate::postgres::{outcome, push_queue};
 
 const MOVE_LAST: &str = "WITH marked AS (
          INSERT INTO accept_marks (instance, mark) VALUES ($2, $3)
@@ -73,7 +73,7 @@ pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     topic::INSERT,
     topic::RETAIN,
     topic::TRIM,
-    push::INSERT,
+    push_queue::INSERT,
     push::WALKS,
     push::COUNT,
     ADD_TO_VARIANTS,
@@ -254,7 +254,7 @@ impl Ready<'_> {
             execute(session, topic::TRIM, &log.nums, [&advancing.0, &plan.log_rows_max]),
             execute(session, topic::RETAIN, &retaining.0, [&retaining.0, &retaining.1, &retaining.2]),
             execute(session, outcome::INSERT, parts.nums(), parts.values()),
-            execute(session, push::INSERT, &batches.nums, batches.values()),
+            execute(session, push_queue::INSERT, batches.nums(), batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
             execute(session, ADD_TO_VARIANTS, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),

@@ -2,10 +2,10 @@
 
 use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId};
 
+use crate::engine::campaign;
 use crate::engine::device::{RECIPIENT_COLUMNS, recipient_of};
 use crate::engine::notification::content_of;
 use crate::engine::record::Record;
-use crate::postgres::campaign_row;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::{PushContent, PushRecipient, Work};
 
@@ -24,7 +24,7 @@ pub(crate) async fn find(
     };
     let campaign = async {
         match campaign {
-            Some(campaign) => campaign_row::number(tx, app, campaign).await,
+            Some(campaign) => campaign::number(tx, app, campaign).await,
             None => Ok(None),
         }
     };
