@@ -9,8 +9,8 @@
 //! Ids follow the order in which all nodes commit accepted notifications: a group is written and handed over under
 //! one advisory lock (`accept`). Other work runs concurrently, with row locks where calls could conflict.
 //!
-//! Reading order: `options`, `connect`, `schema`, `transaction`, `statement`, `ids`; then one file per trait, under
-//! the names of [`crate::sqlite`].
+//! Reading order: `options`, `connect`, `schema`, `transaction`, `statement`, `ids`; then files for subjects, under the
+//! names of [`crate::sqlite`].
 
 mod accept;
 pub(crate) mod ack;

@@ -6,10 +6,11 @@
 //!                              connection each)                   ─┘
 //! ```
 //!
-//! Reading order: `options`, `schema`, `writer`, `reader`, `statement`; then one file per trait (`app`, `device`,
-//! `accept`, `session`, `topic`, `push`, `campaign`, …) on top of files for tables (`notification`, `inbox`,
-//! `outcome`, `push_queue`, `campaign_row`, …). A function that takes a `writer::Write` runs on the writer's thread
-//! inside an operation; a function that takes only a connection reads.
+//! Reading order: `options`, `schema`, `writer`, `reader`, `statement`; then files for subjects (`device`, `accept`,
+//! `session`, `topic`, `push`, `campaign`, …) on top of files for tables (`notification`, `inbox`, `outcome`,
+//! `push_queue`, `campaign_row`, …). A function that takes a `writer::Write` runs on the writer's thread inside an
+//! operation; a function that takes a `reader::Read` or only a connection reads. `crate::calls` names the functions
+//! that the traits' methods run.
 
 mod accept;
 pub(crate) mod ack;
@@ -57,6 +58,7 @@ use tokio::sync::{oneshot, watch};
 pub use self::options::{OpenError, Options};
 use self::reader::{Read, Readers};
 use self::schema::SchemaError;
+use self::statement::Db;
 use self::writer::{Write, Writer};
 use crate::Error;
 use crate::ids::{self, Ids};
@@ -180,11 +182,11 @@ fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
 }
 
 /// Leaves a single file without a write-ahead log.
-fn finish(db: Connection) {
+fn finish(db: Db) {
     if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
         tracing::warn!(%error, "the write-ahead log could not be checkpointed; the next start does it");
     }
-    if let Err((_, error)) = db.close() {
+    if let Err((_, error)) = db.0.close() {
         tracing::warn!(%error, "the database could not be closed");
     }
 }

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use super::address::Host;
 use super::connections::Connections;
-use super::dial::error_of;
+use super::dial::{answered, error_of};
 use super::random;
 use super::slot::{Command, slot};
 use crate::Error;
@@ -220,9 +220,10 @@ impl Batches {
             Ok(answer) => answer.map_err(|error| error_of(&error))?,
             Err(_) => return Err(Error::Unavailable("no answer about a stream in time".into())),
         };
+        // An error of the server leaves the connection usable.
         *self.blocking.lock() = Some((host, connection));
         if let Value::ServerError(error) = &answer {
-            return Err(super::dial::answered(error));
+            return Err(answered(error));
         }
         Ok(self.received(read(answer)?))
     }

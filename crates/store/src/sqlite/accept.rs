@@ -6,7 +6,7 @@ mod recipient;
 use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, PushMode, Target, Timestamp, Topic};
 
 use super::notification::LogPlace;
-use super::statement::{Statements, ready};
+use super::statement::ready;
 use super::writer::Write;
 use super::{Sqlite, campaign_row, idempotency, inbox, notification, number, outcome, status, topic};
 use crate::engine::accept::is_stored;

@@ -1,10 +1,9 @@
 //! Pages of audiences, as [`crate::engine::audience`] describes them.
 
 use noroshi_types::{AppId, Condition};
-use rusqlite::Connection;
 
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use crate::engine::audience::{self, Windows};
 use crate::engine::device::{MEMBER_COLUMNS, member_of};
 use crate::engine::record::Record;
@@ -27,7 +26,7 @@ pub(crate) fn page(
 }
 
 fn of_condition(
-    db: &Connection,
+    db: &Db,
     app: AppId,
     condition: &Condition,
     after: i64,

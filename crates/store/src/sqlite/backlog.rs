@@ -10,11 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceNum, Message, Timestamp, Topic, When};
-use rusqlite::Connection;
 
 use super::notification;
 use super::reader::Read;
-use super::statement::Statements;
+use super::statement::Db;
 use crate::engine::backlog::{PAGE, TOPIC_COLUMNS, TopicRow, starts, unused_page};
 use crate::engine::notification::Standing;
 use crate::engine::record::Record;
@@ -30,7 +29,7 @@ pub(super) struct Source {
 }
 
 pub(super) struct Reading<'c> {
-    db: &'c Connection,
+    db: &'c Db,
     ids: &'c Ids,
     topics: HashMap<TopicNum, Rc<TopicRow>>,
     names: HashMap<(AppId, Topic), Option<TopicNum>>,

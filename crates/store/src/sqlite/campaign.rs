@@ -4,7 +4,7 @@ use noroshi_types::{AppId, CampaignId, Timestamp};
 use rusqlite::Row;
 
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::ready;
 use super::writer::Write;
 use super::{campaign_row, idempotency, notification, outcome, push_queue};
 use crate::engine::campaign::{

@@ -1,10 +1,9 @@
 //! Devices: registration, changes and removal.
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserId};
-use rusqlite::Connection;
 
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, inbox, number, revocation, subscription};
 use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
@@ -88,11 +87,11 @@ pub(crate) fn unsubscribe(
 }
 
 /// Marks earlier reads of the device as outdated.
-fn revise(db: &Connection, device: DeviceNum) -> Result<(), Error> {
+fn revise(db: &Db, device: DeviceNum) -> Result<(), Error> {
     db.run("UPDATE devices SET revision = revision + 1 WHERE num = ?1", (device.0 as i64,)).map(drop)
 }
 
-pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+pub(super) fn load(db: &Db, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
     let found = db.first(&sql, (app.0, device.as_str()), |row| device_of(row))?;
     let Some(mut device) = found else { return Ok(None) };
@@ -158,12 +157,12 @@ pub(super) fn register(
 }
 
 /// 1, or greater than every version that a deleted device of the same id used.
-fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32, Error> {
+fn first_token_version(db: &Db, app: AppId, id: &DeviceId) -> Result<u32, Error> {
     let sql = "SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2";
     Ok(db.first(sql, (app.0, id.as_str()), |row| row.int(0))?.unwrap_or(1) as u32)
 }
 
-fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
+fn insert(db: &Db, device: &mut Device) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let mut statement = db.prepare_cached(
@@ -235,7 +234,7 @@ fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp)
 }
 
 /// Removes what belongs to the device's user: its inbox and its endpoints.
-fn empty(db: &Connection, device: DeviceNum, now: Timestamp) -> Result<(), Error> {
+fn empty(db: &Db, device: DeviceNum, now: Timestamp) -> Result<(), Error> {
     inbox::empty(db, device, Outcome::Cancelled, now)?;
     db.run("DELETE FROM endpoints WHERE device = ?1", (device.0 as i64,)).map(drop)
 }

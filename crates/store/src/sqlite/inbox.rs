@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, limits};
-use rusqlite::Connection;
 
 use super::backlog::Reading;
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{device, number, outcome};
 use crate::engine::inbox::Range;
@@ -42,7 +41,7 @@ pub(super) fn deliver(
 }
 
 /// Removes older rows with the same collapse key.
-fn collapse(db: &Connection, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
+fn collapse(db: &Db, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
     let mut statement =
         db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND collapse_key = ?2 RETURNING num")?;
     let mut rows = statement.query((device.0 as i64, key))?;
@@ -95,13 +94,13 @@ impl RemovedRows {
 }
 
 /// Removes the row of a notification from one inbox; true if there was one.
-pub(super) fn remove(db: &Connection, device: DeviceNum, num: Num) -> Result<bool, Error> {
+pub(super) fn remove(db: &Db, device: DeviceNum, num: Num) -> Result<bool, Error> {
     Ok(db.run("DELETE FROM inbox WHERE device = ?1 AND num = ?2", (device.0 as i64, num))? > 0)
 }
 
 /// Removes a notification from the inboxes of `devices`, at most `rows_max` rows. Returns the devices that had it.
 pub(super) fn remove_from(
-    db: &Connection,
+    db: &Db,
     devices: &[DeviceNum],
     num: Num,
     rows_max: usize,
@@ -119,7 +118,7 @@ pub(super) fn remove_from(
 }
 
 /// Removes all rows of an inbox and records them with this outcome.
-pub(super) fn empty(db: &Connection, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
+pub(super) fn empty(db: &Db, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
     let sql = "DELETE FROM inbox WHERE device = ?1 RETURNING num";
     for num in db.all(sql, (device.0 as i64,), |row| row.int(0))? {
         outcome::add(db, &Part::of(num, why, now, vec![device]))?;

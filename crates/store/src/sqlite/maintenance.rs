@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use noroshi_types::{Outcome, Timestamp};
-use rusqlite::Connection;
 
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, inbox, notification, outcome, topic};
 use crate::engine::notification::Standing;
@@ -22,7 +21,7 @@ pub(crate) fn place(read: Read<'_>) -> Result<Place, Error> {
     last(read.db)
 }
 
-pub(super) fn last(db: &Connection) -> Result<Place, Error> {
+pub(super) fn last(db: &Db) -> Result<Place, Error> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'notifications'";
     Ok(Place(db.first(sql, (), |row| row.int(0))?.unwrap_or(0)))
 }
@@ -107,7 +106,7 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
 
 /// Removes the rows that belong to a notification: confirmations that no claim needed, openings, and outcomes, of which a
 /// campaign of small batches has many. Returns how many rows.
-fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
+fn forget_parts(db: &Db, num: Num, rows_max: usize) -> Result<usize, Error> {
     let mut removed = 0;
     for sql in [
         "DELETE FROM push_confirmed
@@ -124,7 +123,7 @@ fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Err
 }
 
 /// Removes notifications whose retention has ended and that no push work needs, with their rows.
-fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+fn forget(db: &Db, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
     let sql = "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
                    AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
                    AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2";

@@ -3,7 +3,6 @@
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
 
 use super::campaign_row;
-use super::statement::Statements;
 use super::writer::Write;
 use crate::Error;
 use crate::engine::campaign::Count;

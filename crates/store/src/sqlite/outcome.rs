@@ -1,9 +1,8 @@
 //! Outcomes of notifications as rows: parts of equal outcome and time, each with its devices.
 
 use noroshi_types::{DeviceNum, Outcome};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use crate::Error;
 use crate::engine::device_list;
 use crate::engine::outcome::{NO_SUMS, OutstandingDevices, Part, Sums};
@@ -11,7 +10,7 @@ use crate::engine::record::Record;
 use crate::ids::Num;
 
 /// Writes a part, unless it has no devices.
-pub(super) fn add(db: &Connection, part: &Part) -> Result<(), Error> {
+pub(super) fn add(db: &Db, part: &Part) -> Result<(), Error> {
     let Part { num, outcome, reason, at, devices, count } = part;
     if *count > 0 {
         let sql =
@@ -31,11 +30,7 @@ pub(super) struct StoredPart<'r> {
 }
 
 /// Calls `each` with every part of a notification, oldest first. Outcomes that only a newer program knows are skipped.
-pub(super) fn each_part(
-    db: &Connection,
-    num: Num,
-    mut each: impl FnMut(StoredPart<'_>),
-) -> Result<(), Error> {
+pub(super) fn each_part(db: &Db, num: Num, mut each: impl FnMut(StoredPart<'_>)) -> Result<(), Error> {
     let sql = "SELECT outcome, count, devices FROM outcomes WHERE num = ?1 ORDER BY seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query((num,))?;
@@ -47,14 +42,14 @@ pub(super) fn each_part(
     Ok(())
 }
 
-pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
+pub(super) fn sums(db: &Db, num: Num) -> Result<Sums, Error> {
     let mut sums = NO_SUMS;
     each_part(db, num, |part| sums[part.outcome as usize] += part.count)?;
     Ok(sums)
 }
 
 /// The devices whose inbox still has the notification, sorted.
-pub(super) fn outstanding_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
+pub(super) fn outstanding_devices(db: &Db, num: Num) -> Result<Vec<DeviceNum>, Error> {
     let mut outstanding = OutstandingDevices::default();
     each_part(db, num, |part| outstanding.add(part.outcome, part.devices))?;
     Ok(outstanding.finish())

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads};
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::statement::Db;
 use crate::Error;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 /// The context of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Read<'a> {
-    pub db: &'a Connection,
+    pub db: &'a Db,
     pub ids: &'a Ids,
 }
 
@@ -89,11 +89,8 @@ pub(super) fn run(jobs: &Receiver<Job>, read: Read<'_>, pulse: &Heartbeat) {
     }
 }
 
-fn in_transaction<T>(
-    Read { db, ids }: Read<'_>,
-    work: impl FnOnce(Read<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
+fn in_transaction<T>(read: Read<'_>, work: impl FnOnce(Read<'_>) -> Result<T, Error>) -> Result<T, Error> {
     // The drop rolls back, also after a panic; a read has nothing to commit.
-    let transaction = db.unchecked_transaction()?;
-    work(Read { db: &transaction, ids })
+    let _transaction = read.db.unchecked_transaction()?;
+    work(read)
 }

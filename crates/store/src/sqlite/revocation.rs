@@ -1,15 +1,14 @@
 //! Revoked app JWTs of devices and users.
 
 use noroshi_types::{AppId, DeviceId, UserId};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use crate::engine::record::Record;
 use crate::revocation::Subject;
 use crate::{Error, Revocation};
 
 pub(super) fn load(
-    db: &Connection,
+    db: &Db,
     app: AppId,
     device: &DeviceId,
     user: Option<&UserId>,

@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, Topic};
-use rusqlite::Connection;
 
 use super::backlog::{Reading, Source};
 use super::reader::Read;
-use super::statement::Statements;
+use super::statement::Db;
 use super::writer::Write;
 use super::{Sqlite, device, maintenance, revocation};
 use crate::engine::backlog::unused_head;
@@ -78,7 +77,7 @@ pub(crate) fn recheck(read: Read<'_>, checks: &[Recheck]) -> Result<Vec<Rechecke
     checks.iter().map(|check| recheck_one(read.db, check)).collect()
 }
 
-fn recheck_one(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
+fn recheck_one(db: &Db, check: &Recheck) -> Result<Rechecked, Error> {
     let sql = "SELECT revision, EXISTS (SELECT 1 FROM inbox WHERE device = ?1 AND num > ?2) FROM devices WHERE num = ?1";
     let found =
         db.first(sql, (check.device.0 as i64, check.since.0), |row| Ok((row.count(0)?, row.flag(1)?)))?;
@@ -86,12 +85,7 @@ fn recheck_one(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
     Ok(rechecked(check, revision, newer.unwrap_or(false)))
 }
 
-fn read_login(
-    db: &Connection,
-    reading: &mut Reading<'_>,
-    login: &Login,
-    as_of: Place,
-) -> Result<Answer, Error> {
+fn read_login(db: &Db, reading: &mut Reading<'_>, login: &Login, as_of: Place) -> Result<Answer, Error> {
     let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
     let found = db.first(&sql, (login.app.0, login.device.as_str()), |row| LoginDevice::of_row(row, 0))?;
     let user = login.user.as_ref().or(found.as_ref().and_then(|found| found.user.as_ref()));

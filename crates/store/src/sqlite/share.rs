@@ -3,7 +3,6 @@
 use noroshi_types::DeviceNum;
 
 use super::maintenance;
-use super::statement::Statements;
 use super::writer::Write;
 use crate::engine::session::values;
 use crate::engine::share::{self, COUNTS, check_limits, codes, held_bytes};

@@ -4,7 +4,7 @@ use noroshi_types::{AppId, NotificationId, Timestamp};
 
 use super::notification::{self, MESSAGE_COLUMNS};
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::ready;
 use super::writer::Write;
 use super::{campaign_row, inbox, outcome, push_queue, topic};
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};

@@ -6,11 +6,10 @@
 use std::sync::Arc;
 
 use noroshi_types::{AppId, Epoch, Message, Position, Timestamp, Topic, limits};
-use rusqlite::Connection;
 
 use super::backlog::Reading;
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, notification};
 use crate::engine::accept::is_stored;
@@ -100,7 +99,7 @@ pub(crate) fn log_page(
 }
 
 /// The topic's number; creates the topic's row on first use.
-pub(super) fn find_or_create(db: &Connection, app: AppId, topic: &Topic) -> Result<TopicNum, Error> {
+pub(super) fn find_or_create(db: &Db, app: AppId, topic: &Topic) -> Result<TopicNum, Error> {
     let sql = "SELECT num FROM topics WHERE app = ?1 AND name = ?2";
     if let Some(num) = db.first(sql, (app.0, topic.as_str()), |row| row.int(0))? {
         return Ok(num);
@@ -158,7 +157,7 @@ fn append(
 }
 
 /// Removes older messages with the same collapse key. The provider asked for that, so the log stays complete.
-fn collapse(db: &Connection, topic: TopicNum, key: &str) -> Result<(), Error> {
+fn collapse(db: &Db, topic: TopicNum, key: &str) -> Result<(), Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND collapse_key = ?2 RETURNING num";
     let nums = db.all(sql, (topic, key), |row| row.int(0))?;
     for &num in &nums {
@@ -168,7 +167,7 @@ fn collapse(db: &Connection, topic: TopicNum, key: &str) -> Result<(), Error> {
     db.run(sql, (topic, nums.len() as i64)).map(drop)
 }
 
-fn trim_oldest(db: &Connection, topic: TopicNum) -> Result<(), Error> {
+fn trim_oldest(db: &Db, topic: TopicNum) -> Result<(), Error> {
     let sql = "SELECT topic_offset, num FROM topic_log WHERE topic = ?1 ORDER BY topic_offset LIMIT 1";
     let (offset, num): (i64, Num) =
         db.prepare_cached(sql)?.query_row((topic,), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -177,12 +176,7 @@ fn trim_oldest(db: &Connection, topic: TopicNum) -> Result<(), Error> {
 }
 
 /// Removes a message from the log, which is incomplete for subscribers before it. True if it was there.
-pub(super) fn remove_from_log(
-    db: &Connection,
-    topic: TopicNum,
-    offset: i64,
-    num: Num,
-) -> Result<bool, Error> {
+pub(super) fn remove_from_log(db: &Db, topic: TopicNum, offset: i64, num: Num) -> Result<bool, Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND topic_offset = ?2";
     if db.run(sql, (topic, offset))? == 0 {
         return Ok(false);
@@ -195,7 +189,7 @@ pub(super) fn remove_from_log(
 }
 
 /// Clears the retained message; true if it was this one.
-pub(super) fn unretain(db: &Connection, topic: TopicNum, num: Num) -> Result<bool, Error> {
+pub(super) fn unretain(db: &Db, topic: TopicNum, num: Num) -> Result<bool, Error> {
     let sql =
         "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num = ?1 AND retained = ?2";
     Ok(db.run(sql, (topic, num))? > 0)

@@ -6,7 +6,7 @@ use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic};
 
 use super::Sqlite;
 use super::reader::Read;
-use super::statement::{Statements, ready};
+use super::statement::ready;
 use crate::engine::record::Record;
 use crate::engine::usage;
 use crate::{Error, Subscribing, Usages};

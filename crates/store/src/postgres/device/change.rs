@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::Keys;
 use crate::engine::device::{Effects, tags_text};
@@ -106,22 +107,9 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<CreatedDevices, Failed> {
     let keys = Keys::of(devices().map(|device| (device.app, &device.id)));
     let columns = Columns::of(devices())?;
     let created: Vec<_> = devices().map(|device| device.created_at.0 as i64).collect();
-    let values: Values<'_> = &[
-        &keys.apps,
-        &keys.ids,
-        &columns.users,
-        &columns.platforms,
-        &columns.locales,
-        &columns.timezones,
-        &columns.app_versions,
-        &columns.tags,
-        &columns.tokens,
-        &columns.services,
-        &columns.environments,
-        &created,
-    ];
     let asked: Values<'_> = &[&keys.apps, &keys.ids];
-    let (made, revoked) = tokio::try_join!(tx.query(INSERT, values), tx.query(REVOKED, asked))?;
+    let values = [asked, &columns.values(), &[&created]].concat();
+    let (made, revoked) = tokio::try_join!(tx.query(INSERT, &values), tx.query(REVOKED, asked))?;
     let num_of = |row: &Row| DeviceNum(row.get::<_, i64>(2) as u64);
     let mut made: CreatedDevices =
         made.iter().map(|row| ((row.get(0), row.get(1)), (num_of(row), 1))).collect();
@@ -165,6 +153,20 @@ impl<'d> Columns<'d> {
         }
         Ok(columns)
     }
+
+    fn values(&self) -> [&(dyn ToSql + Sync); 9] {
+        [
+            &self.users,
+            &self.platforms,
+            &self.locales,
+            &self.timezones,
+            &self.app_versions,
+            &self.tags,
+            &self.tokens,
+            &self.services,
+            &self.environments,
+        ]
+    }
 }
 
 /// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time
@@ -199,24 +201,9 @@ async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
     let times: Vec<_> = known.iter().map(|change| change.now.0 as i64).collect();
     let names_token: Vec<_> = known.iter().map(|change| change.effects.names_token).collect();
     let revises: Vec<_> = known.iter().map(|change| change.effects.revises()).collect();
-    let values: Values<'_> = &[
-        &nums,
-        &columns.users,
-        &columns.platforms,
-        &columns.locales,
-        &columns.timezones,
-        &columns.app_versions,
-        &columns.tags,
-        &columns.tokens,
-        &columns.services,
-        &columns.environments,
-        &suspect_at,
-        &reasons,
-        &times,
-        &names_token,
-        &revises,
-    ];
-    tx.execute(UPDATE, values).await?;
+    let more: Values<'_> = &[&suspect_at, &reasons, &times, &names_token, &revises];
+    let values = [&[&nums as _], &columns.values()[..], more].concat();
+    tx.execute(UPDATE, &values).await?;
     Ok(())
 }
 

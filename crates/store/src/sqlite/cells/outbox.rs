@@ -1,7 +1,6 @@
 //! Reads and writes for messages that wait for their cells.
 
 use noroshi_types::{Target, Timestamp, TraceContext};
-use rusqlite::Connection;
 
 use super::residence;
 use crate::cells::{CellNum, NewMessage, Part, PartEnd, PartState, Taken, Wanted};
@@ -12,7 +11,7 @@ use crate::engine::cells::outbox::{
 use crate::engine::record::Record;
 use crate::sqlite::Sqlite;
 use crate::sqlite::reader::Read;
-use crate::sqlite::statement::{Statements, ready};
+use crate::sqlite::statement::{Db, ready};
 use crate::sqlite::writer::Write;
 use crate::{Error, Idempotency};
 
@@ -30,7 +29,7 @@ pub(crate) fn keep(
     Ok(answers)
 }
 
-fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Reading) -> Result<(), Error> {
+fn read(db: &Db, message: &NewMessage, now: Timestamp, reading: &mut Reading) -> Result<(), Error> {
     let app = message.app;
     if db.has_row("SELECT 1 FROM apps WHERE id = ?1", (app.0,))? {
         reading.apps.insert(app);
@@ -61,7 +60,7 @@ fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Rea
     Ok(())
 }
 
-fn write(db: &Connection, row: &NewRow<'_>, now: Timestamp) -> Result<(), Error> {
+fn write(db: &Db, row: &NewRow<'_>, now: Timestamp) -> Result<(), Error> {
     let NewRow { message, split } = row;
     let sql = "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at,
                                           trace)

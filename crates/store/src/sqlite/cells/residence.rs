@@ -3,17 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
-use rusqlite::Connection;
 
 use crate::Error;
 use crate::cells::{Assign, CellNum, MoveStep, Residence};
 use crate::engine::cells::cell_of;
 use crate::engine::cells::residence::{Assignments, CellDevice, DEVICE_COLUMNS, Residences, set_home};
 use crate::sqlite::reader::Read;
-use crate::sqlite::statement::{Statements, ready};
+use crate::sqlite::statement::{Db, ready};
 use crate::sqlite::writer::Write;
 
-impl Residences for Connection {
+impl Residences for Db {
     fn lock(&self, _: AppId) -> impl Future<Output = Result<(), Error>> + Send {
         std::future::ready(Ok(()))
     }
@@ -76,7 +75,7 @@ pub(crate) fn of_device(read: Read<'_>, apps: &[AppId], id: &DeviceId) -> Result
     found.filter_map(Result::transpose).collect()
 }
 
-pub(super) fn in_app(db: &Connection, app: AppId, id: &DeviceId) -> Result<Option<Residence>, Error> {
+pub(super) fn in_app(db: &Db, app: AppId, id: &DeviceId) -> Result<Option<Residence>, Error> {
     Ok(device(db, app, id)?.map(|device| device.residence(app)))
 }
 
@@ -91,17 +90,12 @@ pub(crate) fn of_users(
 }
 
 /// The cells to ask for a user, home first.
-pub(super) fn of_user(
-    db: &Connection,
-    app: AppId,
-    user: &UserId,
-    now: Timestamp,
-) -> Result<Vec<CellNum>, Error> {
+pub(super) fn of_user(db: &Db, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<CellNum>, Error> {
     let sql = "SELECT cell FROM cell_users WHERE app = ?1 AND user = ?2 AND (until = 0 OR until > ?3) ORDER BY until";
     db.all(sql, (app.0, user.as_str(), now.0 as i64), |row| cell_of(row, 0))
 }
 
-fn device(db: &Connection, app: AppId, id: &DeviceId) -> Result<Option<CellDevice>, Error> {
+fn device(db: &Db, app: AppId, id: &DeviceId) -> Result<Option<CellDevice>, Error> {
     let sql = format!("SELECT {DEVICE_COLUMNS} FROM cell_devices WHERE app = ?1 AND device = ?2");
     db.first(&sql, (app.0, id.as_str()), |row| CellDevice::of_row(row, 0))
 }

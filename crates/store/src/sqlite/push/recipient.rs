@@ -8,7 +8,6 @@ use crate::engine::notification::content_of;
 use crate::engine::record::Record;
 use crate::sqlite::number;
 use crate::sqlite::reader::Read;
-use crate::sqlite::statement::Statements;
 use crate::{Error, PushContent, PushRecipient, Work};
 
 pub(crate) fn find(

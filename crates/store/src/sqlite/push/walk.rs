@@ -7,7 +7,6 @@ use crate::engine::push::{DUE_WALKS, WAITING_MAX, page_part, sorted, walk_entry,
 use crate::engine::record::Record;
 use crate::engine::session::values;
 use crate::sqlite::reader::Read;
-use crate::sqlite::statement::Statements;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{outcome, push_queue};
 use crate::{Error, NewBatch, PushPart, Walk, Walks};
