@@ -186,7 +186,7 @@ calls! { Sessions {
 calls! { Topics {
     read topic(app: AppId, &topic: Topic) -> TopicState = shared topic::state(*app, topic);
     call topics(app: AppId, after: Option<&Topic>, limit: usize) -> Vec<TopicState>
-        = own topic::list(app, after, limit);
+        = here topics(app, after, limit);
     read retained(app: AppId, &topic: Topic, now: Timestamp) -> Option<Arc<Message>>
         = own topic::retained(*app, topic, *now);
     read retained_page(scan: RetainedScan, wanted: RetainedFilter) -> RetainedPage
@@ -369,6 +369,7 @@ trait Steps: Send + Sync {
     async fn ended_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignNum, Error>;
     async fn purge_lines(&self, campaign: CampaignNum) -> Result<usize, Error>;
     async fn remove_campaign(&self, campaign: CampaignNum) -> Result<(), Error>;
+    async fn topics_after(&self, app: AppId, name: &str, limit: usize) -> Result<Vec<TopicState>, Error>;
     async fn write_check(&self, value: [u8; 16]) -> Result<(), Error>;
     async fn read_check(&self) -> Result<usize, Error>;
 }
@@ -385,6 +386,8 @@ calls! { Steps {
     write(PURGE_ROWS) purge_lines(campaign: CampaignNum) -> usize
         = shared campaign::purge_lines(*campaign, PURGE_ROWS);
     write(1) remove_campaign(campaign: CampaignNum) -> () = own campaign::remove(*campaign);
+    read topics_after(app: AppId, &name: str, limit: usize) -> Vec<TopicState>
+        = shared topic::states(*app, name, *limit);
     write(1) write_check(value: [u8; 16]) -> () = shared app::write_check(value);
     read read_check() -> usize = shared app::read_check();
 }}
@@ -420,6 +423,15 @@ async fn delete_campaign(store: &impl Steps, app: AppId, id: CampaignId) -> Resu
     let num = store.ended_campaign(app, id).await?;
     while store.purge_lines(num).await? == PURGE_ROWS {}
     store.remove_campaign(num).await
+}
+
+async fn topics(
+    store: &impl Steps,
+    app: AppId,
+    after: Option<&Topic>,
+    limit: usize,
+) -> Result<Vec<TopicState>, Error> {
+    store.topics_after(app, after.map_or("", Topic::as_str), limit).await
 }
 
 async fn check(store: &impl Steps) -> Result<(), Error> {

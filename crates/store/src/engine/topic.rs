@@ -44,14 +44,14 @@ pub(crate) async fn state<S: Session>(
 pub(crate) async fn states<S: Session>(
     session: &S,
     app: AppId,
-    after: Option<&Topic>,
+    after: &str,
     limit: usize,
 ) -> Result<Vec<TopicState>, S::Error> {
     let sql = format!(
         "SELECT {STATE_COLUMNS} FROM topics t WHERE app = $1 AND name > $2 AND name <> '$everyone'
          ORDER BY name LIMIT $3"
     );
-    session.query(&sql, &values![app, after.map_or("", Topic::as_str), limit], state_of).await
+    session.query(&sql, &values![app, after, limit], state_of).await
 }
 
 pub(crate) async fn delete_retained<S: Session>(

@@ -7,19 +7,10 @@ use std::sync::Arc;
 
 use noroshi_types::{AppId, Message, Timestamp, Topic};
 
+use super::backlog;
 use super::transaction::{Failed, Tx};
-use super::{Postgres, backlog};
-use crate::engine::topic::{self, draw_epoch};
-use crate::{Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState};
-
-pub(crate) async fn list(
-    store: &Postgres,
-    app: AppId,
-    after: Option<&Topic>,
-    limit: usize,
-) -> Result<Vec<TopicState>, Error> {
-    store.read(async |tx: Tx| topic::states(&tx, app, after, limit).await).await
-}
+use crate::engine::topic::draw_epoch;
+use crate::{LogPage, Place, RetainedFilter, RetainedPage, RetainedScan};
 
 pub(crate) async fn retained(
     tx: &Tx,

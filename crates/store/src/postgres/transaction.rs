@@ -319,22 +319,18 @@ impl Drop for Open {
 
 impl Postgres {
     /// Reads one state, which includes every commit that was answered before. Cancel-safe.
-    pub(crate) async fn read<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(crate) async fn read<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.read_as(Mode::Read, &|tx| Box::pin(work(tx))).await
     }
 
     /// As [`Self::read`], for a single statement, which is sent without `BEGIN`. Cancel-safe.
-    pub(crate) async fn ask<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(crate) async fn ask<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.read_as(Mode::Ask, &|tx| Box::pin(work(tx))).await
     }
 
@@ -369,12 +365,10 @@ impl Postgres {
     }
 
     /// As [`Self::write`], on the caller's task, and also while the store closes.
-    pub(super) async fn write_here<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(super) async fn write_here<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.write_as(&|tx| Box::pin(work(tx))).await
     }
 

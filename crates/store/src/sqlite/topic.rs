@@ -8,26 +8,16 @@ use std::sync::Arc;
 use noroshi_types::{AppId, Epoch, Message, Position, Timestamp, Topic, limits};
 
 use super::backlog::Reading;
+use super::notification;
 use super::reader::Read;
-use super::statement::{Db, ready};
+use super::statement::Db;
 use super::writer::Write;
-use super::{Sqlite, notification};
 use crate::engine::accept::is_stored;
 use crate::engine::notification::Standing;
 use crate::engine::record::Record;
-use crate::engine::topic::{self, TopicNum, draw_epoch};
+use crate::engine::topic::{TopicNum, draw_epoch};
 use crate::ids::Num;
-use crate::{Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState};
-
-pub(crate) async fn list(
-    store: &Sqlite,
-    app: AppId,
-    after: Option<&Topic>,
-    limit: usize,
-) -> Result<Vec<TopicState>, Error> {
-    let after = after.cloned();
-    store.read(move |read| ready(topic::states(read.db, app, after.as_ref(), limit))).await
-}
+use crate::{Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan};
 
 pub(crate) fn retained(
     read: Read<'_>,

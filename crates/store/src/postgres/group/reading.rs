@@ -196,7 +196,7 @@ impl<'a> Inputs<'a> {
 }
 
 /// The rows of a statement, which is skipped if it has no values.
-async fn rows<const N: usize>(
+pub(super) async fn rows<const N: usize>(
     session: &ClientWrapper,
     sql: &str,
     wanted: bool,

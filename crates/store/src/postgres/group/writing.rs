@@ -7,6 +7,7 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use super::plan::{Plan, Rows};
+use super::reading::rows;
 use super::{inbox, push, topic};
 use crate::Accept;
 use crate::ids::Ids;
@@ -134,29 +135,12 @@ pub(in crate::postgres) async fn make_room(
     }
     let rows_max = i64::from(inbox_rows.max(1));
     let slack = i64::from(limits::inbox_slack(inbox_rows));
-    let lock = async {
-        let statement = session.prepare_cached(inbox::LOCK).await?;
-        session.execute(&statement, &[&devices, &keys, &crowded, &new, &slack]).await
-    };
-    let collapse = async {
-        match devices.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                let statement = session.prepare_cached(inbox::COLLAPSE).await?;
-                session.query(&statement, &[&devices, &keys]).await
-            }
-        }
-    };
-    let room = async {
-        match crowded.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                let statement = session.prepare_cached(inbox::MAKE_ROOM).await?;
-                session.query(&statement, &[&crowded, &new, &rows_max, &slack]).await
-            }
-        }
-    };
-    let (_, collapsed, room) = tokio::try_join!(biased; lock, collapse, room)?;
+    let (_, collapsed, room) = tokio::try_join!(
+        biased;
+        rows(session, inbox::LOCK, true, [&devices, &keys, &crowded, &new, &slack]),
+        rows(session, inbox::COLLAPSE, !devices.is_empty(), [&devices, &keys]),
+        rows(session, inbox::MAKE_ROOM, !crowded.is_empty(), [&crowded, &new, &rows_max, &slack]),
+    )?;
     for row in &collapsed {
         plan.inboxes.collapsed(row.get(0), row.get(1), row.get(2));
     }
