@@ -21,6 +21,7 @@ pub(crate) mod campaign;
 mod campaign_row;
 mod campaign_sum;
 pub(crate) mod cells;
+mod columns;
 pub(crate) mod connect;
 pub(crate) mod device;
 mod group;

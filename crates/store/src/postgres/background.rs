@@ -109,9 +109,9 @@ async fn write(
     tx.execute("SET LOCAL synchronous_commit = off", &[]).await?;
     if !notes.is_empty() {
         let mut rows = Rows::default();
-        for (place, (num, accept)) in notes.iter().enumerate() {
+        for (num, accept) in &*notes {
             let source = NotificationSource { campaign: 0, place: None, standing: Standing::Nothing };
-            rows.add(place, *num, accept, &tx.context().options, source);
+            rows.add(*num, accept, &tx.context().options, source);
         }
         tx.execute(NOTED, &rows.values()).await?;
     }

@@ -4,44 +4,29 @@ use std::collections::HashMap;
 
 use noroshi_types::{DeviceNum, Outcome};
 
+use super::columns::columns;
 use super::transaction::{Failed, Tx};
 use crate::engine::device_list;
 use crate::engine::outcome::{NO_SUMS, OutstandingDevices, Part, Sums};
 use crate::engine::record::Record;
 use crate::ids::Num;
 
-/// Parts as the columns of [`INSERT`].
-#[derive(Default)]
-pub(super) struct Columns {
-    nums: Vec<i64>,
-    outcomes: Vec<i64>,
-    ats: Vec<i64>,
-    counts: Vec<i64>,
-    devices: Vec<Vec<u8>>,
-    reasons: Vec<Option<&'static str>>,
+columns! {
+    /// Columns of [`INSERT`].
+    Columns {
+        nums: Num, outcomes: i64, ats: i64, counts: i64, devices: Vec<u8>, reasons: Option<&'static str>,
+    }
 }
 
 impl Columns {
     /// Parts without devices are left out.
     pub(super) fn of(parts: &[Part]) -> Self {
         let mut columns = Self::default();
-        for part in parts.iter().filter(|part| part.count > 0) {
-            columns.nums.push(part.num);
-            columns.outcomes.push(part.outcome as i64);
-            columns.ats.push(part.at.0 as i64);
-            columns.counts.push(part.count as i64);
-            columns.devices.push(device_list::encode(&part.devices));
-            columns.reasons.push(part.reason);
+        for Part { num, outcome, reason, at, devices, count } in parts.iter().filter(|part| part.count > 0) {
+            let devices = device_list::encode(devices);
+            columns.push_row((*num, *outcome as i64, at.0 as i64, *count as i64, devices, *reason));
         }
         columns
-    }
-
-    pub(super) fn nums(&self) -> &[Num] {
-        &self.nums
-    }
-
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 6] {
-        [&self.nums, &self.outcomes, &self.ats, &self.counts, &self.devices, &self.reasons]
     }
 }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use noroshi_types::{BatchId, DeviceNum, Timestamp};
-use tokio_postgres::types::ToSql;
 
+use super::columns::columns;
 use super::transaction::{Failed, Tx};
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
@@ -19,56 +19,32 @@ use crate::{Lease, Renewal, VariantNum};
 /// Milliseconds by the server's clock, which all nodes share.
 pub(super) const ENGINE_NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
 
-/// Batches that one statement adds, column by column.
-#[derive(Default)]
-pub(super) struct NewRows {
-    apps: Vec<i64>,
-    lanes: Vec<i64>,
-    services: Vec<i64>,
-    campaigns: Vec<i64>,
-    nums: Vec<i64>,
-    variants: Vec<i64>,
-    dues: Vec<i64>,
-    attempts: Vec<i64>,
-    fallbacks: Vec<i64>,
-    recipients: Vec<Vec<u8>>,
+columns! {
+    /// Columns of [`INSERT`].
+    NewRows {
+        apps: i64, lanes: i64, services: i64, campaigns: i64, nums: Num, variants: i64, dues: i64, attempts: i64,
+        fallbacks: i64, recipients: Vec<u8>,
+    }
 }
 
 impl NewRows {
     /// Adds one batch, unless it has no recipients; they must be sorted.
     pub(super) fn push(&mut self, entry: &Entry, recipients: &[DeviceNum]) {
-        if recipients.is_empty() {
-            return;
+        let &Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback } = entry;
+        if !recipients.is_empty() {
+            self.push_row((
+                app.0.into(),
+                lane as i64,
+                service_code(service).into(),
+                campaign,
+                num,
+                VariantNum::code(variant).into(),
+                due_at.0 as i64,
+                attempt.into(),
+                fallback as i64,
+                device_list::encode(recipients),
+            ));
         }
-        self.apps.push(entry.app.0.into());
-        self.lanes.push(entry.lane as i64);
-        self.services.push(service_code(entry.service).into());
-        self.campaigns.push(entry.campaign);
-        self.nums.push(entry.num);
-        self.variants.push(VariantNum::code(entry.variant).into());
-        self.dues.push(entry.due_at.0 as i64);
-        self.attempts.push(entry.attempt.into());
-        self.fallbacks.push(entry.fallback as i64);
-        self.recipients.push(device_list::encode(recipients));
-    }
-
-    pub(super) fn nums(&self) -> &[Num] {
-        &self.nums
-    }
-
-    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 10] {
-        [
-            &self.apps,
-            &self.lanes,
-            &self.services,
-            &self.campaigns,
-            &self.nums,
-            &self.variants,
-            &self.dues,
-            &self.attempts,
-            &self.fallbacks,
-            &self.recipients,
-        ]
     }
 
     pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::Keys;
 use crate::engine::device::{Effects, tags_text};
 use crate::engine::device_list;
+use crate::postgres::columns::columns;
 use crate::postgres::subscription::NewRows;
 use crate::postgres::transaction::{Failed, Tx, Values};
 use crate::postgres::{order, topic};
@@ -121,18 +121,13 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<CreatedDevices, Failed> {
     Ok(made)
 }
 
-/// Attributes of devices, column by column.
-#[derive(Default)]
-struct Columns<'d> {
-    users: Vec<Option<&'d str>>,
-    platforms: Vec<Option<&'d str>>,
-    locales: Vec<Option<&'d str>>,
-    timezones: Vec<Option<&'d str>>,
-    app_versions: Vec<Option<&'d str>>,
-    tags: Vec<Option<String>>,
-    tokens: Vec<Option<&'d str>>,
-    services: Vec<Option<i64>>,
-    environments: Vec<Option<i64>>,
+columns! {
+    /// Attributes of devices.
+    Columns<'d> {
+        users: Option<&'d str>, platforms: Option<&'d str>, locales: Option<&'d str>, timezones: Option<&'d str>,
+        app_versions: Option<&'d str>, tags: Option<String>, tokens: Option<&'d str>, services: Option<i64>,
+        environments: Option<i64>,
+    }
 }
 
 impl<'d> Columns<'d> {
@@ -141,31 +136,19 @@ impl<'d> Columns<'d> {
         for device in devices {
             let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
             let token = device.push_token.as_ref();
-            columns.users.push(device.user.as_ref().map(UserId::as_str));
-            columns.platforms.push(platform.as_deref());
-            columns.locales.push(locale.as_deref());
-            columns.timezones.push(timezone.as_deref());
-            columns.app_versions.push(app_version.as_deref());
-            columns.tags.push(tags_text(tags)?);
-            columns.tokens.push(token.map(|token| token.json.as_str()));
-            columns.services.push(token.map(|token| token.service as i64));
-            columns.environments.push(token.map(|token| token.environment as i64));
+            columns.push_row((
+                device.user.as_ref().map(UserId::as_str),
+                platform.as_deref(),
+                locale.as_deref(),
+                timezone.as_deref(),
+                app_version.as_deref(),
+                tags_text(tags)?,
+                token.map(|token| token.json.as_str()),
+                token.map(|token| token.service as i64),
+                token.map(|token| token.environment as i64),
+            ));
         }
         Ok(columns)
-    }
-
-    fn values(&self) -> [&(dyn ToSql + Sync); 9] {
-        [
-            &self.users,
-            &self.platforms,
-            &self.locales,
-            &self.timezones,
-            &self.app_versions,
-            &self.tags,
-            &self.tokens,
-            &self.services,
-            &self.environments,
-        ]
     }
 }
 

@@ -9,8 +9,9 @@ use crate::engine::accept::{PushPlan, by_service};
 use crate::engine::outcome::Part;
 use crate::engine::push::Entry;
 use crate::ids::Num;
+use crate::postgres::columns::columns;
 use crate::postgres::push_queue::NewRows;
-use crate::{Accept, BATCH_RECIPIENTS_MAX, VariantNum};
+use crate::{Accept, BATCH_RECIPIENTS_MAX};
 
 pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback, due_at, cursor)
      SELECT u.app, u.num, u.lane, u.fallback, u.due_at, 0
@@ -23,45 +24,14 @@ pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outc
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (campaign, outcome, count)
      ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count";
 
-/// Columns of [`WALKS`].
-#[derive(Default)]
-pub(super) struct WalkColumns {
-    pub apps: Vec<i64>,
-    pub nums: Vec<Num>,
-    pub lanes: Vec<i64>,
-    pub fallbacks: Vec<i64>,
-    pub dues: Vec<i64>,
+columns! {
+    /// Columns of [`WALKS`].
+    WalkColumns { apps: i64, nums: Num, lanes: i64, fallbacks: i64, dues: i64 }
 }
 
-impl WalkColumns {
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 5] {
-        [&self.apps, &self.nums, &self.lanes, &self.fallbacks, &self.dues]
-    }
-}
-
-/// Columns of the statements for variants in [`crate::postgres::campaign_sum`].
-#[derive(Default)]
-pub(super) struct VariantColumns {
-    pub nums: Vec<Num>,
-    pub campaigns: Vec<i64>,
-    pub variants: Vec<i64>,
-    /// Notification, outcome, reason, count.
-    pub counts: (Vec<Num>, Vec<i64>, Vec<&'static str>, Vec<i64>),
-}
-
-impl VariantColumns {
-    pub(super) fn note(&mut self, num: Num, campaign: i64, variant: VariantNum) {
-        self.nums.push(num);
-        self.campaigns.push(campaign);
-        self.variants.push(i64::from(variant.0));
-    }
-
-    pub(super) fn count(&mut self, num: Num, outcome: Outcome, count: u64) {
-        self.counts.0.push(num);
-        self.counts.1.push(outcome as i64);
-        self.counts.2.push("");
-        self.counts.3.push(count as i64);
-    }
+columns! {
+    /// Columns of [`crate::postgres::campaign_sum::ADD_TO_VARIANTS`].
+    VariantColumns { nums: Num, campaigns: i64, variants: i64 }
 }
 
 /// The push work of a group.
@@ -72,6 +42,8 @@ pub(super) struct Pushes {
     /// By campaign and the outcome's code.
     pub counts: BTreeMap<(i64, i64), i64>,
     pub variants: VariantColumns,
+    /// Notification, outcome, reason, count.
+    pub variant_counts: (Vec<Num>, Vec<i64>, Vec<&'static str>, Vec<i64>),
 }
 
 impl Pushes {
@@ -86,14 +58,8 @@ impl Pushes {
         parts: &mut Vec<Part>,
     ) -> Vec<(Outcome, Vec<DeviceNum>)> {
         let Some(PushPlan { lane, due_at, fallback }) = PushPlan::of(accept) else { return Vec::new() };
-        let due = due_at.0 as i64;
         if !matches!(accept.request.target, Target::Users(_) | Target::Devices(_)) {
-            let walks = &mut self.walks;
-            walks.apps.push(accept.app.0.into());
-            walks.nums.push(num);
-            walks.lanes.push(lane as i64);
-            walks.fallbacks.push(fallback as i64);
-            walks.dues.push(due);
+            self.walks.push_row((accept.app.0.into(), num, lane as i64, fallback as i64, due_at.0 as i64));
             return Vec::new();
         }
         let found = devices.iter().map(|found| {

@@ -6,7 +6,7 @@ use noroshi_types::limits;
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-use super::plan::{Plan, Rows};
+use super::plan::Plan;
 use super::reading::rows;
 use super::{inbox, push, topic};
 use crate::Accept;
@@ -80,33 +80,6 @@ pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     ADD_TO_VARIANTS,
     COUNT_VARIANTS,
 ];
-
-impl Rows<'_> {
-    pub(in crate::postgres) fn values(&self) -> [&(dyn ToSql + Sync); 20] {
-        [
-            &self.nums,
-            &self.apps,
-            &self.created,
-            &self.expires,
-            &self.keep_until,
-            &self.deliveries,
-            &self.urgencies,
-            &self.targets,
-            &self.target_texts,
-            &self.counts,
-            &self.topics,
-            &self.offsets,
-            &self.collapse_keys,
-            &self.retains,
-            &self.notifications,
-            &self.datas,
-            &self.pushes,
-            &self.standings,
-            &self.campaigns,
-            &self.traces,
-        ]
-    }
-}
 
 /// Runs a statement, unless its columns are empty.
 async fn execute<const N: usize>(
@@ -206,7 +179,7 @@ impl Ready<'_> {
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
         let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
         // Groups use the first of the rows that sums are spread over.
-        let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variants.counts, 0_i64);
+        let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variant_counts, 0_i64);
         // One statement may not have enough time for all recipients of a condition.
         let last = inbox.nums.len() - inbox.nums.len().min(INBOX_ROWS_LAST);
         for first in (0..last).step_by(INBOX_ROWS_LAST) {
@@ -234,16 +207,16 @@ impl Ready<'_> {
             execute(session, inbox::INSERT, &inbox.nums[last..], inbox_last),
             execute(session, topic::ADVANCE, &advancing.0, [&advancing.0, &advancing.1, &advancing.2, &advancing.3]),
             execute(session, topic::COLLAPSE, &collapsing.0, [&collapsing.0, &collapsing.1]),
-            execute(session, topic::INSERT, &log.nums, [&log.topics, &log.offsets, &log.nums, &log.keys]),
+            execute(session, topic::INSERT, &log.nums, log.values()),
             execute(session, topic::TRIM, &log.nums, [&advancing.0, &plan.log_rows_max]),
             execute(session, topic::RETAIN, &retaining.0, [&retaining.0, &retaining.1, &retaining.2]),
-            execute(session, outcome::INSERT, parts.nums(), parts.values()),
-            execute(session, push_queue::INSERT, batches.nums(), batches.values()),
+            execute(session, outcome::INSERT, &parts.nums, parts.values()),
+            execute(session, push_queue::INSERT, &batches.nums, batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
-            execute(session, ADD_TO_VARIANTS, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),
+            execute(session, ADD_TO_VARIANTS, &variants.nums, variants.values()),
             execute(session, COUNT_VARIANTS, &sums.0, [&sums.0, &sums.1, &sums.2, &sums.3, &shard]),
-            execute(session, KEYS, &keys.nums, [&keys.apps, &keys.keys, &keys.hashes, &keys.nums, &keys.ends]),
+            execute(session, KEYS, &keys.nums, keys.values()),
             session.batch_execute(COMMIT),
         )?;
         Ok(())
