@@ -124,15 +124,10 @@ pub(super) async fn inbox_nums(
     limit: i64,
 ) -> Result<Vec<Vec<Num>>, Failed> {
     let mut found = vec![Vec::new(); requests.len()];
-    let (mut places, mut devices) = (Vec::new(), Vec::new());
-    let (mut afters, mut times) = (Vec::new(), Vec::new());
-    for (i, request) in requests.iter().enumerate() {
-        let Some(device) = request.device else { continue };
-        places.push(i as i64);
-        devices.push(device.0 as i64);
-        afters.push(request.after);
-        times.push(request.now.0 as i64);
-    }
+    let asked = (0..).zip(requests).filter_map(|(place, request): (i64, _)| {
+        Some((place, request.device?.0 as i64, request.after, request.now.0 as i64))
+    });
+    let (places, devices, afters, times): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = asked.collect();
     if devices.is_empty() {
         return Ok(found);
     }
@@ -210,14 +205,11 @@ async fn read_logs(
     if readings.is_empty() {
         return Ok(Vec::new());
     }
-    let places: Vec<_> = (0..readings.len() as i64).collect();
-    let (mut topics, mut offsets, mut nums) = (Vec::new(), Vec::new(), Vec::new());
-    for reading in readings {
+    let asked = (0..).zip(readings).map(|(place, reading): (i64, _)| {
         let source = &requests[reading.request].sources[reading.source];
-        topics.push(source.topic.num);
-        offsets.push(reading.offset);
-        nums.push(source.num);
-    }
+        (place, source.topic.num, reading.offset, source.num)
+    });
+    let (places, topics, offsets, nums): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = asked.collect();
     tx.query(sql, &[&places, &topics, &offsets, &nums, &PAGE_AND_ONE]).await
 }
 

@@ -3,7 +3,7 @@
 use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp};
 
 use super::backlog::MESSAGE_COLUMNS;
-use super::transaction::{Failed, Tx};
+use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, campaign_row, campaign_sum, inbox, outcome, push_queue, topic_log};
 use crate::engine::campaign::CampaignNum;
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
@@ -25,22 +25,19 @@ pub(super) async fn state(
         "SELECT {MESSAGE_COLUMNS}, {STATE_COLUMNS}
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = $1 AND n.app = $2"
     );
-    let sql = &sql;
-    store
-        .read(|tx| async move {
-            let app = i64::from(app.0);
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&num, &app];
-            let nums = [num];
-            let (found, sums, opened) = tokio::try_join!(
-                tx.query_opt(sql, &values),
-                outcome::sums(&tx, &nums),
-                opened::count(&tx, num)
-            )?;
-            let Some(row) = found else { return Ok(None) };
-            let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
-            Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
-        })
-        .await
+    let read = async |tx: Tx| {
+        let (nums, app) = ([num], i64::from(app.0));
+        let values: Values<'_> = &[&num, &app];
+        let (found, sums, opened) = tokio::try_join!(
+            tx.query_opt(&sql, values),
+            outcome::sums(&tx, &nums),
+            opened::count(&tx, num)
+        )?;
+        let Some(row) = found else { return Ok(None) };
+        let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
+        Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
+    };
+    store.read(read).await
 }
 
 /// Removes everything not acknowledged yet. The standing changes only if something was removed.

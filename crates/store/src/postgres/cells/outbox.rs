@@ -114,33 +114,27 @@ async fn write(tx: &Tx, rows: &[NewRow<'_>], now: Timestamp) -> Result<(), Faile
     if rows.is_empty() {
         return Ok(());
     }
-    let nums = write_messages(tx, rows, now).await?;
-    let num = |message: &NewMessage| nums.get(message.id.as_bytes()).copied().unwrap_or_default();
-    let (mut part_nums, mut cells, mut targets, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for NewRow { message, split } in rows {
-        for (cell, target) in &split.parts {
-            part_nums.push(num(message));
-            cells.push(number(*cell));
-            targets.push(target.as_deref());
-            ends.push(message.expires_at.0 as i64);
-        }
-    }
+    let written = write_messages(tx, rows, now).await?;
+    let num = |message: &NewMessage| written.get(message.id.as_bytes()).copied().unwrap_or_default();
+    let parts = rows.iter().flat_map(|NewRow { message, split }| {
+        let parts = split.parts.iter();
+        parts.map(move |(cell, target)| (*message, number(*cell), target.as_deref()))
+    });
+    let parts =
+        parts.map(|(message, cell, target)| (num(message), cell, target, message.expires_at.0 as i64));
+    let (nums, cells, targets, ends): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = parts.collect();
     let sql = "INSERT INTO cell_parts (num, cell, state, target, expires_at)
                SELECT n, c, 0, t, e FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS p (n, c, t, e)";
-    tx.execute(sql, &[&part_nums, &cells, &targets, &ends]).await?;
-    let (mut apps, mut keys, mut hashes, mut key_nums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for NewRow { message, .. } in rows {
-        if let Some(idempotency) = &message.idempotency {
-            apps.push(i64::from(message.app.0));
-            keys.push(&*idempotency.key);
-            hashes.push(idempotency.body_hash.as_slice());
-            key_nums.push(num(message));
-        }
-    }
+    tx.execute(sql, &[&nums, &cells, &targets, &ends]).await?;
+    let keyed = rows.iter().filter_map(|NewRow { message, .. }| {
+        let idempotency = message.idempotency.as_ref()?;
+        Some((i64::from(message.app.0), &*idempotency.key, idempotency.body_hash.as_slice(), num(message)))
+    });
+    let (apps, keys, hashes, nums): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = keyed.collect();
     let sql = "INSERT INTO cell_keys (app, key, body_hash, num, at)
                SELECT a, k, h, n, $5 FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[]) AS p (a, k, h, n)
                ON CONFLICT (app, key) DO UPDATE SET body_hash = excluded.body_hash, num = excluded.num, at = $5";
-    tx.execute(sql, &[&apps, &keys, &hashes, &key_nums, &(now.0 as i64)]).await.map(drop)
+    tx.execute(sql, &[&apps, &keys, &hashes, &nums, &(now.0 as i64)]).await.map(drop)
 }
 
 /// The number of each message, growing in the order given.
@@ -204,27 +198,17 @@ pub(crate) async fn waiting(
 }
 
 pub(crate) async fn end(tx: &Tx, cell: CellNum, ended: &[(u64, PartEnd)]) -> Result<(), Failed> {
-    let (mut nums, mut remotes) = (Vec::new(), Vec::new());
-    let (mut over, mut states, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut forwarded, mut over) = (Vec::new(), Vec::new());
     for (num, end) in ended {
         let num = *num as i64;
         match end {
-            PartEnd::Forwarded(remote) => {
-                nums.push(num);
-                remotes.push(remote.as_bytes().as_slice());
-            }
-            PartEnd::Refused(reason) => {
-                over.push(num);
-                states.push(PartState::Refused as i64);
-                reasons.push(Some(reason.as_str()));
-            }
-            PartEnd::Expired => {
-                over.push(num);
-                states.push(PartState::Expired as i64);
-                reasons.push(None);
-            }
+            PartEnd::Forwarded(remote) => forwarded.push((num, remote.as_bytes().as_slice())),
+            PartEnd::Refused(reason) => over.push((num, PartState::Refused as i64, Some(reason.as_str()))),
+            PartEnd::Expired => over.push((num, PartState::Expired as i64, None)),
         }
     }
+    let (nums, remotes): (Vec<_>, Vec<_>) = forwarded.into_iter().unzip();
+    let (over, states, reasons): (Vec<_>, Vec<_>, Vec<_>) = over.into_iter().collect();
     let all: Vec<i64> = nums.iter().chain(&over).copied().collect();
     hold(tx, &all).await?;
     let sql = "UPDATE cell_parts AS p SET remote = n.remote, target = NULL,

@@ -153,15 +153,8 @@ impl<'a> Topics<'a> {
             columns.log.push_row((row.topic, row.offset, row.num, row.key));
         }
         for (topic, change) in self.changes {
-            columns.advancing.0.push(topic);
-            columns.advancing.1.push(change.head);
-            columns.advancing.2.push(change.stored);
-            columns.advancing.3.push(change.added);
-            if let Some((num, expires_at)) = change.retained {
-                columns.retaining.0.push(topic);
-                columns.retaining.1.push(num);
-                columns.retaining.2.push(expires_at);
-            }
+            columns.advancing.extend([(topic, change.head, change.stored, change.added)]);
+            columns.retaining.extend(change.retained.map(|(num, expires_at)| (topic, num, expires_at)));
         }
         columns
     }

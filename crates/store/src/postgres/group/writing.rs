@@ -145,12 +145,8 @@ impl<'a> Plan<'a> {
     pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept], ids: &Ids) -> Ready<'a> {
         let (inbox, removals) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
         self.note_removals(group, removals, ids);
-        let mut counts = (Vec::new(), Vec::new(), Vec::new());
-        for ((campaign, outcome), count) in &self.pushes.counts {
-            counts.0.push(*campaign);
-            counts.1.push(*outcome);
-            counts.2.push(*count);
-        }
+        let counts = self.pushes.counts.iter();
+        let counts = counts.map(|(&(campaign, outcome), &count)| (campaign, outcome, count)).collect();
         Ready {
             answers: std::mem::take(&mut self.answers),
             inbox,
