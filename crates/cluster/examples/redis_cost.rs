@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
 use noroshi_cluster::redis::{Address, Config, Redis};
 use noroshi_cluster::{Cluster, Epoch, NodeInfo, Receiver, Roles, SessionKey, Take};
 use noroshi_types::{AppId, DeviceId, UserId};
@@ -113,62 +115,44 @@ fn user(cluster: &Cluster, i: usize) -> SessionKey {
     cluster.keys.user(AppId(1), &UserId::parse(&format!("user-{i}")).expect("user"))
 }
 
+/// Runs the jobs with these numbers, a few at a time, each as a task of its own.
+async fn run_all<T: Send + 'static>(count: usize, job: impl Fn(usize) -> BoxFuture<'static, T>) -> Vec<T> {
+    let tasks = futures_util::stream::iter(0..count).map(|number| tokio::spawn(job(number)));
+    tasks.buffer_unordered(CONCURRENCY).map(|done| done.expect("task")).collect().await
+}
+
 async fn log_in(clusters: &[Cluster], devices: usize) {
-    let next = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..CONCURRENCY)
-        .map(|_| {
-            let (next, clusters) = (next.clone(), clusters.to_vec());
-            tokio::spawn(async move {
-                loop {
-                    let batch = next.fetch_add(1, Relaxed) as usize;
-                    let first = batch * LOG_IN_BATCH;
-                    if first >= devices {
-                        return;
-                    }
-                    let cluster = &clusters[batch % clusters.len()];
-                    let take = |i: usize| Take {
-                        device: cluster
-                            .keys
-                            .device(AppId(1), &DeviceId::parse(&format!("device-{i}")).expect("device")),
-                        user: Some(user(cluster, i)),
-                        generation: 1_700_000_000_000 << 20,
-                    };
-                    let takes = (first..(first + LOG_IN_BATCH).min(devices)).map(take).collect();
-                    let epoch = cluster.members.epoch().expect("a lease");
-                    cluster.directory.take(epoch, takes).await.expect("take");
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("task");
-    }
+    let one_batch = |batch: usize| {
+        let cluster = clusters[batch % clusters.len()].clone();
+        async move {
+            let take = |i: usize| Take {
+                device: cluster
+                    .keys
+                    .device(AppId(1), &DeviceId::parse(&format!("device-{i}")).expect("device")),
+                user: Some(user(&cluster, i)),
+                generation: 1_700_000_000_000 << 20,
+            };
+            let first = batch * LOG_IN_BATCH;
+            let takes = (first..(first + LOG_IN_BATCH).min(devices)).map(take).collect();
+            let epoch = cluster.members.epoch().expect("a lease");
+            cluster.directory.take(epoch, takes).await.expect("take");
+        }
+        .boxed()
+    };
+    run_all(devices.div_ceil(LOG_IN_BATCH), one_batch).await;
 }
 
 async fn publish(cluster: &Cluster, devices: usize, requests: usize) -> Vec<Duration> {
-    let next = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..CONCURRENCY)
-        .map(|_| {
-            let (next, cluster) = (next.clone(), cluster.clone());
-            tokio::spawn(async move {
-                let mut times = Vec::new();
-                loop {
-                    let request = next.fetch_add(1, Relaxed) as usize;
-                    if request >= requests {
-                        return times;
-                    }
-                    let started = Instant::now();
-                    one_request(&cluster, devices, request).await;
-                    times.push(started.elapsed());
-                }
-            })
-        })
-        .collect();
-    let mut times = Vec::new();
-    for task in tasks {
-        times.extend(task.await.expect("task"));
-    }
-    times
+    let request = |request: usize| {
+        let cluster = cluster.clone();
+        async move {
+            let started = Instant::now();
+            one_request(&cluster, devices, request).await;
+            started.elapsed()
+        }
+        .boxed()
+    };
+    run_all(requests, request).await
 }
 
 /// One lookup, then one message to each node that holds a target.

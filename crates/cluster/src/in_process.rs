@@ -34,6 +34,7 @@ const LEASE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct World(Arc<Mutex<State>>);
 
+#[derive(Default)]
 struct State {
     entries: Entries,
     nodes: Vec<Member>,
@@ -46,6 +47,7 @@ struct State {
 }
 
 /// One node, as seen by the engine and the network.
+#[derive(Default)]
 struct Member {
     info: NodeInfo,
     epoch: Option<Epoch>,
@@ -73,31 +75,14 @@ enum Event {
 
 impl World {
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(State {
-            entries: Entries::default(),
-            nodes: Vec::new(),
-            running: true,
-            last_epoch: 0,
-            tail: Duration::from_millis(50),
-            look_ups: 0,
-            messages: 0,
-        })))
+        let tail = Duration::from_millis(50);
+        Self(Arc::new(Mutex::new(State { running: true, tail, ..State::default() })))
     }
 
     /// Adds a node; it joins when it is attached.
     pub fn node(&self, info: NodeInfo) -> Node {
         let mut state = self.0.lock();
-        state.nodes.push(Member {
-            info,
-            epoch: None,
-            connected: true,
-            cut: false,
-            queue: None,
-            lose: 0,
-            lose_unseen: 0,
-            missed_since: None,
-            nodes: Arc::default(),
-        });
+        state.nodes.push(Member { info, connected: true, ..Member::default() });
         Node { world: self.clone(), index: state.nodes.len() - 1 }
     }
 

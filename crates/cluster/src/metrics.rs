@@ -22,31 +22,15 @@ pub(crate) enum Kind {
     Upkeep,
 }
 
-impl Kind {
-    const ALL: [Self; 9] = [
-        Self::Lease,
-        Self::Take,
-        Self::Keep,
-        Self::Forget,
-        Self::Absent,
-        Self::Locate,
-        Self::Publish,
-        Self::Batches,
-        Self::Upkeep,
-    ];
+/// The label of each kind, in its order.
+const KINDS: [&str; 9] =
+    ["lease", "take", "keep", "forget", "absent", "locate", "publish", "batches", "upkeep"];
 
+const _: () = assert!(KINDS.len() == Kind::Upkeep as usize + 1);
+
+impl Kind {
     fn as_str(self) -> &'static str {
-        match self {
-            Kind::Lease => "lease",
-            Kind::Take => "take",
-            Kind::Keep => "keep",
-            Kind::Forget => "forget",
-            Kind::Absent => "absent",
-            Kind::Locate => "locate",
-            Kind::Publish => "publish",
-            Kind::Batches => "batches",
-            Kind::Upkeep => "upkeep",
-        }
+        KINDS[self as usize]
     }
 }
 
@@ -155,9 +139,11 @@ impl Metrics {
     }
 
     fn count_from_zero(&self) {
-        for kind in Kind::ALL {
-            self.commands(kind);
-            WHY.into_iter().for_each(|why| self.failed(kind, why, 0));
+        for kind in KINDS {
+            self.commands.get_or_create(&KindLabels { kind }).inc_by(0);
+            for why in WHY {
+                self.failures.get_or_create(&KindFailure { kind, why }).inc_by(0);
+            }
         }
         for connection in CONNECTIONS {
             self.connects.get_or_create(&KindLabels { kind: connection }).inc_by(0);

@@ -64,9 +64,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     accept(&store, app, Push { mode: PushMode::Always, ..Push::default() }).await?;
     walk(&store).await?;
     let started = Instant::now();
-    let senders = (0..8).map(|i| send_quietly(if i % 2 == 0 { &store } else { &other }));
+    let senders = (0..8).map(|i| send_all(if i % 2 == 0 { &store } else { &other }, |_, _| {}));
     let counts = futures_util::future::try_join_all(senders).await?;
-    report("devices through", counts.iter().sum(), started.elapsed());
+    report("devices through", counts.iter().map(|(_, devices)| devices).sum(), started.elapsed());
     store.close().await;
     other.close().await;
     Ok(())
@@ -217,21 +217,19 @@ async fn walk(store: &dyn Store) -> Result<(), Error> {
     Ok(())
 }
 
-/// The work of a sender, without sending.
-async fn send(store: &dyn Store) -> Result<f64, Error> {
+/// The work of a sender, without sending. Returns how many batches and devices it processed, and reports the time of
+/// each step: taking, reading recipients, finishing.
+async fn send_all(
+    store: &dyn Store,
+    mut spent: impl FnMut(usize, Duration),
+) -> Result<(usize, usize), Error> {
     let (mut batches, mut devices) = (0, 0);
-    let mut took = [Duration::ZERO; 3];
-    let mut slowest = [Duration::ZERO; 3];
-    let mut spent = |step: usize, since: Instant| {
-        took[step] += since.elapsed();
-        slowest[step] = slowest[step].max(since.elapsed());
-    };
     loop {
         let begun = Instant::now();
         let taken = store.take(asked()).await?;
-        spent(0, begun);
-        if taken.batches.is_empty() {
-            break;
+        spent(0, begun.elapsed());
+        if taken.batches.is_empty() && taken.next_due.is_none_or(|due| due > NOW) {
+            return Ok((batches, devices));
         }
         batches += taken.batches.len();
         let begun = Instant::now();
@@ -239,11 +237,22 @@ async fn send(store: &dyn Store) -> Result<f64, Error> {
             let Batch { app, work, recipients, .. } = batch;
             devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
         }
-        spent(1, begun);
+        spent(1, begun.elapsed());
         let begun = Instant::now();
         store.finish(taken.batches.into_iter().map(pushed).collect(), NOW).await?;
-        spent(2, begun);
+        spent(2, begun.elapsed());
     }
+}
+
+/// One sender. Returns devices per second.
+async fn send(store: &dyn Store) -> Result<f64, Error> {
+    let mut took = [Duration::ZERO; 3];
+    let mut slowest = [Duration::ZERO; 3];
+    let spent = |step: usize, time: Duration| {
+        took[step] += time;
+        slowest[step] = slowest[step].max(time);
+    };
+    let (batches, devices) = send_all(store, spent).await?;
     println!("{batches} batches of {devices} devices, {TAKEN} a call:");
     for (what, (took, slowest)) in
         ["take", "recipients", "finish"].into_iter().zip(took.into_iter().zip(slowest))
@@ -281,21 +290,5 @@ fn pushed(batch: Batch) -> Finished {
         gone: Vec::new(),
         suspects: Vec::new(),
         latencies: Vec::new(),
-    }
-}
-
-/// How many devices one of several senders processed.
-async fn send_quietly(store: &dyn Store) -> Result<usize, Error> {
-    let mut devices = 0;
-    loop {
-        let taken = store.take(asked()).await?;
-        if taken.batches.is_empty() && taken.next_due.is_none_or(|due| due > NOW) {
-            return Ok(devices);
-        }
-        for batch in &taken.batches {
-            let Batch { app, work, recipients, .. } = batch;
-            devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
-        }
-        store.finish(taken.batches.into_iter().map(pushed).collect(), NOW).await?;
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use noroshi_store::{
     Accept, Accepted, Ack, AppSettings, Error, LoggedIn, Login, Options, Postgres, PostgresOptions,
     Registration, Sqlite, Store,
@@ -126,10 +127,9 @@ async fn keep(
     devices: usize,
     requests: usize,
 ) -> Result<(usize, Duration), Box<dyn std::error::Error>> {
-    let mut tasks = Vec::new();
-    for (first, store) in (0..UNDER_WAY).zip(nodes.iter().cycle()) {
+    let lane = |(first, store): (usize, &Arc<dyn Store>)| {
         let store = Arc::clone(store);
-        tasks.push(tokio::spawn(async move {
+        tokio::spawn(async move {
             let (mut rows, mut slowest) = (0, Duration::ZERO);
             for number in (first..requests).step_by(UNDER_WAY) {
                 let request = request(devices, number).map_err(|error| Error::Limit(error.to_string()))?;
@@ -138,11 +138,12 @@ async fn keep(
                 slowest = slowest.max(started.elapsed());
             }
             Ok::<_, Error>((rows, slowest))
-        }));
-    }
+        })
+    };
+    let lanes = try_join_all((0..UNDER_WAY).zip(nodes.iter().cycle()).map(lane)).await?;
     let mut sum = (0, Duration::ZERO);
-    for task in tasks {
-        let (rows, slowest) = task.await??;
+    for lane in lanes {
+        let (rows, slowest) = lane?;
         sum = (sum.0 + rows, sum.1.max(slowest));
     }
     Ok(sum)
@@ -161,10 +162,9 @@ async fn log_in(
     app: AppId,
     devices: usize,
 ) -> Result<Vec<LoggedIn>, Box<dyn std::error::Error>> {
-    let mut tasks = Vec::new();
-    for lane in 0..2 {
+    let lane = |lane: usize| {
         let store = Arc::clone(store);
-        tasks.push(tokio::spawn(async move {
+        tokio::spawn(async move {
             let mut logged = Vec::new();
             for first in (lane * BATCH..devices).step_by(2 * BATCH) {
                 let batch = (first..devices.min(first + BATCH)).filter_map(|i| {
@@ -184,13 +184,10 @@ async fn log_in(
                 logged.extend(store.log_in(batch.collect()).await?.into_iter().flatten());
             }
             Ok::<_, Error>(logged)
-        }));
-    }
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await??);
-    }
-    Ok(all)
+        })
+    };
+    let lanes = try_join_all((0..2).map(lane)).await?;
+    Ok(lanes.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
 async fn confirm(store: &dyn Store, logged: Vec<LoggedIn>) -> Result<usize, Error> {

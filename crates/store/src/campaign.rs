@@ -36,14 +36,7 @@ impl CampaignState {
 
     /// The name in the API.
     pub fn as_str(self) -> &'static str {
-        match self {
-            CampaignState::Draft => "draft",
-            CampaignState::Scheduled => "scheduled",
-            CampaignState::Running => "running",
-            CampaignState::Paused => "paused",
-            CampaignState::Done => "done",
-            CampaignState::Aborted => "aborted",
-        }
+        ["draft", "scheduled", "running", "paused", "done", "aborted"][self as usize - 1]
     }
 
     pub fn from_code(code: u8) -> Option<Self> {

@@ -4,6 +4,8 @@
 //! ```text
 //!                 callers
 //!                    │  traits and their types: app … usage (one file per trait)
+//!                    ▼
+//!                  calls       tables: which function each method runs, in which transaction
 //!        ┌───────────┴───────────┐
 //!        ▼                       ▼
 //!     sqlite                  postgres
@@ -15,8 +17,8 @@
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then `engine`, [`sqlite`] and
-//! [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then `calls`, `engine`, [`sqlite`]
+//! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
 //! that fails has changed nothing; a call names its tenant and never sees rows of another; all futures are cancel-safe in
@@ -26,20 +28,21 @@
 //!
 //! A new engine is a module next to [`sqlite`] with a type that implements
 //!
-//! - [`Store`]: [`Apps`], [`Devices`], [`Notifications`], [`Sessions`], [`Topics`], [`Maintenance`], [`Credentials`],
-//!   [`Endpoints`], [`PushQueue`], [`Campaigns`], [`Definitions`], [`Usages`] and [`Shares`];
-//! - [`Cells`], if a front over several cells may use it;
+//! - [`Notifications`] and [`Usages`];
+//! - the other traits of [`Store`], by the tables of `calls`: the engine has a function for each row that says `own`,
+//!   and rules in `run!` and `apply!` for its transactions;
+//! - [`Cells`], in the same way, if a front over several cells may use it;
 //! - for an SQL database, `engine::session::Session`, `engine::cells::residence::Residences` and
-//!   `engine::record::Record`. Apps, credentials, definitions, endpoints, the removal of deleted apps and most of a
-//!   front's statements then work without further code, and `engine` maps the rows of all tables.
+//!   `engine::record::Record`. Every row that says `shared` then works without further code, and `engine` maps the rows
+//!   of all tables.
 //!
-//! It has a file for its schema with its own folder in `migrations/`, and one file for each trait, named as in
-//! [`sqlite`]. What both engines decide in the same way is in `engine`; an engine only determines how rows are read,
-//! written and locked. The contract is `tests/it/conformance`: a test file next to `tests/it/sqlite.rs` calls
-//! `conformance_tests!` and `cells_tests!` with an expression that opens a fresh store. Every test of the two must pass
-//! unchanged.
+//! It has a file for its schema with its own folder in `migrations/`. What both engines decide in the same way is in
+//! `engine`; an engine only determines how rows are read, written and locked. The contract is `tests/it/conformance`: a
+//! test file next to `tests/it/sqlite.rs` calls `conformance_tests!` and `cells_tests!` with an expression that opens a
+//! fresh store. Every test of the two must pass unchanged.
 
 pub mod app;
+mod calls;
 pub mod campaign;
 pub mod cells;
 pub mod credential;
@@ -115,22 +118,8 @@ pub trait Store:
     + Shares
 {
 }
-impl<T> Store for T where
-    T: Apps
-        + Devices
-        + Notifications
-        + Sessions
-        + Topics
-        + Maintenance
-        + Credentials
-        + Endpoints
-        + PushQueue
-        + Campaigns
-        + Definitions
-        + Usages
-        + Shares
-{
-}
+impl Store for Sqlite {}
+impl Store for Postgres {}
 
 /// Why a call failed, by what the caller does next.
 #[derive(Debug, Clone, thiserror::Error)]

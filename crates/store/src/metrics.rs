@@ -33,34 +33,20 @@ impl Metrics {
             read_seconds: seconds(),
         };
         let prefixed = registry.sub_registry_with_prefix("store");
-        prefixed.register("commits", "Commits that reached stable storage", metrics.commits.clone());
-        prefixed.register(
-            "commit_failures",
-            "Commits that failed; all their operations failed too",
-            metrics.commit_failures.clone(),
-        );
-        prefixed.register(
-            "commit_operations",
-            "Operations that shared one commit",
-            metrics.commit_operations.clone(),
-        );
-        prefixed.register(
-            "commit_seconds",
-            "Time from the first operation of a commit to stable storage",
-            metrics.commit_seconds.clone(),
-        );
-        prefixed.register(
-            "queue_operations",
-            "Operations waiting for the writer",
-            metrics.queue_operations.clone(),
-        );
-        prefixed.register("refused", "Operations rejected because a queue was full", metrics.refused.clone());
-        prefixed.register(
-            "dropped_behind",
-            "Traces and outcomes dropped because the writer was behind",
-            metrics.dropped_behind.clone(),
-        );
-        prefixed.register("read_seconds", "Duration of one read", metrics.read_seconds.clone());
+        let mut counter = |name, help, counter: &Counter| prefixed.register(name, help, counter.clone());
+        counter("commits", "Commits that reached stable storage", &metrics.commits);
+        let help = "Commits that failed; all their operations failed too";
+        counter("commit_failures", help, &metrics.commit_failures);
+        counter("refused", "Operations rejected because a queue was full", &metrics.refused);
+        let help = "Traces and outcomes dropped because the writer was behind";
+        counter("dropped_behind", help, &metrics.dropped_behind);
+        let mut histogram = |name, help, values: &Histogram| prefixed.register(name, help, values.clone());
+        histogram("commit_operations", "Operations that shared one commit", &metrics.commit_operations);
+        let help = "Time from the first operation of a commit to stable storage";
+        histogram("commit_seconds", help, &metrics.commit_seconds);
+        histogram("read_seconds", "Duration of one read", &metrics.read_seconds);
+        let help = "Operations waiting for the writer";
+        prefixed.register("queue_operations", help, metrics.queue_operations.clone());
         metrics
     }
 }

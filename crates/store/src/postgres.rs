@@ -9,46 +9,42 @@
 //! Ids follow the order in which all nodes commit accepted notifications: a group is written and handed over under
 //! one advisory lock (`accept`). Other work runs concurrently, with row locks where calls could conflict.
 //!
-//! Reading order: `options`, `connect`, `schema`, `transaction`, `statement`, `ids`; then one file per trait, under
-//! the names of [`crate::sqlite`].
+//! Reading order: `options`, `connect`, `schema`, `transaction`, `statement`, `ids`; then files for subjects, under the
+//! names of [`crate::sqlite`].
 
 mod accept;
-mod ack;
-mod app;
-mod audience;
+pub(crate) mod ack;
+pub(crate) mod audience;
 mod background;
-mod backlog;
-mod campaign;
+pub(crate) mod backlog;
+pub(crate) mod campaign;
 mod campaign_row;
 mod campaign_sum;
-mod cells;
+pub(crate) mod cells;
+mod columns;
 pub(crate) mod connect;
-mod credential;
-mod definition;
-mod device;
-mod endpoint;
-mod first_call;
+pub(crate) mod device;
 mod group;
 mod ids;
-mod inbox;
-mod maintenance;
-mod opened;
+pub(crate) mod inbox;
+pub(crate) mod maintenance;
+pub(crate) mod opened;
 mod options;
 mod order;
 mod outcome;
-mod push;
-mod push_queue;
+pub(crate) mod push;
+pub(crate) mod push_queue;
 mod queue;
 mod revocation;
 pub(crate) mod schema;
-mod session;
-mod share;
+pub(crate) mod session;
+pub(crate) mod share;
 mod slot;
 mod statement;
 mod status;
 mod subscription;
 mod tls;
-mod topic;
+pub(crate) mod topic;
 mod topic_log;
 pub(crate) mod transaction;
 mod usage;
@@ -71,7 +67,7 @@ use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
 use crate::engine::notification::message_of;
-use crate::engine::outcome::recorded;
+use crate::engine::outcome::{recorded, trace};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
@@ -84,12 +80,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Postgres {
     pool: Pool,
-    options: Arc<PostgresOptions>,
-    /// Only converts ids; [`accept`] and `loose` give out numbers.
-    ids: Arc<Ids>,
-    loose: Arc<Loose>,
-    /// Identifies this store among all that currently use the database; greater than 0.
-    holder: i64,
+    context: Arc<StoreContext>,
     metrics: Metrics,
     accepts: Arc<Queue<Operation>>,
     background: Arc<Queue<BackgroundWrite>>,
@@ -99,6 +90,23 @@ pub struct Postgres {
     closing: CancellationToken,
     /// Cancels `closing` when the last handle is dropped; the tasks' own clones have none.
     _last: Option<Arc<DropGuard>>,
+}
+
+/// What transactions and tasks of the store read.
+struct StoreContext {
+    options: PostgresOptions,
+    /// Only converts ids; [`accept`] and `loose` give out numbers.
+    ids: Ids,
+    loose: Loose,
+    /// Identifies this store among all that currently use the database; greater than 0.
+    holder: i64,
+}
+
+impl StoreContext {
+    /// Until when the trace of work that ends now is kept.
+    fn keep_until(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add(self.options.trace_retention)
+    }
 }
 
 impl Postgres {
@@ -124,10 +132,12 @@ impl Postgres {
             queue::queue(background::CALLS_MAX, background::ROWS_MAX, &options.threads);
         let store = Self {
             pool: connector.pool(&options)?,
-            options: Arc::new(options),
-            ids: Arc::new(ids),
-            loose: Arc::new(Loose::new(last, slot)),
-            holder: ((crate::ids::random_bits() >> 1) as i64).max(1),
+            context: Arc::new(StoreContext {
+                options,
+                ids,
+                loose: Loose::new(last, slot),
+                holder: ((crate::ids::random_bits() >> 1) as i64).max(1),
+            }),
             metrics,
             accepts: Arc::new(accepts),
             background: Arc::new(background),
@@ -138,17 +148,16 @@ impl Postgres {
         };
         let accepting = Acceptor {
             connector: connector.clone(),
-            options: Arc::clone(&store.options),
-            ids: Arc::clone(&store.ids),
+            context: Arc::clone(&store.context),
             metrics: store.metrics.clone(),
             queued: accepts_queued,
             hand_over: Arc::clone(&store.hand_over),
             session: None,
             mark: Mark { instance: crate::ids::random_bits() as i64, count: 0 },
-            pulse: store.options.threads.register(Kind::StoreTask, "store-accept"),
+            pulse: store.context.options.threads.register(Kind::StoreTask, "store-accept"),
         };
         store.tasks.spawn(accepting.run());
-        let pulse = store.options.threads.register(Kind::StoreTask, "store-behind");
+        let pulse = store.context.options.threads.register(Kind::StoreTask, "store-behind");
         store.tasks.spawn(BackgroundWriter { store: store.clone(), queued: background_queued, pulse }.run());
         store.spawn_keeper(connector, session);
         let last = store.closing.clone().drop_guard();
@@ -157,14 +166,14 @@ impl Postgres {
 
     /// Holds the slot until the last handle is dropped or the store is closed, and then closes the queues.
     fn spawn_keeper(&self, connector: Connector, session: ClientWrapper) {
-        let (loose, accepts, background) =
-            (Arc::clone(&self.loose), Arc::clone(&self.accepts), Arc::clone(&self.background));
+        let (context, accepts, background) =
+            (Arc::clone(&self.context), Arc::clone(&self.accepts), Arc::clone(&self.background));
         let closing = self.closing.clone();
-        let pulse = self.options.threads.register(Kind::StoreTask, "store-slot");
+        let pulse = self.context.options.threads.register(Kind::StoreTask, "store-slot");
         tokio::spawn(async move {
             let _pulse = pulse;
             tokio::select! {
-                () = slot::hold(connector, session, loose) => {}
+                () = slot::hold(connector, session, &context.loose) => {}
                 () = closing.cancelled() => {}
             }
             accepts.close();
@@ -200,8 +209,8 @@ impl Notifications for Postgres {
     }
 
     fn note(&self, accept: Accept) -> Accepted {
-        let num = self.loose.next(accept.now);
-        let message = message_of(&accept, self.ids.id(num), None);
+        let num = self.context.loose.next(accept.now);
+        let message = message_of(&accept, self.context.ids.id(num), None);
         let accepted = Accepted::new(&accept, message, Vec::new(), RemovedMessages::default());
         self.write_in_background(1, BackgroundWrite::Note(num, accept));
         accepted
@@ -209,7 +218,10 @@ impl Notifications for Postgres {
 
     fn record(&self, parts: Vec<OutcomePart>) {
         if !parts.is_empty() {
-            self.write_in_background(parts.len(), BackgroundWrite::Record(recorded(&self.ids, parts)));
+            self.write_in_background(
+                parts.len(),
+                BackgroundWrite::Record(recorded(&self.context.ids, parts)),
+            );
         }
     }
 
@@ -223,7 +235,8 @@ impl Notifications for Postgres {
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        status::trace(self, app, id, device).await
+        let Some(num) = self.context.ids.num(id) else { return Ok(None) };
+        self.read(async |tx| trace(&tx, num, app, device).await).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {

@@ -6,45 +6,42 @@
 //!                              connection each)                   ─┘
 //! ```
 //!
-//! Reading order: `options`, `schema`, `writer`, `reader`, `statement`; then one file per trait (`app`, `device`,
-//! `accept`, `session`, `topic`, `push`, `campaign`, …) on top of files for tables (`notification`, `inbox`,
-//! `outcome`, `push_queue`, `campaign_row`, …). A function that takes a `writer::Write` runs on the writer's thread
-//! inside an operation; a function that takes only a connection reads.
+//! Reading order: `options`, `schema`, `writer`, `reader`, `statement`; then files for subjects (`device`, `accept`,
+//! `session`, `topic`, `push`, `campaign`, …) on top of files for tables (`notification`, `inbox`, `outcome`,
+//! `push_queue`, `campaign_row`, …). A function that takes a `writer::Write` runs on the writer's thread inside an
+//! operation; a function that takes a `reader::Read` or only a connection reads. `crate::calls` names the functions
+//! that the traits' methods run.
 
 mod accept;
-mod ack;
-mod app;
-mod audience;
-mod backlog;
-mod campaign;
+pub(crate) mod ack;
+pub(crate) mod audience;
+pub(crate) mod backlog;
+pub(crate) mod campaign;
 mod campaign_row;
-mod cells;
-mod credential;
-mod definition;
-mod device;
-mod endpoint;
+pub(crate) mod cells;
+pub(crate) mod device;
 mod idempotency;
-mod inbox;
-mod maintenance;
+pub(crate) mod inbox;
+pub(crate) mod maintenance;
 mod notification;
 mod number;
-mod opened;
+pub(crate) mod opened;
 mod options;
 mod outcome;
-mod push;
-mod push_queue;
-mod reader;
+pub(crate) mod push;
+pub(crate) mod push_queue;
+pub(crate) mod reader;
 mod revocation;
 mod room;
 pub(crate) mod schema;
-mod session;
-mod share;
-mod statement;
+pub(crate) mod session;
+pub(crate) mod share;
+pub(crate) mod statement;
 mod status;
 mod subscription;
-mod topic;
+pub(crate) mod topic;
 mod usage;
-mod writer;
+pub(crate) mod writer;
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -59,8 +56,9 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use tokio::sync::{oneshot, watch};
 
 pub use self::options::{OpenError, Options};
-use self::reader::Readers;
+use self::reader::{Read, Readers};
 use self::schema::SchemaError;
+use self::statement::Db;
 use self::writer::{Write, Writer};
 use crate::Error;
 use crate::ids::{self, Ids};
@@ -106,8 +104,9 @@ impl Sqlite {
         let mut threads = Vec::with_capacity(reading.len() + 1);
         let supervised = options.threads.clone();
         for (index, connection) in reading.into_iter().enumerate() {
-            let reads = reads.clone();
-            let read = move |pulse: &Heartbeat| reader::run(&reads, &connection, pulse);
+            let (reads, ids) = (reads.clone(), Arc::clone(&ids));
+            let read =
+                move |pulse: &Heartbeat| reader::run(&reads, Read { db: &connection, ids: &ids }, pulse);
             let thread = supervised.spawn(Kind::StoreReader, format!("store-reader-{index}"), read);
             threads.push(thread.map_err(unwritable)?);
         }
@@ -124,7 +123,7 @@ impl Sqlite {
     }
 
     /// Writes in the next commit. Cancel-safe: dropping the future only loses the answer.
-    async fn write<T: Send + 'static>(
+    pub(crate) async fn write<T: Send + 'static>(
         &self,
         rows: usize,
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
@@ -135,15 +134,15 @@ impl Sqlite {
         answered.await.unwrap_or(Err(Error::Closed))
     }
 
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(Read<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.readers.read(work).await
     }
 
     /// Accepts no more work and waits until queued work is done.
-    async fn close_and_wait(&self) {
+    pub(crate) async fn close_and_wait(&self) {
         self.stop();
         // An error means that the writer's thread has ended, which is the condition to wait for.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
@@ -183,11 +182,11 @@ fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
 }
 
 /// Leaves a single file without a write-ahead log.
-fn finish(db: Connection) {
+fn finish(db: Db) {
     if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
         tracing::warn!(%error, "the write-ahead log could not be checkpointed; the next start does it");
     }
-    if let Err((_, error)) = db.close() {
+    if let Err((_, error)) = db.0.close() {
         tracing::warn!(%error, "the database could not be closed");
     }
 }

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use super::address::Host;
 use super::connections::Connections;
-use super::dial::error_of;
+use super::dial::{answered, error_of};
 use super::random;
 use super::slot::{Command, slot};
 use crate::Error;
@@ -117,8 +117,9 @@ impl Batches {
         stream.ok_or_else(|| Error::Refused(format!("unknown lane {lane}")))
     }
 
-    async fn one(&self, cmd: Cmd) -> Result<Value, Error> {
-        self.connections.one(Kind::Batches, self.slot, cmd).await
+    /// Sends the command and leaves an empty one.
+    async fn one(&self, cmd: &mut Cmd) -> Result<Value, Error> {
+        self.connections.one(Kind::Batches, self.slot, std::mem::replace(cmd, Cmd::new())).await
     }
 
     /// All in one round trip; returns the first error.
@@ -133,10 +134,9 @@ impl Batches {
     /// Creates the group if it is missing: initially, and after a loss of data.
     async fn make_groups(&self) -> Result<(), Error> {
         for stream in &self.lanes {
-            let mut create = cmd("XGROUP");
             // From the beginning, to include queued batches that were put earlier.
-            create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM");
-            match self.one(create).await {
+            let mut create = cmd("XGROUP");
+            match self.one(create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM")).await {
                 Err(Error::Refused(why)) if why.starts_with("BUSYGROUP") => {}
                 result => drop(result?),
             }
@@ -161,8 +161,8 @@ impl Batches {
             let cursor = self.state.lock().cursors[index].clone();
             let mut claim = cmd("XAUTOCLAIM");
             claim.arg(&stream.key).arg(GROUP).arg(&self.consumer).arg(millis(self.claim_after)).arg(cursor);
-            claim.arg("COUNT").arg(max - received.len());
-            let reply: StreamAutoClaimReply = read(self.one(claim).await?)?;
+            let reply = self.one(claim.arg("COUNT").arg(max - received.len())).await?;
+            let reply: StreamAutoClaimReply = read(reply)?;
             self.state.lock().cursors[index] = reply.next_stream_id;
             let deliveries = self.deliveries(stream, &reply.claimed).await?;
             for (entry, deliveries) in reply.claimed.into_iter().zip(deliveries) {
@@ -199,7 +199,7 @@ impl Batches {
             if left == 0 {
                 break;
             }
-            let reply = read(self.one(self.read_group(&[*lane], left, None)?).await?)?;
+            let reply = read(self.one(&mut self.read_group(&[*lane], left, None)?).await?)?;
             received.extend(self.received(reply));
         }
         Ok(received)
@@ -220,9 +220,10 @@ impl Batches {
             Ok(answer) => answer.map_err(|error| error_of(&error))?,
             Err(_) => return Err(Error::Unavailable("no answer about a stream in time".into())),
         };
+        // An error of the server leaves the connection usable.
         *self.blocking.lock() = Some((host, connection));
         if let Value::ServerError(error) = &answer {
-            return Err(super::dial::answered(error));
+            return Err(answered(error));
         }
         Ok(self.received(read(answer)?))
     }
@@ -295,36 +296,30 @@ impl Batches {
             state.kept_up_at = Instant::now();
         }
         for stream in &self.lanes {
-            let mut info = cmd("XINFO");
-            info.arg("CONSUMERS").arg(&stream.key).arg(GROUP);
-            let consumers: StreamInfoConsumersReply = read(self.one(info).await?)?;
+            let consumers = self.one(cmd("XINFO").arg("CONSUMERS").arg(&stream.key).arg(GROUP)).await?;
+            let consumers: StreamInfoConsumersReply = read(consumers)?;
             let idle = CONSUMER_IDLE.as_millis();
             let ended =
                 consumers.consumers.into_iter().filter(|one| one.pending == 0 && one.idle as u128 > idle);
             for consumer in ended {
                 let mut delete = cmd("XGROUP");
-                delete.arg("DELCONSUMER").arg(&stream.key).arg(GROUP).arg(consumer.name);
-                self.one(delete).await?;
+                self.one(delete.arg("DELCONSUMER").arg(&stream.key).arg(GROUP).arg(consumer.name)).await?;
             }
             let mut oldest = cmd("XPENDING");
-            oldest.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(1);
-            let oldest: StreamPendingCountReply = read(self.one(oldest).await?)?;
+            let oldest = self.one(oldest.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(1)).await?;
+            let oldest: StreamPendingCountReply = read(oldest)?;
             let delivered = self.group(stream).await?.map(|group| group.last_delivered_id);
             // Everything before the oldest pulled entry, or else before the last pulled one, is finished.
             let done = oldest.ids.into_iter().next().map(|pending| pending.id).or(delivered);
             if let Some(done) = done {
-                let mut trim = cmd("XTRIM");
-                trim.arg(&stream.key).arg("MINID").arg(done);
-                self.one(trim).await?;
+                self.one(cmd("XTRIM").arg(&stream.key).arg("MINID").arg(done)).await?;
             }
         }
         Ok(())
     }
 
     async fn group(&self, stream: &Stream) -> Result<Option<::redis::streams::StreamInfoGroup>, Error> {
-        let mut info = cmd("XINFO");
-        info.arg("GROUPS").arg(&stream.key);
-        match self.one(info).await {
+        match self.one(cmd("XINFO").arg("GROUPS").arg(&stream.key)).await {
             Ok(answer) => {
                 let groups: StreamInfoGroupsReply = read(answer)?;
                 Ok(groups.groups.into_iter().find(|group| group.name == GROUP))
@@ -402,7 +397,7 @@ impl BatchQueue for Batches {
             }
             let mut pending = cmd("XPENDING");
             pending.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(PENDING_MAX).arg(&self.consumer);
-            let ours: StreamPendingCountReply = match self.one(pending).await {
+            let ours: StreamPendingCountReply = match self.one(&mut pending).await {
                 Err(error) if lacks_group(&error) => continue,
                 answer => read(answer?)?,
             };
@@ -439,22 +434,16 @@ impl BatchQueue for Batches {
     async fn depth(&self) -> Result<Vec<LaneDepth>, Error> {
         let mut depths = Vec::with_capacity(self.lanes.len());
         for stream in &self.lanes {
-            let mut length = cmd("XLEN");
-            length.arg(&stream.key);
-            let length: u64 = read(self.one(length).await?)?;
+            let length: u64 = read(self.one(cmd("XLEN").arg(&stream.key)).await?)?;
             if length == 0 {
                 depths.push(LaneDepth { lane: stream.lane, parcels: 0, pulled: 0 });
                 continue;
             }
-            let (pulled, waiting) = match self.group(stream).await? {
-                // Finished entries that were not deleted do not count: the group knows what it has not delivered.
-                Some(group) => {
-                    let pulled = group.pending as u64;
-                    let waiting = group.lag.map_or(length.saturating_sub(pulled), |lag| lag as u64);
-                    (pulled, waiting)
-                }
-                None => (0, length),
-            };
+            let group = self.group(stream).await?;
+            // Finished entries that were not deleted do not count: the group knows what it has not delivered.
+            let pulled = group.as_ref().map_or(0, |group| group.pending as u64);
+            let lag = group.and_then(|group| group.lag).map(|lag| lag as u64);
+            let waiting = lag.unwrap_or(length.saturating_sub(pulled));
             depths.push(LaneDepth { lane: stream.lane, parcels: pulled + waiting, pulled });
         }
         Ok(depths)

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ::redis::aio::{AsyncPushSender, MultiplexedConnection};
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, TlsCertificates, Value,
 };
 
 use super::Config;
@@ -153,6 +153,15 @@ pub(crate) async fn identify(connection: &mut MultiplexedConnection) -> Result<I
     let run_id = text(&answers[1]).lines().find_map(|line| line.strip_prefix("run_id:").map(str::to_owned));
     let is_master = !text(&answers[2]).lines().any(|line| line == "role:slave");
     Ok(Identity { run_id: run_id.unwrap_or_default(), is_master })
+}
+
+/// The answer to one command.
+pub(crate) async fn answer(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, Error> {
+    match connection.send_packed_command(cmd).await {
+        Ok(Value::ServerError(error)) => Err(answered(&error)),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(error_of(&error)),
+    }
 }
 
 /// Converts an error of the connection.

@@ -114,7 +114,6 @@ impl State {
 
     /// The deadline by this node's clock, counted from before the request was sent; Redis' own deadline is later. The
     /// clocks may differ by one percent.
-    /// run apart by a hundredth.
     pub(crate) fn hold(&self, epoch: Epoch, asked: Moment) {
         self.deadline.store(asked.after(self.ttl - self.ttl / 100).as_nanos(), SeqCst);
         self.epoch.store(epoch.0, SeqCst);

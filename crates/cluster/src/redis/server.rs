@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
-use super::dial::{Dialer, identify};
+use super::dial::{Dialer, answer, identify};
 use super::random::jittered;
 use crate::Error;
 use crate::metrics::{Kind, Metrics};
@@ -148,10 +148,8 @@ impl Server {
                 return;
             }
             context.metrics.commands(Kind::Upkeep).inc();
-            match connection.send_packed_command(&ping).await {
-                Ok(::redis::Value::ServerError(error)) => self.fail(number, &super::dial::answered(&error)),
-                Ok(_) => {}
-                Err(error) => self.fail(number, &super::dial::error_of(&error)),
+            if let Err(error) = answer(&mut connection, &ping).await {
+                self.fail(number, &error);
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::address::Host;
 use super::connections::Connections;
-use super::dial::{answered, error_of};
+use super::dial::{answer, answered, error_of};
 use super::outbound::channel;
 use super::random::jittered;
 use super::server::BACK_OFF;
@@ -126,8 +126,9 @@ impl Subscriber {
             }
             // Answered after everything that was published before it.
             let asked = Instant::now();
-            match self.ping(&mut connection).await {
-                Ok(()) => *whole = Some((epoch, asked)),
+            self.metrics.commands(Kind::Upkeep).inc();
+            match answer(&mut connection, &::redis::cmd("PING")).await {
+                Ok(_) => *whole = Some((epoch, asked)),
                 Err(error) => return Ended::Failed(error),
             }
         }
@@ -150,15 +151,6 @@ impl Subscriber {
                 Err(answered(&error))
             }
             Ok(_) => Ok(connection),
-            Err(error) => Err(error_of(&error)),
-        }
-    }
-
-    async fn ping(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
-        self.metrics.commands(Kind::Upkeep).inc();
-        match connection.send_packed_command(&::redis::cmd("PING")).await {
-            Ok(Value::ServerError(error)) => Err(answered(&error)),
-            Ok(_) => Ok(()),
             Err(error) => Err(error_of(&error)),
         }
     }

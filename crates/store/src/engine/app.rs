@@ -1,9 +1,11 @@
 //! Apps, API keys and shared secrets.
 
-use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp};
+use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp, limits};
 
+use super::purge;
 use super::record::{Record, array, invalid};
 use super::session::{self, Session, values};
+use super::topic::draw_epoch;
 use crate::{App, AppSettings, Before, Error, Key, KeyHash, NewKey};
 
 const COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish,
@@ -38,17 +40,17 @@ pub(crate) async fn apps<S: Session>(session: &S) -> Result<Vec<App>, S::Error> 
     session.query(&format!("SELECT {COLUMNS} FROM apps ORDER BY id"), &[], app_of).await
 }
 
-/// The caller also makes the app's topic `$everyone`.
+/// Also creates the app's topic `$everyone`.
 pub(crate) async fn create<S: Session>(
     session: &S,
-    name: AppName,
-    settings: AppSettings,
+    name: &AppName,
+    settings: &AppSettings,
     now: Timestamp,
 ) -> Result<App, S::Error> {
     let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish,
                    issuer, audience, topic_rules, quotas)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING RETURNING id";
-    let client_publish = client_publish_text(&settings);
+    let client_publish = client_publish_text(settings);
     let values = values![
         name.as_str(),
         now,
@@ -63,7 +65,9 @@ pub(crate) async fn create<S: Session>(
     ];
     let id = session::first(session, sql, &values, |row| row.int(0)).await?.ok_or(Error::Exists)?;
     let id = u32::try_from(id).map_err(|_| Error::Engine("app numbers are exhausted".to_owned()))?;
-    Ok(App { id: AppId(id), name, created_at: now, settings })
+    let sql = "INSERT INTO topics (app, name, epoch) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    session.execute(sql, &values![id, limits::EVERYONE_TOPIC, draw_epoch()]).await?;
+    Ok(App { id: AppId(id), name: name.clone(), created_at: now, settings: settings.clone() })
 }
 
 pub(crate) async fn update<S: Session>(
@@ -121,9 +125,10 @@ async fn set<S: Session>(
     Ok(session::first(session, &sql, &values![app, value], app_of).await?.ok_or(Error::NotFound)?)
 }
 
-/// Removes the app's own row; [`super::purge`] removes what it owned.
+/// Removes the app's own row, and begins to remove what it owned.
 pub(crate) async fn delete<S: Session>(session: &S, app: AppId) -> Result<(), S::Error> {
-    session::change(session, "DELETE FROM apps WHERE id = $1", &values![app]).await
+    session::change(session, "DELETE FROM apps WHERE id = $1", &values![app]).await?;
+    purge::begin(session, app).await
 }
 
 pub(crate) async fn keys<S: Session>(session: &S) -> Result<Vec<Key>, S::Error> {
@@ -144,16 +149,16 @@ fn key_of(row: &dyn Record) -> Result<Key, Error> {
 
 pub(crate) async fn create_key<S: Session>(
     session: &S,
-    key: NewKey,
+    key: &NewKey,
     now: Timestamp,
 ) -> Result<Key, S::Error> {
-    let NewKey { app, name, hash, scopes } = key;
+    let NewKey { app, ref name, hash, scopes } = *key;
     session::require_app(session, app, S::FOR_KEY_SHARE).await?;
     let sql = "INSERT INTO keys (app, name, hash, scopes, created_at) VALUES ($1, $2, $3, $4, $5)
                ON CONFLICT (hash) DO NOTHING RETURNING id";
-    let values = values![app, &name, &hash.0, scopes.bits(), now];
+    let values = values![app, name, &hash.0, scopes.bits(), now];
     let id = session::first(session, sql, &values, |row| row.count(0)).await?.ok_or(Error::Exists)?;
-    Ok(Key { id: KeyId(id), app, name, hash, scopes, created_at: now })
+    Ok(Key { id: KeyId(id), app, name: name.clone(), hash, scopes, created_at: now })
 }
 
 pub(crate) async fn revoke_key<S: Session>(session: &S, app: AppId, key: KeyId) -> Result<(), S::Error> {
@@ -170,4 +175,18 @@ pub(crate) async fn secret<S: Session>(session: &S, name: &str, fresh: &[u8]) ->
     let insert = "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
     session.execute(insert, &values![name, fresh]).await?;
     session::one(session, sql, &values![name], value).await
+}
+
+/// Written and read back by [`crate::Maintenance::check`].
+pub(crate) async fn write_check<S: Session>(session: &S, value: &[u8]) -> Result<(), S::Error> {
+    let sql = "INSERT INTO secrets (name, value) VALUES ('$check', $1)
+               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    session.execute(sql, &values![value]).await?;
+    Ok(())
+}
+
+/// How many bytes were written last.
+pub(crate) async fn read_check<S: Session>(session: &S) -> Result<usize, S::Error> {
+    let sql = "SELECT value FROM secrets WHERE name = '$check'";
+    session::one(session, sql, &[], |row| Ok(row.bytes(0)?.len())).await
 }

@@ -1,16 +1,92 @@
-//! Pages of audiences. A condition is evaluated in windows: the next devices of each of its topics, and of the whole app
+//! Pages of audiences; each page costs what it examines. A condition is evaluated in windows: the next devices of each of its topics, and of the whole app
 //! where the condition holds without any subscription. Up to the smallest last device of the windows that are full,
 //! every subscription is known, so that the condition can be decided.
 
 use std::collections::BTreeMap;
 
-use noroshi_types::Condition;
+use noroshi_types::{AppId, CampaignId, Condition, Topic};
 
 use super::accept::TruthTable;
+use super::campaign;
+use super::device::{MEMBER_COLUMNS, member_of};
+use super::record::Record;
+use super::session::{Session, values};
 use crate::{AudienceMember, AudiencePage};
 
+pub(crate) async fn everyone<S: Session>(
+    session: &S,
+    app: AppId,
+    after: i64,
+    limit: usize,
+) -> Result<AudiencePage, S::Error> {
+    let sql = format!(
+        "SELECT {MEMBER_COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 ORDER BY d.num LIMIT $3"
+    );
+    Ok(page_of(session.query(&sql, &values![app, after, limit], |row| member_of(row)).await?, limit))
+}
+
+pub(crate) async fn of_topic<S: Session>(
+    session: &S,
+    app: AppId,
+    topic: &Topic,
+    after: i64,
+    limit: usize,
+) -> Result<AudiencePage, S::Error> {
+    if topic.is_everyone() {
+        return everyone(session, app, after, limit).await;
+    }
+    let sql = format!(
+        "SELECT {MEMBER_COLUMNS} FROM (
+             SELECT device FROM subscriptions
+             WHERE topic = (SELECT num FROM topics WHERE app = $1 AND name = $2) AND named = 1 AND device > $3
+             ORDER BY device LIMIT $4) s {} devices d ON d.num = s.device
+         ORDER BY d.num",
+        S::ORDERED_JOIN
+    );
+    let values = values![app, topic.as_str(), after, limit];
+    Ok(page_of(session.query(&sql, &values, |row| member_of(row)).await?, limit))
+}
+
+/// The cursor is the sequence number of the last line that was read.
+pub(crate) async fn of_upload<S: Session>(
+    session: &S,
+    app: AppId,
+    id: CampaignId,
+    after: i64,
+    limit: usize,
+) -> Result<AudiencePage, S::Error> {
+    let mut page = AudiencePage::default();
+    let Some(campaign) = campaign::number(session, app, id).await? else { return Ok(page) };
+    let sql = format!(
+        "SELECT {MEMBER_COLUMNS}, l.seq, l.lines FROM (
+             SELECT seq, \"user\", count(*) OVER () AS lines FROM (
+                 SELECT seq, \"user\" FROM campaign_lines WHERE campaign = $2 AND seq > $3
+                 ORDER BY seq LIMIT $4) page) l
+         LEFT JOIN devices d ON d.app = $1 AND d.\"user\" = l.\"user\"
+         ORDER BY l.seq, d.num"
+    );
+    let line_of = |row: &dyn Record| {
+        let member = row.int_or_null(0)?.map(|_| member_of(row)).transpose()?;
+        Ok((member, row.int(9)?, row.count(10)? as usize))
+    };
+    let rows = session.query(&sql, &values![app, campaign, after, limit], line_of).await?;
+    let (mut last, mut lines) = (after, 0);
+    for (member, seq, count) in rows {
+        if seq != last && page.members.len() >= limit {
+            // The remaining lines belong to the next page.
+            page.next = Some(last as u64);
+            return Ok(page);
+        }
+        (last, lines) = (seq, count);
+        page.unknown += u64::from(member.is_none());
+        page.members.extend(member);
+    }
+    page.next = (lines >= limit || page.members.len() >= limit).then_some(last as u64);
+    Ok(page)
+}
+
 /// A page that ends the audience unless it is full.
-pub(crate) fn page_of(members: Vec<AudienceMember>, limit: usize) -> AudiencePage {
+fn page_of(members: Vec<AudienceMember>, limit: usize) -> AudiencePage {
     let next = members.last().filter(|_| members.len() >= limit).map(|last| last.num.0);
     AudiencePage { members, unknown: 0, next }
 }

@@ -168,9 +168,38 @@ pub(crate) fn check_uploadable(state: CampaignState) -> Result<(), Error> {
     }
 }
 
+pub(crate) async fn number<S: Session>(
+    session: &S,
+    app: AppId,
+    id: CampaignId,
+) -> Result<Option<CampaignNum>, S::Error> {
+    let sql = "SELECT num FROM campaigns WHERE id = $1 AND app = $2";
+    session::first(session, sql, &values![id.as_bytes(), app], |row| row.int(0)).await
+}
+
+/// The campaign; its row is locked until the transaction ends.
+pub(crate) async fn locked<S: Session>(
+    session: &S,
+    app: AppId,
+    id: CampaignId,
+) -> Result<CampaignRow, S::Error> {
+    let sql = format!(
+        "SELECT num, id, state, notification FROM campaigns WHERE id = $1 AND app = $2 {}",
+        S::FOR_NO_KEY_UPDATE
+    );
+    let values = values![id.as_bytes(), app];
+    let found = session::first(session, &sql, &values, |row| CampaignRow::of(row, 0)).await?;
+    Ok(found.flatten().ok_or(Error::NotFound)?)
+}
+
 /// The number of a campaign that has ended.
-pub(crate) fn ended(campaign: &CampaignRow) -> Result<CampaignNum, Error> {
-    if campaign.state.ended() { Ok(campaign.num) } else { Err(Error::Conflict) }
+pub(crate) async fn ended<S: Session>(
+    session: &S,
+    app: AppId,
+    id: CampaignId,
+) -> Result<CampaignNum, S::Error> {
+    let campaign = locked(session, app, id).await?;
+    if campaign.state.ended() { Ok(campaign.num) } else { Err(Error::Conflict.into()) }
 }
 
 /// Each user once, at the place of the user's first line, with the text of the last one.

@@ -9,6 +9,7 @@ use noroshi_types::{
 
 use super::record::{Record, invalid};
 use super::session::{self, Session, values};
+use crate::revocation::Subject;
 use crate::{
     Attributes, AudienceMember, Device, DeviceChange, DeviceFilter, Error, PushRecipient, Registration,
     Revocation, Suspect, ids,
@@ -138,6 +139,23 @@ pub(crate) fn check_topics(count: usize) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Limit(format!("a device has at most {} topics", limits::TOPICS_PER_DEVICE_MAX))),
     }
+}
+
+/// The time of a revocation only moves forward, even if the clock does not.
+pub(crate) const REVOKE: &str = "INSERT INTO revocations (app, kind, id, revoked_at) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (app, kind, id) DO UPDATE SET revoked_at = excluded.revoked_at
+     WHERE revocations.revoked_at < excluded.revoked_at";
+
+/// Revokes the app JWTs of a device or a user.
+pub(crate) async fn revoke<S: Session>(
+    session: &S,
+    app: AppId,
+    subject: Subject,
+    id: &str,
+    now: Timestamp,
+) -> Result<(), S::Error> {
+    session.execute(REVOKE, &values![app, subject as u8, id, now]).await?;
+    Ok(())
 }
 
 /// A UUIDv4 (RFC 9562 §5.4).

@@ -33,7 +33,7 @@ async fn lock_device<S: Session>(session: &S, app: AppId, device: &DeviceId) -> 
 
 pub(crate) async fn create<S: Session>(
     session: &S,
-    new: NewEndpoint,
+    new: &NewEndpoint,
     now: Timestamp,
 ) -> Result<Endpoint, S::Error> {
     let num = lock_device(session, new.app, &new.device).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn create<S: Session>(
     if count >= max as u64 {
         return Err(Error::Limit(format!("a device has at most {max} endpoints")).into());
     }
-    let NewEndpoint { app, device, hash, base, vapid_key, label, idle_urgency, expires_at } = new;
+    let NewEndpoint { app, device, hash, base, vapid_key, label, idle_urgency, expires_at } = new.clone();
     let sql =
         "INSERT INTO endpoints (hash, device, base, vapid_key, label, idle_urgency, created_at, expires_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";

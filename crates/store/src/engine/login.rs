@@ -6,7 +6,10 @@ use noroshi_types::{DeviceNum, Topic, UserId, limits};
 
 use super::device::user_of;
 use super::record::Record;
-use crate::{Error, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Registration, Revocation};
+use super::session::{Session, values};
+use crate::{
+    ENDED_STATE_PREFIX, Error, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Registration, Revocation,
+};
 
 /// The answer to a log-in after one read.
 pub(crate) enum Answer {
@@ -111,4 +114,19 @@ pub(crate) fn rechecked(check: &Recheck, revision: Option<u64>, newer: bool) -> 
         Some(_) if newer => Rechecked::Newer,
         Some(_) => Rechecked::Same,
     }
+}
+
+/// See [`crate::Sessions::keep_session`].
+pub(crate) async fn keep<S: Session>(
+    session: &S,
+    device: DeviceNum,
+    kept: Option<&Vec<u8>>,
+) -> Result<(), S::Error> {
+    let Some(kept) = kept else {
+        session.execute("UPDATE devices SET kept = NULL WHERE num = $1", &values![device.0]).await?;
+        return Ok(());
+    };
+    let sql = "UPDATE devices SET kept = $2 WHERE num = $1 AND (kept IS NULL OR substr(kept, 1, 1) <> $3)";
+    session.execute(sql, &values![device.0, kept, &[ENDED_STATE_PREFIX]]).await?;
+    Ok(())
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use noroshi_types::{
     Epoch, Message, NotificationId, Outcome, Position, Push, PushMode, Request, Target, Timestamp, Topic,
-    TopicPosition, TraceContext, Urgency, When, limits,
+    TopicPosition, Urgency, When, limits,
 };
 
 use super::outcome::{self, Sums};
-use super::record::{Record, unknown};
+use super::record::{Record, trace_of, unknown};
 use crate::ids::Ids;
 use crate::{Accept, Error, NotificationState, PushContent, RequestSummary, State};
 
@@ -116,11 +116,6 @@ pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
     }
     text.push('}');
     (waits_for_use || *push != Push::default()).then_some(text)
-}
-
-/// The trace context in a column; `None` too if only a newer program can read it.
-pub(crate) fn trace_of(row: &(impl Record + ?Sized), column: usize) -> Result<Option<TraceContext>, Error> {
-    Ok(row.bytes_or_null(column)?.and_then(TraceContext::from_stored))
 }
 
 /// Acknowledgements of a topic's subscribers are not recorded per message, so a message in a log is pending until its

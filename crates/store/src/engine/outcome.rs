@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp};
 
-use super::device_list;
-use crate::OutcomePart;
+use super::record::{Record, trace_of};
+use super::session::{self, Session, values};
+use super::{device_list, opened};
 use crate::ids::{Ids, Num};
+use crate::{Error, OutcomePart, Trace, TraceStep};
 
 /// A part to write: `count` devices with the same outcome at the same time.
 #[derive(Debug, Clone)]
@@ -79,4 +81,41 @@ impl OutstandingDevices {
         self.kept.retain(|device| !self.left.contains(device));
         self.kept
     }
+}
+
+/// When and why devices left or kept a notification, oldest first: outcome, time, device list, reason.
+type StoredPart = (Outcome, Timestamp, Vec<u8>, Option<String>);
+
+/// Outcomes that only a newer program knows are skipped.
+fn part_of(row: &dyn Record) -> Result<Option<StoredPart>, Error> {
+    let Some(outcome) = Outcome::from_code(row.code(0)?) else { return Ok(None) };
+    Ok(Some((outcome, row.time(1)?, row.bytes(2)?.to_vec(), row.string_or_null(3)?)))
+}
+
+/// What became of a notification on a device.
+pub(crate) async fn trace<S: Session>(
+    session: &S,
+    num: Num,
+    app: AppId,
+    device: &DeviceId,
+) -> Result<Option<Trace>, S::Error> {
+    let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
+                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
+                      n.trace
+               FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
+    let values = values![num, app, device.as_str()];
+    let found = session::first(session, sql, &values, |row| {
+        Ok((row.device(0)?, row.flag(1)?, row.flag(2)?, trace_of(row, 3)?))
+    });
+    let Some((device, in_inbox, subscribed, trace)) = found.await? else { return Ok(None) };
+    let sql = "SELECT outcome, at, devices, reason FROM outcomes WHERE num = $1 ORDER BY seq";
+    let parts = session.query(sql, &values![num], part_of).await?;
+    let of_device =
+        |(.., devices, _): &StoredPart| device_list::decode(devices).any(|listed| listed == device);
+    let parts = parts.into_iter().flatten().filter(of_device);
+    let mut steps: Vec<TraceStep> =
+        parts.map(|(outcome, at, _, reason)| TraceStep { at, outcome, reason }).collect();
+    steps.extend(opened::step(session, num, device).await?);
+    steps.sort_by_key(|step| (step.at, step.outcome as u8));
+    Ok(Some(Trace { steps, in_inbox, subscribed, trace }))
 }

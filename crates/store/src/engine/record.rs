@@ -3,7 +3,7 @@
 //!
 //! The mappers of this folder take a `Record`, so that the order of columns and their meaning are written once.
 
-use noroshi_types::{AppId, DeviceNum, JsonText, Timestamp};
+use noroshi_types::{AppId, DeviceNum, JsonText, Timestamp, TraceContext};
 
 use crate::Error;
 
@@ -81,6 +81,11 @@ pub(crate) fn array<const N: usize>(row: &(impl Record + ?Sized), column: usize)
 pub(crate) fn to_array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Error> {
     let wrong = |_| Error::Engine(format!("stored value has {} bytes instead of {N}", bytes.len()));
     bytes.try_into().map_err(wrong)
+}
+
+/// The trace context in a column; `None` too if only a newer program can read it.
+pub(crate) fn trace_of(row: &(impl Record + ?Sized), column: usize) -> Result<Option<TraceContext>, Error> {
+    Ok(row.bytes_or_null(column)?.and_then(TraceContext::from_stored))
 }
 
 /// A stored value that this program cannot interpret: a newer program wrote it, or the database is damaged.

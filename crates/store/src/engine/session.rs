@@ -20,6 +20,8 @@ pub(crate) trait Session {
     const FOR_UPDATE_SKIP_LOCKED: &str;
     /// An inner join. The engine reads its left table first, or its planner chooses a good order.
     const ORDERED_JOIN: &str;
+    /// The table of topics' logs, read by the messages' numbers.
+    const TOPIC_LOG_BY_AGE: &str;
 
     /// The rows of a statement, in its order.
     fn query<T: Send>(
@@ -109,29 +111,14 @@ impl From<Timestamp> for Value<'_> {
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(text)
-    }
+macro_rules! from_slice {
+    ($($slice:ty => $variant:ident),*) => { $(impl<'a> From<&'a $slice> for Value<'a> {
+        fn from(slice: &'a $slice) -> Self {
+            Self::$variant(slice)
+        }
+    })* };
 }
-
-impl<'a> From<&'a String> for Value<'a> {
-    fn from(text: &'a String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Value<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Value<'a> {
-    fn from(bytes: &'a Vec<u8>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
+from_slice!(str => Text, String => Text, [u8] => Bytes, Vec<u8> => Bytes);
 
 impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
     fn from(bytes: &'a [u8; N]) -> Self {

@@ -44,14 +44,14 @@ pub(crate) async fn state<S: Session>(
 pub(crate) async fn states<S: Session>(
     session: &S,
     app: AppId,
-    after: Option<&Topic>,
+    after: &str,
     limit: usize,
 ) -> Result<Vec<TopicState>, S::Error> {
     let sql = format!(
         "SELECT {STATE_COLUMNS} FROM topics t WHERE app = $1 AND name > $2 AND name <> '$everyone'
          ORDER BY name LIMIT $3"
     );
-    session.query(&sql, &values![app, after.map_or("", Topic::as_str), limit], state_of).await
+    session.query(&sql, &values![app, after, limit], state_of).await
 }
 
 pub(crate) async fn delete_retained<S: Session>(
@@ -64,15 +64,14 @@ pub(crate) async fn delete_retained<S: Session>(
     Ok(session.execute(sql, &values![app, topic.as_str()]).await? > 0)
 }
 
-/// `log` names the table of logs, in SQLite with the index to use.
 pub(crate) async fn since<S: Session>(
     session: &S,
-    log: &str,
     since: Place,
     rows_max: usize,
 ) -> Result<TopicsSince, S::Error> {
     let rows_max = rows_max.max(1) as i64;
     let values = values![since.0, rows_max];
+    let log = S::TOPIC_LOG_BY_AGE;
     let page = format!("SELECT num, topic FROM {log} WHERE num > $1 ORDER BY num LIMIT $2");
     let sql = format!("SELECT count(*), max(num) FROM ({page}) AS page");
     let extent = session::one(session, &sql, &values, |row| Ok((row.int(0)?, row.int_or_null(1)?)));

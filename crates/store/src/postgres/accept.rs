@@ -20,13 +20,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use noroshi_supervision::{Heartbeat, What};
 
+use super::StoreContext;
 use super::connect::Connector;
 use super::group::{self, Answer, Mark};
-use super::options::PostgresOptions;
 use super::order;
 use super::queue::Queued;
 use super::transaction::{Failed, error_of, is_connection_lost};
-use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error};
 
@@ -72,8 +71,7 @@ impl Drop for Operation {
 /// The accepting task.
 pub(super) struct Acceptor {
     pub connector: Connector,
-    pub options: Arc<PostgresOptions>,
-    pub ids: Arc<Ids>,
+    pub context: Arc<StoreContext>,
     pub metrics: Metrics,
     pub queued: Queued<Operation>,
     pub hand_over: Arc<OnceLock<HandOver>>,
@@ -110,7 +108,8 @@ impl From<tokio_postgres::Error> for AttemptError {
 impl Acceptor {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
-        let (operations_max, rows_max) = (self.options.group_operations_max, self.options.group_rows_max);
+        let (operations_max, rows_max) =
+            (self.context.options.group_operations_max, self.context.options.group_rows_max);
         while let Some(group) = self.queued.group(operations_max, rows_max).await {
             self.metrics.queue_operations.dec_by(group.len() as i64);
             // A commit has its own timeouts, so starting a group counts as progress.
@@ -148,7 +147,7 @@ impl Acceptor {
                     self.session = None;
                     tracing::warn!(%error, "the answer to a commit was lost; looking up its outcome");
                     // The outcome of a commit is looked up a little longer than a failed group is retried.
-                    if started.elapsed() > self.options.accept_wait * 2 {
+                    if started.elapsed() > self.context.options.accept_wait * 2 {
                         let text = "the answer to a commit was lost, and its outcome is unknown";
                         return self.refuse(group, &Error::Engine(text.to_owned()));
                     }
@@ -183,7 +182,7 @@ impl Acceptor {
 
     /// Refuses operations that waited long enough. Returns the others.
     fn refuse_expired(&self, group: Vec<Operation>, error: &Error) -> Vec<Operation> {
-        let wait = self.options.accept_wait;
+        let wait = self.context.options.accept_wait;
         let (expired, waiting): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|operation| operation.queued_at.elapsed() >= wait);
         self.refuse(expired, error);
@@ -223,7 +222,7 @@ impl Acceptor {
         unanswered: Option<UnansweredCommit>,
     ) -> Result<Vec<Answer>, AttemptError> {
         // Longer than the server's own timeouts.
-        let limit = self.options.lock_timeout + self.options.statement_timeout * 2;
+        let limit = self.context.options.lock_timeout + self.context.options.statement_timeout * 2;
         match tokio::time::timeout(limit, self.connected()).await {
             Ok(Ok(())) => {}
             failed => {
@@ -250,15 +249,15 @@ impl Acceptor {
         let planned = async {
             #[cfg(debug_assertions)]
             noroshi_supervision::fault::strike("store-plan");
-            let reading = group::read(session, &lock, accepts, &self.ids).await?;
-            let mut plan = group::plan(accepts, &reading, &self.options, &self.ids);
-            group::make_room(session, &mut plan, self.options.inbox_rows).await?;
+            let reading = group::read(session, &lock, accepts, &self.context.ids).await?;
+            let mut plan = group::plan(accepts, &reading, &self.context.options, &self.context.ids);
+            group::make_room(session, &mut plan, self.context.options.inbox_rows).await?;
             Ok::<_, tokio_postgres::Error>(plan)
         };
         let planned = AssertUnwindSafe(planned).catch_unwind();
         let planned = tokio::time::timeout(limit, planned).await.map_err(|_| AttemptError::Silent)?;
         let plan = planned.map_err(|_| AttemptError::Panicked)??;
-        let ready = plan.ready(accepts, &self.ids);
+        let ready = plan.ready(accepts, &self.context.ids);
         self.mark.count += 1;
         let mark = self.mark;
         let result = tokio::time::timeout(limit, ready.commit(session, &mark)).await;
@@ -293,7 +292,7 @@ impl Acceptor {
     /// Hands over the answered group, and releases the lock for the next group of any node.
     async fn hand_over_and_release(&mut self) {
         if let Some(hand_over) = self.hand_over.get()
-            && tokio::time::timeout(self.options.hand_over_timeout, hand_over()).await.is_err()
+            && tokio::time::timeout(self.context.options.hand_over_timeout, hand_over()).await.is_err()
         {
             tracing::debug!("the hand-over of accepted messages takes longer than its timeout");
         }

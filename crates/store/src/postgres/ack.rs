@@ -6,7 +6,6 @@
 //! device and topic.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
 
@@ -16,7 +15,7 @@ use super::{campaign_sum, inbox, outcome};
 use crate::engine::notification::Standing;
 use crate::engine::outcome::Part;
 use crate::engine::topic::TopicNum;
-use crate::ids::{Ids, Num};
+use crate::ids::Num;
 use crate::{Ack, Acked};
 
 /// What acknowledging a notification does.
@@ -32,12 +31,8 @@ enum MessageKind {
 }
 
 /// Processes a batch. Returns what was outstanding.
-pub(super) async fn ack(
-    tx: Tx,
-    ids: Arc<Ids>,
-    acks: Arc<Vec<Ack>>,
-    now: Timestamp,
-) -> Result<Vec<Acked>, Failed> {
+pub(crate) async fn ack(tx: &Tx, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Failed> {
+    let ids = tx.ids();
     let pairs = acks.iter().flat_map(|ack| ack.ids.iter().map(move |id| (ack.device, *id)));
     let pairs = pairs.filter_map(|(device, id)| Some((device, ids.num(id)?)));
     let mut pairs: Vec<(DeviceNum, Num)> = pairs.collect();
@@ -46,7 +41,7 @@ pub(super) async fn ack(
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
-    let settles = look_up(&tx, &pairs).await?;
+    let settles = look_up(tx, &pairs).await?;
     let kind = |num: &Num| settles.get(num).copied().unwrap_or(MessageKind::Nothing);
     let of = |pairs: &mut dyn Iterator<Item = &(DeviceNum, Num)>| -> (Vec<i64>, Vec<Num>) {
         pairs.map(|(device, num)| (device.0 as i64, *num)).unzip()
@@ -56,15 +51,15 @@ pub(super) async fn ack(
     let positions = NewPositions::of(&pairs, kind);
 
     if !waiting.1.is_empty() {
-        claim::keep_out(&tx, &waiting.1).await?;
+        claim::keep_out(tx, &waiting.1).await?;
     }
     let confirm_sql = confirm_sql();
     tx.prepare(&[inbox::REMOVE, ADVANCE, &confirm_sql]).await?;
     let (removed, moved, confirmed) = tokio::try_join!(
         biased;
-        inbox::remove(&tx, &direct.0, &direct.1),
-        positions.advance(&tx),
-        confirm(&tx, &confirm_sql, &waiting),
+        inbox::remove(tx, &direct.0, &direct.1),
+        positions.advance(tx),
+        confirm(tx, &confirm_sql, &waiting),
     )?;
     let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
     for (device, num) in removed.into_iter().chain(moved).chain(confirmed) {
@@ -77,7 +72,7 @@ pub(super) async fn ack(
         parts.push(Part::of(num, Outcome::Acked, now, devices));
     }
     let of_variants = parts.iter().map(|part| (part.num, Outcome::Acked, None, part.count));
-    tokio::try_join!(biased; outcome::add(&tx, &parts), campaign_sum::count_variants(&tx, of_variants))?;
+    tokio::try_join!(biased; outcome::add(tx, &parts), campaign_sum::count_variants(tx, of_variants))?;
     Ok(acked)
 }
 

@@ -1,58 +1,27 @@
-//! Pages of audiences, by device number; each page costs what it examines.
+//! Pages of audiences, as [`crate::engine::audience`] describes them.
 
-use noroshi_types::{AppId, CampaignId, Condition, Topic};
-use tokio_postgres::Row;
+use noroshi_types::{AppId, Condition, Topic};
 
-use super::campaign_row;
 use super::transaction::{Failed, Tx};
-use crate::engine::audience::{Windows, page_of};
+use crate::engine::audience::{self, Windows};
 use crate::engine::device::{MEMBER_COLUMNS, member_of};
 use crate::engine::record::Record;
-use crate::{Audience, AudienceMember, AudiencePage};
+use crate::{Audience, AudiencePage, Error};
 
-pub(super) async fn page(
-    tx: Tx,
-    app: AppId,
-    audience: &Audience,
-    after: i64,
-    limit: usize,
-) -> Result<AudiencePage, Failed> {
-    match audience {
-        Audience::Topic(topic) if !topic.is_everyone() => of_topic(&tx, app, topic, after, limit).await,
-        Audience::Everyone | Audience::Topic(_) => everyone(&tx, app, after, limit).await,
-        Audience::Condition(condition) => of_condition(&tx, app, condition, after, limit).await,
-        Audience::Upload(campaign) => of_upload(&tx, app, *campaign, after, limit).await,
-    }
-}
-
-fn members(rows: &[Row]) -> Result<Vec<AudienceMember>, Failed> {
-    rows.iter().map(|row| Ok(member_of(row)?)).collect()
-}
-
-async fn everyone(tx: &Tx, app: AppId, after: i64, limit: usize) -> Result<AudiencePage, Failed> {
-    let sql = format!(
-        "SELECT {MEMBER_COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 ORDER BY d.num LIMIT $3"
-    );
-    let rows = tx.query(&sql, &[&i64::from(app.0), &after, &(limit as i64)]).await?;
-    Ok(page_of(members(&rows)?, limit))
-}
-
-async fn of_topic(
+pub(crate) async fn page(
     tx: &Tx,
     app: AppId,
-    topic: &Topic,
-    after: i64,
+    of: &Audience,
+    after: u64,
     limit: usize,
 ) -> Result<AudiencePage, Failed> {
-    let sql = format!(
-        "SELECT {MEMBER_COLUMNS} FROM (
-             SELECT device FROM subscriptions
-             WHERE topic = (SELECT num FROM topics WHERE app = $1 AND name = $2) AND named = 1 AND device > $3
-             ORDER BY device LIMIT $4) s JOIN devices d ON d.num = s.device
-         ORDER BY d.num"
-    );
-    let rows = tx.query(&sql, &[&i64::from(app.0), &topic.as_str(), &after, &(limit as i64)]).await?;
-    Ok(page_of(members(&rows)?, limit))
+    let (after, limit) = (after as i64, limit.max(1));
+    match of {
+        Audience::Everyone => audience::everyone(tx, app, after, limit).await,
+        Audience::Topic(topic) => audience::of_topic(tx, app, topic, after, limit).await,
+        Audience::Condition(condition) => of_condition(tx, app, condition, after, limit).await,
+        Audience::Upload(campaign) => audience::of_upload(tx, app, *campaign, after, limit).await,
+    }
 }
 
 async fn of_condition(
@@ -73,7 +42,8 @@ async fn of_condition(
     }
     let (selected, next) = windows.select(condition);
     let sql = format!("SELECT {MEMBER_COLUMNS} FROM devices d WHERE d.num = ANY($1) ORDER BY d.num");
-    let members = members(&tx.query(&sql, &[&selected]).await?)?;
+    let rows = tx.query(&sql, &[&selected]).await?;
+    let members = rows.iter().map(member_of).collect::<Result<_, Error>>()?;
     Ok(AudiencePage { members, unknown: 0, next })
 }
 
@@ -102,42 +72,4 @@ async fn subscribers(
         }
     }
     Ok(found)
-}
-
-/// The cursor is the sequence number of the last line that was read.
-async fn of_upload(
-    tx: &Tx,
-    app: AppId,
-    id: CampaignId,
-    after: i64,
-    limit: usize,
-) -> Result<AudiencePage, Failed> {
-    let Some(campaign) = campaign_row::number(tx, app, id).await? else { return Ok(AudiencePage::default()) };
-    let sql = format!(
-        r#"SELECT {MEMBER_COLUMNS}, l.seq, l.lines FROM (
-               SELECT seq, "user", count(*) OVER () AS lines FROM (
-                   SELECT seq, "user" FROM campaign_lines WHERE campaign = $2 AND seq > $3 ORDER BY seq LIMIT $4) page) l
-           LEFT JOIN devices d ON d.app = $1 AND d."user" = l."user"
-           ORDER BY l.seq, d.num"#
-    );
-    let rows = tx.query(&sql, &[&i64::from(app.0), &campaign, &after, &(limit as i64)]).await?;
-    let lines = rows.first().map_or(0, |row| row.get::<_, i64>(10)) as usize;
-    let mut page = AudiencePage::default();
-    let mut last = after;
-    for row in &rows {
-        let seq: i64 = row.get(9);
-        if seq != last && page.members.len() >= limit {
-            // The remaining lines belong to the next page.
-            page.next = Some(last as u64);
-            return Ok(page);
-        }
-        last = seq;
-        match row.get::<_, Option<i64>>(0) {
-            Some(_) => page.members.push(member_of(row)?),
-            None => page.unknown += 1,
-        }
-    }
-    let full = lines >= limit || page.members.len() >= limit;
-    page.next = full.then_some(last as u64);
-    Ok(page)
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use noroshi_supervision::Heartbeat;
 
 use super::group::{NOTED, NotificationSource, Rows};
-use super::options::PostgresOptions;
 use super::queue::Queued;
 use super::transaction::{Failed, Tx};
 use super::{Postgres, campaign_sum, outcome};
@@ -80,11 +79,8 @@ impl BackgroundWriter {
         }
         let count = notes.len() + parts.len();
         let (notes, parts) = (Arc::new(notes), Arc::new(parts));
-        let (options, read) = (Arc::clone(&self.store.options), Arc::clone(&parts));
-        let written = self
-            .store
-            .write_here(move |tx| write(tx, Arc::clone(&options), Arc::clone(&notes), Arc::clone(&read)))
-            .await;
+        let read = Arc::clone(&parts);
+        let written = self.store.write_here(move |tx| write(tx, Arc::clone(&notes), Arc::clone(&read))).await;
         match written {
             Ok(known) => {
                 let parts = Arc::try_unwrap(parts).unwrap_or_else(|parts| parts.to_vec());
@@ -107,16 +103,15 @@ type Known = HashMap<Num, CampaignNum>;
 
 async fn write(
     tx: Tx,
-    options: Arc<PostgresOptions>,
     notes: Arc<Vec<(Num, Accept)>>,
     parts: Arc<Vec<(Instant, Part)>>,
 ) -> Result<Known, Failed> {
     tx.execute("SET LOCAL synchronous_commit = off", &[]).await?;
     if !notes.is_empty() {
         let mut rows = Rows::default();
-        for (place, (num, accept)) in notes.iter().enumerate() {
+        for (num, accept) in &*notes {
             let source = NotificationSource { campaign: 0, place: None, standing: Standing::Nothing };
-            rows.add(place, *num, accept, &options, source);
+            rows.add(*num, accept, &tx.context().options, source);
         }
         tx.execute(NOTED, &rows.values()).await?;
     }

@@ -15,7 +15,7 @@ use crate::engine::backlog::{PAGE, TOPIC_COLUMNS, TopicRow, starts, unused_page}
 use crate::engine::notification::{Standing, message_of_row};
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
-use crate::ids::{Ids, Num};
+use crate::ids::Num;
 use crate::{Backlog, BacklogPage, Outstanding, Recover};
 
 /// One more row than a page has shows that there is more.
@@ -87,7 +87,7 @@ struct Found {
 
 /// Pages in order: inbox and logs with a head for every source, and retained messages that are not among the
 /// messages.
-pub(super) async fn pages(tx: &Tx, ids: &Ids, requests: &[PageRequest]) -> Result<Vec<BacklogPage>, Failed> {
+pub(super) async fn pages(tx: &Tx, requests: &[PageRequest]) -> Result<Vec<BacklogPage>, Failed> {
     let (inboxes, logs) = tokio::try_join!(inbox_nums(tx, requests, PAGE_AND_ONE), logs(tx, requests))?;
     let (mut pages, mut chosen) = (Vec::with_capacity(requests.len()), HashSet::new());
     for ((request, inbox), mut found) in requests.iter().zip(inboxes).zip(logs) {
@@ -107,7 +107,7 @@ pub(super) async fn pages(tx: &Tx, ids: &Ids, requests: &[PageRequest]) -> Resul
         pages.push((found.nums, retained, BacklogPage { heads, more, ..BacklogPage::default() }));
     }
     let chosen: Vec<_> = chosen.into_iter().collect();
-    let messages = messages(tx, ids, &chosen).await?;
+    let messages = messages(tx, &chosen).await?;
     let of = |nums: Vec<Num>| nums.iter().filter_map(|num| messages.get(num).cloned()).collect();
     let filled = pages.into_iter().map(|(nums, retained, page)| BacklogPage {
         messages: of(nums),
@@ -124,15 +124,10 @@ pub(super) async fn inbox_nums(
     limit: i64,
 ) -> Result<Vec<Vec<Num>>, Failed> {
     let mut found = vec![Vec::new(); requests.len()];
-    let (mut places, mut devices) = (Vec::new(), Vec::new());
-    let (mut afters, mut times) = (Vec::new(), Vec::new());
-    for (i, request) in requests.iter().enumerate() {
-        let Some(device) = request.device else { continue };
-        places.push(i as i64);
-        devices.push(device.0 as i64);
-        afters.push(request.after);
-        times.push(request.now.0 as i64);
-    }
+    let asked = (0..).zip(requests).filter_map(|(place, request): (i64, _)| {
+        Some((place, request.device?.0 as i64, request.after, request.now.0 as i64))
+    });
+    let (places, devices, afters, times): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = asked.collect();
     if devices.is_empty() {
         return Ok(found);
     }
@@ -210,14 +205,11 @@ async fn read_logs(
     if readings.is_empty() {
         return Ok(Vec::new());
     }
-    let places: Vec<_> = (0..readings.len() as i64).collect();
-    let (mut topics, mut offsets, mut nums) = (Vec::new(), Vec::new(), Vec::new());
-    for reading in readings {
+    let asked = (0..).zip(readings).map(|(place, reading): (i64, _)| {
         let source = &requests[reading.request].sources[reading.source];
-        topics.push(source.topic.num);
-        offsets.push(reading.offset);
-        nums.push(source.num);
-    }
+        (place, source.topic.num, reading.offset, source.num)
+    });
+    let (places, topics, offsets, nums): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = asked.collect();
     tx.query(sql, &[&places, &topics, &offsets, &nums, &PAGE_AND_ONE]).await
 }
 
@@ -260,7 +252,7 @@ pub(super) const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n
      coalesce(n.push::json ->> 'waits' = 'use', false)";
 
 /// The messages of notifications that still exist.
-pub(super) async fn messages(tx: &Tx, ids: &Ids, nums: &[Num]) -> Result<HashMap<Num, Arc<Message>>, Failed> {
+pub(super) async fn messages(tx: &Tx, nums: &[Num]) -> Result<HashMap<Num, Arc<Message>>, Failed> {
     if nums.is_empty() {
         return Ok(HashMap::new());
     }
@@ -268,16 +260,18 @@ pub(super) async fn messages(tx: &Tx, ids: &Ids, nums: &[Num]) -> Result<HashMap
         "SELECT {MESSAGE_COLUMNS} FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ANY($1)"
     );
     let rows = tx.query(&sql, &[&nums]).await?;
-    rows.iter().map(|row| Ok((row.int(0)?, Arc::new(message_of_row(row, 0, ids)?)))).collect()
+    rows.iter().map(|row| Ok((row.int(0)?, Arc::new(message_of_row(row, 0, tx.ids())?)))).collect()
+}
+
+/// The messages of those notifications that still exist, in the order of the numbers.
+pub(super) async fn messages_in_order(tx: &Tx, nums: &[Num]) -> Result<Vec<Arc<Message>>, Failed> {
+    let found = messages(tx, nums).await?;
+    Ok(nums.iter().filter_map(|num| found.get(num).cloned()).collect())
 }
 
 /// See [`Outstanding`].
-pub(super) async fn outstanding(
-    tx: &Tx,
-    ids: &Ids,
-    asked: &Outstanding,
-) -> Result<Vec<Arc<Message>>, Failed> {
-    let named: Vec<Num> = asked.ids.iter().filter_map(|id| ids.num(*id)).collect();
+pub(crate) async fn outstanding(tx: &Tx, asked: &Outstanding) -> Result<Vec<Arc<Message>>, Failed> {
+    let named: Vec<Num> = asked.ids.iter().filter_map(|id| tx.ids().num(*id)).collect();
     let sql =
         "SELECT n.num FROM notifications n WHERE n.num = ANY($1) AND n.app = $2 AND n.expires_at > $3 AND (
                    EXISTS (SELECT 1 FROM inbox i WHERE i.device = $4 AND i.num = n.num)
@@ -287,12 +281,12 @@ pub(super) async fn outstanding(
     let (kept, stored) = (Standing::Kept as i64, When::Stored as i64);
     let rows = tx.query(sql, &[&named, &app, &now, &device, &kept, &stored]).await?;
     let there: Vec<Num> = rows.iter().map(|row| row.get(0)).collect();
-    let mut found = messages(tx, ids, &there).await?;
+    let mut found = messages(tx, &there).await?;
     Ok(named.iter().filter_map(|num| found.remove(num)).collect())
 }
 
 /// The next page: see [`Backlog`].
-pub(super) async fn next_page(tx: &Tx, ids: &Ids, asked: &Backlog) -> Result<BacklogPage, Failed> {
+pub(crate) async fn next_page(tx: &Tx, asked: &Backlog) -> Result<BacklogPage, Failed> {
     let (after, session_after) = starts(asked);
     let app = i64::from(asked.app.0);
     let device = asked.device.0 as i64;
@@ -314,18 +308,18 @@ pub(super) async fn next_page(tx: &Tx, ids: &Ids, asked: &Backlog) -> Result<Bac
     let session = named.into_values().filter(|topic| !known.contains_key(&topic.num));
     sources.extend(session.map(|topic| Source { topic, offset: 0, num: session_after }));
     let request = PageRequest { device: Some(asked.device), after, sources, retained: None, now: asked.now };
-    Ok(pages(tx, ids, &[request]).await?.pop().unwrap_or_default())
+    Ok(pages(tx, &[request]).await?.pop().unwrap_or_default())
 }
 
 /// The stored messages of a topic since a position: see [`Recover`].
-pub(super) async fn recover(tx: &Tx, ids: &Ids, asked: &Recover) -> Result<BacklogPage, Failed> {
+pub(crate) async fn recover(tx: &Tx, asked: &Recover) -> Result<BacklogPage, Failed> {
     let found = topics_named(tx, HashSet::from([(asked.app, &asked.topic)])).await?.into_values().next();
     let Some(topic) = found else { return Ok(unused_page(asked)) };
     let (offset, known) = topic.recovers_from(asked.since);
     let sources = vec![Source { topic, offset, num: 0 }];
     let retained = asked.retained.then_some(0);
     let request = PageRequest { device: None, after: 0, sources, retained, now: asked.now };
-    let mut page = pages(tx, ids, &[request]).await?.pop().unwrap_or_default();
+    let mut page = pages(tx, &[request]).await?.pop().unwrap_or_default();
     page.heads.iter_mut().for_each(|head| head.complete &= known);
     Ok(page)
 }

@@ -1,20 +1,18 @@
-//! [`Campaigns`] for PostgreSQL: creation, states, uploads, and pages that go onto the push queue. The order of locks is
+//! Campaigns: creation, states, uploads, and pages that go onto the push queue. The order of locks is
 //! in [`super::campaign_row`].
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use noroshi_types::{AppId, CampaignId, Timestamp};
 use tokio_postgres::Row;
 
-use super::ids::Loose;
 use super::push_queue::NewRows;
 use super::transaction::{Failed, Tx};
-use super::{Postgres, campaign_row, campaign_sum, outcome};
+use super::{campaign_row, campaign_sum, outcome};
 use crate::engine::accept::key_expires_at;
 use crate::engine::campaign::{
-    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
-    before_bytes, campaign_of, check_uploadable, continued, ended,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignSums, Count, PURGE_ROWS, before_bytes,
+    campaign_of, check_uploadable, continued,
 };
 use crate::engine::cancel::removed_batch;
 use crate::engine::notification::TO_CAMPAIGN;
@@ -22,139 +20,43 @@ use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
 use crate::engine::record::{Record, to_array};
 use crate::engine::session::{Session, require_app};
-use crate::ids::{Ids, Num};
+use crate::ids::Num;
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    Campaign, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
     RemovedMessages, UploadLine,
 };
 
-#[async_trait::async_trait]
-impl Campaigns for Postgres {
-    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
-        let (ids, loose) = (Arc::clone(&self.ids), Arc::clone(&self.loose));
-        self.write_with((campaign, ids, loose), move |tx, values| create(tx, values, now)).await
-    }
-
-    async fn created_campaign(
-        &self,
-        app: AppId,
-        idempotency: Idempotency,
-        now: Timestamp,
-    ) -> Result<Option<Campaign>, Error> {
-        self.read(async |tx| created_before(&tx, &self.ids, app, &idempotency, now).await).await
-    }
-
-    async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error> {
-        self.read(|tx| find(tx, &self.ids, app, id, now)).await
-    }
-
-    async fn campaigns(
-        &self,
-        app: AppId,
-        before: Option<CampaignId>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Campaign>, Error> {
-        self.read(async |tx| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM campaigns WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
-            );
-            let before = before_bytes(before);
-            let rows = tx.query(&sql, &[&i64::from(app.0), &before.as_slice(), &(limit as i64)]).await?;
-            campaigns_of(&tx, &self.ids, &rows, now).await
-        })
-        .await
-    }
-
-    async fn active_campaigns(&self, now: Timestamp) -> Result<Vec<Campaign>, Error> {
-        self.read(async |tx| {
-            let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE state < 5 ORDER BY num");
-            campaigns_of(&tx, &self.ids, &tx.query(&sql, &[]).await?, now).await
-        })
-        .await
-    }
-
-    async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> Result<u64, Error> {
-        let lines = Arc::new(lines);
-        self.write(move |tx| upload(tx, app, id, lines.clone())).await
-    }
-
-    async fn set_campaign_state(
-        &self,
-        app: AppId,
-        id: CampaignId,
-        from: &[CampaignState],
-        to: CampaignState,
-        now: Timestamp,
-    ) -> Result<(CampaignState, RemovedMessages), Error> {
-        let (from, keep_until) = (from.to_vec(), self.keep_until(now));
-        let (num, state) =
-            self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
-        let mut departed = RemovedMessages::default();
-        let mut more = to == CampaignState::Aborted;
-        while more {
-            let ids = self.ids.clone();
-            // `take` removes the rest if this stops early.
-            let Ok(page) = self.write(move |tx| purge_batches(tx, ids.clone(), num, now)).await else {
-                break;
-            };
-            departed.append(page.0);
-            more = page.1;
-        }
-        Ok((state, departed))
-    }
-
-    async fn enqueue(
-        &self,
-        id: CampaignId,
-        from: u64,
-        batches: Vec<NewBatch>,
-        cursor: u64,
-        walked: bool,
-        parts: Vec<PushPart>,
-        now: Timestamp,
-    ) -> Result<CampaignState, Error> {
-        let keep_until = self.keep_until(now);
-        let page = Arc::new(Page { from, batches, cursor, walked, parts });
-        self.write(move |tx| enqueue(tx, id, page.clone(), now, keep_until)).await
-    }
-
-    async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
-        let num = self.write(move |tx| async move { Ok(ended(&locked(&tx, app, id).await?)?) }).await?;
-        let purge = move |tx| async move { campaign::purge_lines(&tx, num, PURGE_ROWS).await };
-        while self.write(purge).await? == PURGE_ROWS {}
-        self.write(move |tx| async move {
-            let sql = "WITH left_over AS (
-                           SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 ORDER BY id FOR UPDATE)
-                       DELETE FROM push_queue q USING left_over WHERE q.id = left_over.id";
-            tx.execute(sql, &[&num]).await?;
-            campaign::delete(&tx, num).await
-        })
-        .await
-    }
-}
-
-impl Postgres {
-    /// Until when the trace of work that ends now is kept.
-    pub(super) fn keep_until(&self, now: Timestamp) -> Timestamp {
-        now.saturating_add(self.options.trace_retention)
-    }
-}
-
-async fn find(
-    tx: Tx,
-    ids: &Ids,
+pub(crate) async fn find(
+    tx: &Tx,
     app: AppId,
     id: CampaignId,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Failed> {
     let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE id = $1 AND app = $2");
     let rows = tx.query(&sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    Ok(campaigns_of(&tx, ids, &rows, now).await?.pop())
+    Ok(campaigns_of(tx, &rows, now).await?.pop())
+}
+
+pub(crate) async fn list(
+    tx: &Tx,
+    app: AppId,
+    before: Option<CampaignId>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Campaign>, Failed> {
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3");
+    let before = before_bytes(before);
+    let rows = tx.query(&sql, &[&i64::from(app.0), &before.as_slice(), &(limit as i64)]).await?;
+    campaigns_of(tx, &rows, now).await
+}
+
+pub(crate) async fn active(tx: &Tx, now: Timestamp) -> Result<Vec<Campaign>, Failed> {
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE state < 5 ORDER BY num");
+    campaigns_of(tx, &tx.query(&sql, &[]).await?, now).await
 }
 
 /// The campaigns with their sums, with four statements for any number of campaigns.
-async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Result<Vec<Campaign>, Failed> {
+async fn campaigns_of(tx: &Tx, rows: &[Row], now: Timestamp) -> Result<Vec<Campaign>, Failed> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -163,7 +65,7 @@ async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Resul
         batches(tx, &nums, now),
         campaign_sum::counts(tx, &nums),
         campaign_sum::latencies(tx, &nums),
-        campaign_sum::variant_sums(tx, ids, &nums)
+        campaign_sum::variant_sums(tx, &nums)
     )?;
     let with_sums = |(row, num): (&Row, &CampaignNum)| {
         let sums = CampaignSums {
@@ -172,7 +74,7 @@ async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Resul
             latencies: latencies.remove(num).unwrap_or_default(),
             batches: batches.remove(num).unwrap_or_default(),
         };
-        Ok(campaign_of(row, ids, sums)?)
+        Ok(campaign_of(row, tx.ids(), sums)?)
     };
     rows.iter().zip(&nums).map(with_sums).collect()
 }
@@ -190,9 +92,8 @@ async fn batches(
 }
 
 /// The campaign that the idempotency key created; `None` if that was deleted.
-async fn created_before(
+pub(crate) async fn created_before(
     tx: &Tx,
-    ids: &Ids,
     app: AppId,
     idempotency: &Idempotency,
     now: Timestamp,
@@ -206,27 +107,24 @@ async fn created_before(
     let same_body = row.get::<_, &[u8]>(0) == idempotency.body_hash;
     match (row.get::<_, Option<&[u8]>>(1), row.get::<_, Option<i64>>(2)) {
         _ if !same_body => Err(Error::IdempotencyConflict.into()),
-        (Some(id), _) => find(tx.clone(), ids, app, CampaignId::from_bytes(to_array(id)?), now).await,
+        (Some(id), _) => find(tx, app, CampaignId::from_bytes(to_array(id)?), now).await,
         (None, Some(target)) if target == i64::from(TO_CAMPAIGN) => Ok(None),
         // The key belongs to a notification.
         (None, _) => Err(Error::IdempotencyConflict.into()),
     }
 }
 
-async fn create(
-    tx: Tx,
-    (new, ids, loose): (NewCampaign, Arc<Ids>, Arc<Loose>),
-    now: Timestamp,
-) -> Result<CreatedCampaign, Failed> {
-    require_app(&tx, new.app, Tx::FOR_KEY_SHARE).await?;
+pub(crate) async fn create(tx: &Tx, new: &NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Failed> {
+    require_app(tx, new.app, Tx::FOR_KEY_SHARE).await?;
+    let loose = &tx.context().loose;
     let num = loose.next(now);
     if let Some(idempotency) = &new.idempotency
-        && let Some(campaign) = remember(&tx, &ids, new.app, idempotency, num, now).await?
+        && let Some(campaign) = remember(tx, new.app, idempotency, num, now).await?
     {
         return Ok(CreatedCampaign { campaign, replayed: true });
     }
-    let id = campaign::create(&tx, num, || loose.next(now), &new, now).await?;
-    let campaign = find(tx, &ids, new.app, id, now).await?.ok_or(Error::NotFound)?;
+    let id = campaign::create(tx, num, || loose.next(now), new, now).await?;
+    let campaign = find(tx, new.app, id, now).await?.ok_or(Error::NotFound)?;
     Ok(CreatedCampaign { campaign, replayed: false })
 }
 
@@ -234,13 +132,12 @@ async fn create(
 /// concurrent calls with the key, the second waits for the first at the key's row.
 async fn remember(
     tx: &Tx,
-    ids: &Ids,
     app: AppId,
     idempotency: &Idempotency,
     num: Num,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Failed> {
-    if let Some(campaign) = created_before(tx, ids, app, idempotency, now).await? {
+    if let Some(campaign) = created_before(tx, app, idempotency, now).await? {
         return Ok(Some(campaign));
     }
     // A key without a conflict belongs to a deleted campaign or is over, and is replaced.
@@ -264,27 +161,18 @@ async fn remember(
         )
         .await?;
     match written {
-        0 => Ok(created_before(tx, ids, app, idempotency, now)
-            .await?
-            .map(Some)
-            .ok_or(Error::IdempotencyConflict)?),
+        0 => {
+            let earlier = created_before(tx, app, idempotency, now).await?;
+            Ok(Some(earlier.ok_or(Error::IdempotencyConflict)?))
+        }
         _ => Ok(None),
     }
 }
 
-/// The campaign; its row is locked until the transaction ends.
-async fn locked(tx: &Tx, app: AppId, id: CampaignId) -> Result<CampaignRow, Failed> {
-    let sql =
-        "SELECT num, id, state, notification FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    let row = row.ok_or(Error::NotFound)?;
-    Ok(CampaignRow::of(&row, 0)?.ok_or(Error::NotFound)?)
-}
-
-async fn upload(tx: Tx, app: AppId, id: CampaignId, lines: Arc<Vec<UploadLine>>) -> Result<u64, Failed> {
-    let campaign = locked(&tx, app, id).await?;
+pub(crate) async fn upload(tx: &Tx, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Failed> {
+    let campaign = campaign::locked(tx, app, id).await?;
     check_uploadable(campaign.state)?;
-    let (users, texts): (Vec<&str>, Vec<&str>) = campaign::distinct_lines(&lines).into_iter().unzip();
+    let (users, texts): (Vec<&str>, Vec<&str>) = campaign::distinct_lines(lines).into_iter().unzip();
     // The campaign's row is locked, so no other call changes or numbers its lines.
     let replaced = tx
         .query(
@@ -309,16 +197,15 @@ async fn upload(tx: Tx, app: AppId, id: CampaignId, lines: Arc<Vec<UploadLine>>)
     Ok(uploaded as u64)
 }
 
-async fn set_state(
-    tx: Tx,
+pub(crate) async fn set_state(
+    tx: &Tx,
     app: AppId,
     id: CampaignId,
-    from: Vec<CampaignState>,
+    from: &[CampaignState],
     to: CampaignState,
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<(CampaignNum, CampaignState), Failed> {
-    let campaign = locked(&tx, app, id).await?;
+    let campaign = campaign::locked(tx, app, id).await?;
     if !from.contains(&campaign.state) {
         return Err(Error::Conflict.into());
     }
@@ -331,22 +218,21 @@ async fn set_state(
     .await?;
     let mut reached = to;
     if to.ended() {
-        campaign_row::keep_trace(&tx, &[campaign.num], keep_until).await?;
-    } else if !campaign_row::settle(&tx, &[campaign.num], now, keep_until).await?.is_empty() {
+        campaign_row::keep_trace(tx, &[campaign.num], now).await?;
+    } else if !campaign_row::settle(tx, &[campaign.num], now).await?.is_empty() {
         reached = CampaignState::Done;
     }
     Ok((campaign.num, reached))
 }
 
 /// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
-async fn purge_batches(
-    tx: Tx,
-    ids: Arc<Ids>,
+pub(crate) async fn purge_batches(
+    tx: &Tx,
     num: CampaignNum,
     now: Timestamp,
 ) -> Result<(RemovedMessages, bool), Failed> {
     let mut departed = RemovedMessages::default();
-    let Some(campaign) = campaign_row::rows(&tx, &[num]).await?.remove(&num) else {
+    let Some(campaign) = campaign_row::rows(tx, &[num]).await?.remove(&num) else {
         return Ok((departed, false));
     };
     let removed = tx
@@ -358,56 +244,59 @@ async fn purge_batches(
             &[&num, &(PURGE_ROWS as i64)],
         )
         .await?;
-    let variants = campaign_sum::variants(&tx, &[num]).await?;
+    let variants = campaign_sum::variants(tx, &[num]).await?;
     let more = removed.len() == PURGE_ROWS;
     let removed =
-        removed.iter().map(|row| removed_batch(row, &campaign, &variants, (&ids, now), &mut departed));
+        removed.iter().map(|row| removed_batch(row, &campaign, &variants, (tx.ids(), now), &mut departed));
     let (parts, counts): (Vec<Part>, Vec<Count>) =
         removed.collect::<Result<Vec<_>, Error>>()?.into_iter().unzip();
-    outcome::add(&tx, &parts).await?;
-    campaign_sum::count(&tx, counts).await?;
+    outcome::add(tx, &parts).await?;
+    campaign_sum::count(tx, counts).await?;
     Ok((departed, more))
 }
 
-/// The values of [`Campaigns::enqueue`].
-struct Page {
-    from: u64,
-    batches: Vec<NewBatch>,
-    cursor: u64,
-    walked: bool,
-    parts: Vec<PushPart>,
+/// Removes a campaign without lines.
+pub(crate) async fn remove(tx: &Tx, num: CampaignNum) -> Result<(), Failed> {
+    let sql = "WITH left_over AS (
+                   SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 ORDER BY id FOR UPDATE)
+               DELETE FROM push_queue q USING left_over WHERE q.id = left_over.id";
+    tx.execute(sql, &[&num]).await?;
+    campaign::delete(tx, num).await
 }
 
-async fn enqueue(
-    tx: Tx,
+#[allow(clippy::too_many_arguments, reason = "one commit has to hold all of it")]
+pub(crate) async fn enqueue(
+    tx: &Tx,
     id: CampaignId,
-    page: Arc<Page>,
+    from: u64,
+    batches: &[NewBatch],
+    cursor: u64,
+    walked: bool,
+    parts: &[PushPart],
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<CampaignState, Failed> {
-    if page.walked {
-        campaign_row::lock_alone(&tx, id).await?;
+    if walked {
+        campaign_row::lock_alone(tx, id).await?;
     }
     let sql = format!("SELECT {CONTINUED_COLUMNS} FROM campaigns WHERE id = $1 FOR NO KEY UPDATE");
     let row = tx.query_opt(&sql, &[&id.as_bytes().as_slice()]).await?.ok_or(Error::NotFound)?;
-    let (campaign, app, notification) = continued(&row, page.from)?;
+    let (campaign, app, notification) = continued(&row, from)?;
     let (mut new, mut recipients_count) = (NewRows::default(), 0);
-    for batch in &page.batches {
+    for batch in batches {
         let recipients = sorted(batch.recipients.clone());
         recipients_count += recipients.len() as i64;
         new.push(&campaign_entry(app, campaign, batch), &recipients);
     }
-    let parts: Vec<Part> = page.parts.iter().map(|part| page_part(notification, part, now)).collect();
+    let parts: Vec<Part> = parts.iter().map(|part| page_part(notification, part, now)).collect();
     let counts: Vec<Count> = parts
         .iter()
         .map(|&Part { outcome, reason, count, .. }| Count { campaign, num: None, outcome, reason, count })
         .collect();
     let sql = "UPDATE campaigns SET cursor = $2, walked = $3, recipients = recipients + $4 WHERE num = $1";
-    let (cursor, walked) = (page.cursor as i64, i64::from(page.walked));
-    let moved = async { tx.execute(sql, &[&campaign, &cursor, &walked, &recipients_count]).await };
-    tokio::try_join!(new.insert(&tx), outcome::add(&tx, &parts), moved)?;
-    let done =
-        if page.walked { campaign_row::settle(&tx, &[campaign], now, keep_until).await? } else { Vec::new() };
-    campaign_sum::count(&tx, counts).await?;
+    let (cursor, at_end) = (cursor as i64, i64::from(walked));
+    let moved = async { tx.execute(sql, &[&campaign, &cursor, &at_end, &recipients_count]).await };
+    tokio::try_join!(new.insert(tx), outcome::add(tx, &parts), moved)?;
+    let done = if walked { campaign_row::settle(tx, &[campaign], now).await? } else { Vec::new() };
+    campaign_sum::count(tx, counts).await?;
     Ok(if done.is_empty() { CampaignState::Running } else { CampaignState::Done })
 }

@@ -15,7 +15,6 @@ use noroshi_types::{AppId, CampaignId, Timestamp};
 
 use super::transaction::{Failed, Tx};
 use crate::engine::campaign::{CampaignNum, CampaignRow, ended_of};
-use crate::engine::record::Record;
 
 /// Names campaigns among the advisory locks ("camp").
 const LOCKS: i32 = 0x6361_6d70;
@@ -33,12 +32,6 @@ pub(super) async fn rows(tx: &Tx, nums: &[CampaignNum]) -> Result<HashMap<Campai
     Ok(found)
 }
 
-pub(super) async fn number(tx: &Tx, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Failed> {
-    let sql = "SELECT num FROM campaigns WHERE id = $1 AND app = $2";
-    let row = tx.query_opt(sql, &[&id.as_bytes().as_slice(), &i64::from(app.0)]).await?;
-    Ok(row.map(|row| row.int(0)).transpose()?)
-}
-
 /// The exclusive form of [`hold_open`].
 pub(super) async fn lock_alone(tx: &Tx, id: CampaignId) -> Result<(), Failed> {
     let sql = "SELECT pg_advisory_xact_lock($1, (num % 2147483648)::int) FROM campaigns WHERE id = $2";
@@ -46,15 +39,11 @@ pub(super) async fn lock_alone(tx: &Tx, id: CampaignId) -> Result<(), Failed> {
 }
 
 /// From the end of a campaign on, its trace is kept for the retention.
-pub(super) async fn keep_trace(
-    tx: &Tx,
-    campaigns: &[CampaignNum],
-    keep_until: Timestamp,
-) -> Result<(), Failed> {
+pub(super) async fn keep_trace(tx: &Tx, campaigns: &[CampaignNum], now: Timestamp) -> Result<(), Failed> {
     let sql = "UPDATE notifications SET keep_until = $2 WHERE num IN (
                    SELECT notification FROM campaigns WHERE num = ANY($1)
                    UNION ALL SELECT notification FROM campaign_variants WHERE campaign = ANY($1))";
-    tx.execute(sql, &[&campaigns, &(keep_until.0 as i64)]).await?;
+    tx.execute(sql, &[&campaigns, &(tx.context().keep_until(now).0 as i64)]).await?;
     Ok(())
 }
 
@@ -73,7 +62,6 @@ pub(super) async fn settle(
     tx: &Tx,
     nums: &[CampaignNum],
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<Vec<(AppId, CampaignId)>, Failed> {
     let sql = "SELECT num FROM campaigns WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
                ORDER BY num FOR NO KEY UPDATE";
@@ -95,6 +83,6 @@ pub(super) async fn settle(
         return Ok(Vec::new());
     }
     let ended: Vec<CampaignNum> = done.iter().map(|row| row.get(2)).collect();
-    keep_trace(tx, &ended, keep_until).await?;
+    keep_trace(tx, &ended, now).await?;
     done.iter().map(|row| Ok(ended_of(row)?)).collect()
 }

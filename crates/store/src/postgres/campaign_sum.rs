@@ -12,7 +12,7 @@ use noroshi_types::{NotificationId, Outcome};
 use super::transaction::{Failed, Tx};
 use crate::engine::campaign::{CampaignNum, Count, Counts, VariantNotifications, count_of};
 use crate::engine::record::Record;
-use crate::ids::{self, Ids, Num};
+use crate::ids::{self, Num};
 use crate::{VariantNum, VariantSums};
 
 /// Rows of each sum.
@@ -63,9 +63,22 @@ pub(super) async fn latencies(
 /// What one notification adds to the sums of its variant.
 pub(super) type VariantCount = (Num, Outcome, Option<&'static str>, u64);
 
+/// By campaign or notification, the outcome's code, and the reason.
+type Sums = BTreeMap<(i64, i64, &'static str), i64>;
+
+/// Runs a statement that adds sums, in their order, to a random row of each; does nothing without sums.
+async fn add(tx: &Tx, sql: &str, sums: Sums) -> Result<(), Failed> {
+    if sums.is_empty() {
+        return Ok(());
+    }
+    let columns = sums.into_iter().map(|((of, outcome, reason), count)| (of, outcome, reason, count));
+    let (of, outcomes, reasons, counts): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = columns.collect();
+    tx.execute(sql, &[&of, &outcomes, &reasons, &counts, &shard()]).await.map(drop)
+}
+
 /// Adds to the sums of campaigns with one statement, in their order, and to those of variants with another.
 pub(super) async fn count(tx: &Tx, counts: impl IntoIterator<Item = Count>) -> Result<(), Failed> {
-    let mut sums: BTreeMap<(CampaignNum, i64, &str), i64> = BTreeMap::new();
+    let mut sums = Sums::new();
     let mut of_variants: Vec<VariantCount> = Vec::new();
     for Count { campaign, num, outcome, reason, count } in counts {
         if count > 0 {
@@ -73,21 +86,11 @@ pub(super) async fn count(tx: &Tx, counts: impl IntoIterator<Item = Count>) -> R
             *sums.entry((campaign, outcome as i64, reason.unwrap_or_default())).or_default() += count as i64;
         }
     }
-    if sums.is_empty() {
-        return Ok(());
-    }
-    let campaigns: Vec<_> = sums.keys().map(|(campaign, ..)| *campaign).collect();
-    let outcomes: Vec<_> = sums.keys().map(|(_, outcome, _)| *outcome).collect();
-    let reasons: Vec<_> = sums.keys().map(|(.., reason)| *reason).collect();
-    let counts: Vec<_> = sums.values().copied().collect();
-    tx.execute(
-        "INSERT INTO campaign_counts AS c (campaign, outcome, reason, shard, count)
+    let sql = "INSERT INTO campaign_counts AS c (campaign, outcome, reason, shard, count)
          SELECT campaign, outcome, reason, $5, count
          FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS new (campaign, outcome, reason, count)
-         ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count",
-        &[&campaigns, &outcomes, &reasons, &counts, &shard()],
-    )
-    .await?;
+         ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count";
+    add(tx, sql, sums).await?;
     count_variants(tx, of_variants).await
 }
 
@@ -124,25 +127,16 @@ pub(super) async fn count_variants(
     tx: &Tx,
     added: impl IntoIterator<Item = VariantCount>,
 ) -> Result<(), Failed> {
-    let mut sums: BTreeMap<(Num, i64, &str), i64> = BTreeMap::new();
+    let mut sums = Sums::new();
     for (num, outcome, reason, count) in added.into_iter().filter(|(.., count)| *count > 0) {
         *sums.entry((num, outcome as i64, reason.unwrap_or_default())).or_default() += count as i64;
     }
-    if sums.is_empty() {
-        return Ok(());
-    }
-    let nums: Vec<_> = sums.keys().map(|(num, ..)| *num).collect();
-    let outcomes: Vec<_> = sums.keys().map(|(_, outcome, _)| *outcome).collect();
-    let reasons: Vec<_> = sums.keys().map(|(.., reason)| *reason).collect();
-    let counts: Vec<_> = sums.values().copied().collect();
-    tx.execute(COUNT_VARIANTS, &[&nums, &outcomes, &reasons, &counts, &shard()]).await?;
-    Ok(())
+    add(tx, COUNT_VARIANTS, sums).await
 }
 
 /// The sums of every variant of these campaigns, in order.
 pub(super) async fn variant_sums(
     tx: &Tx,
-    ids: &Ids,
     campaigns: &[CampaignNum],
 ) -> Result<HashMap<CampaignNum, Vec<VariantSums>>, Failed> {
     let sql = "SELECT v.campaign, v.notification, s.outcome, s.reason, sum(s.count)::bigint FROM campaign_variants v
@@ -152,7 +146,7 @@ pub(super) async fn variant_sums(
     let mut found: HashMap<CampaignNum, Vec<VariantSums>> = HashMap::new();
     for row in tx.query(sql, &[&campaigns]).await? {
         let variants = found.entry(row.int(0)?).or_default();
-        let notification: NotificationId = ids.id(row.int(1)?);
+        let notification: NotificationId = tx.ids().id(row.int(1)?);
         if variants.last().is_none_or(|last| last.notification != notification) {
             variants.push(VariantSums { notification, counts: Vec::new() });
         }

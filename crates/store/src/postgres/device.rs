@@ -1,4 +1,4 @@
-//! [`Devices`] for PostgreSQL: registration, changes and removal.
+//! Devices: registration, changes and removal.
 //!
 //! Locks, always in this order: the user's revocation lock ([`revocation`]), rows of devices by number, then, if a
 //! device gets another user or is removed, the order lock ([`order::keep_accepts_out`]), then new devices and topics,
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
 
-use self::change::{Change, Changes, EMPTY, empty};
+use self::change::{Change, Changes, EMPTY, REMOVE_ENDPOINTS, empty};
 use super::subscription::NewRows;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, endpoint, order, revocation, topic};
+use super::{Postgres, order, revocation, topic};
 use crate::engine::device::{COLUMNS, check_topics, device_of, draw_id, id_of};
 use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, engine};
+use crate::{Device, DeviceChange, DeviceFilter, Error, Issued, Registration, Revocation, engine};
 
 /// Attempts of a registration whose device another call creates at the same time. After each attempt at least one
 /// more device exists.
@@ -35,87 +35,19 @@ pub(super) struct NewDevice {
     pub now: Timestamp,
 }
 
-#[async_trait::async_trait]
-impl Devices for Postgres {
-    async fn register(
-        &self,
-        app: AppId,
-        devices: Vec<Registration>,
-        now: Timestamp,
-    ) -> Result<Vec<Result<Device, Error>>, Error> {
-        let wanted = devices.into_iter().map(|registration| {
-            // Drawn here, so that a retry creates the same device.
-            let id = registration.device.clone().map_or_else(draw_id, Ok)?;
-            Ok(NewDevice { app, id, registration, now })
-        });
-        self.register_all(wanted.collect::<Result<_, Error>>()?).await
-    }
-
-    async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
-        let key = [(app, device)];
-        let found = self.read(async |tx: Tx| load(&tx, &Keys::of(key), Lock::None).await).await?;
-        Ok(found.into_values().next())
-    }
-
-    async fn devices(&self, app: AppId, filter: DeviceFilter) -> Result<Vec<Device>, Error> {
-        self.read(async |tx: Tx| list(&tx, app, &filter).await).await
-    }
-
-    async fn update_device(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        change: DeviceChange,
-        now: Timestamp,
-    ) -> Result<Device, Error> {
-        let device = device.clone();
-        self.write(move |tx| update(tx, app, device.clone(), change.clone(), now)).await
-    }
-
-    async fn delete_device(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
-        let device = device.clone();
-        self.write(move |tx| delete(tx, app, device.clone(), now)).await
-    }
-
-    async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error> {
-        let device = device.clone();
-        self.write(move |tx| {
-            let device = device.clone();
-            async move {
-                // The session may not continue ([`crate::ENDED_STATE_PREFIX`]).
-                let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1,
-                               kept = CASE WHEN substr(kept, 1, 1) = '\\xff'::bytea THEN kept
-                                           ELSE '\\xff'::bytea || coalesce(kept, ''::bytea) END
-                           WHERE app = $1 AND id = $2 RETURNING token_version";
-                let version = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
-                let version = version.ok_or(Error::NotFound)?.int(0)? as u32;
-                revocation::revoke(&tx, app, Subject::Device, device.as_str(), now).await?;
-                Ok(version)
-            }
-        })
-        .await
-    }
-
-    async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
-        let user = user.clone();
-        self.write(move |tx| revoke_user(tx, app, user.clone(), now)).await
-    }
-
-    async fn subscribe(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        topic: &Topic,
-        _now: Timestamp,
-    ) -> Result<bool, Error> {
-        let (device, topic) = (device.clone(), topic.clone());
-        self.write(move |tx| subscribe(tx, app, device.clone(), topic.clone())).await
-    }
-
-    async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
-        let (device, topic) = (device.clone(), topic.clone());
-        self.write(move |tx| unsubscribe(tx, app, device.clone(), topic.clone())).await
-    }
+/// Creates or updates devices in one commit.
+pub(crate) async fn register_many(
+    store: &Postgres,
+    app: AppId,
+    devices: Vec<Registration>,
+    now: Timestamp,
+) -> Result<Vec<Result<Device, Error>>, Error> {
+    let wanted = devices.into_iter().map(|registration| {
+        // Drawn here, so that a retry creates the same device.
+        let id = registration.device.clone().map_or_else(draw_id, Ok)?;
+        Ok(NewDevice { app, id, registration, now })
+    });
+    store.register_all(wanted.collect::<Result<_, Error>>()?).await
 }
 
 impl Postgres {
@@ -178,6 +110,10 @@ async fn load(tx: &Tx, keys: &Keys, lock: Lock) -> Result<HashMap<(AppId, Device
     Ok(devices.into_iter().map(|device| ((device.app, device.id.clone()), device)).collect())
 }
 
+pub(crate) async fn find(tx: &Tx, app: AppId, device: &DeviceId) -> Result<Option<Device>, Failed> {
+    Ok(load(tx, &Keys::of([(app, device)]), Lock::None).await?.into_values().next())
+}
+
 /// Both are ordered by device number.
 fn add_topics(devices: &mut [Device], topics: &[Row]) {
     let mut topics = topics.iter().peekable();
@@ -189,7 +125,7 @@ fn add_topics(devices: &mut [Device], topics: &[Row]) {
     }
 }
 
-async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Failed> {
+pub(crate) async fn list(tx: &Tx, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Failed> {
     let mut devices = engine::device::list(tx, app, filter).await?;
     let nums: Vec<_> = devices.iter().map(|device| device.num.0 as i64).collect();
     let sql = "SELECT s.device, t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
@@ -265,16 +201,46 @@ async fn revoked(tx: &Tx, wanted: &[NewDevice], round: &[usize]) -> Result<HashS
     Ok(asked.into_iter().zip(found).filter(is_revoked).map(|(i, _)| i).collect())
 }
 
-async fn revoke_user(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result<Vec<DeviceId>, Failed> {
+/// The state of a session that may not continue ([`crate::ENDED_STATE_PREFIX`]).
+const ENDED: &str = "CASE WHEN substr(d.kept, 1, 1) = '\\xff'::bytea THEN d.kept
+                          ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END";
+
+pub(crate) async fn revoke_tokens(
+    tx: &Tx,
+    app: AppId,
+    device: &DeviceId,
+    now: Timestamp,
+) -> Result<u32, Failed> {
+    let sql = format!(
+        "UPDATE devices d SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
+         WHERE app = $1 AND id = $2 RETURNING token_version"
+    );
+    let version = tx.query_opt(&sql, &[&i64::from(app.0), &device.as_str()]).await?;
+    let version = version.ok_or(Error::NotFound)?.int(0)? as u32;
+    engine::device::revoke(tx, app, Subject::Device, device.as_str(), now).await?;
+    Ok(version)
+}
+
+pub(crate) async fn revoke_user(
+    store: &Postgres,
+    app: AppId,
+    user: &UserId,
+    now: Timestamp,
+) -> Result<Vec<DeviceId>, Error> {
+    let user = user.clone();
+    store.write(move |tx| revoke_of(tx, app, user.clone(), now)).await
+}
+
+async fn revoke_of(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result<Vec<DeviceId>, Failed> {
     revocation::keep_registrations_out(&tx, app, &user).await?;
-    revocation::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
-    let sql = "WITH found AS (
+    engine::device::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
+    let sql = format!(
+        "WITH found AS (
              SELECT num FROM devices WHERE app = $1 AND \"user\" = $2 ORDER BY num FOR NO KEY UPDATE)
-         UPDATE devices d SET token_version = d.token_version + 1, revision = d.revision + 1,
-             kept = CASE WHEN substr(d.kept, 1, 1) = '\\xff'::bytea THEN d.kept
-                         ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END
-         FROM found WHERE d.num = found.num RETURNING d.id";
-    let rows = tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;
+         UPDATE devices d SET token_version = d.token_version + 1, revision = d.revision + 1, kept = {ENDED}
+         FROM found WHERE d.num = found.num RETURNING d.id"
+    );
+    let rows = tx.query(&sql, &[&i64::from(app.0), &user.as_str()]).await?;
     rows.iter().map(|row| Ok(id_of(row, 0)?)).collect()
 }
 
@@ -283,41 +249,41 @@ async fn locked(tx: &Tx, app: AppId, id: &DeviceId) -> Result<Device, Failed> {
     Ok(found.ok_or(Error::NotFound)?)
 }
 
-async fn update(
-    tx: Tx,
+pub(crate) async fn update(
+    tx: &Tx,
     app: AppId,
-    id: DeviceId,
+    id: &DeviceId,
     change: DeviceChange,
     now: Timestamp,
 ) -> Result<Device, Failed> {
-    let mut device = locked(&tx, app, &id).await?;
+    let mut device = locked(tx, app, id).await?;
     let effects = device.change(change)?;
     let mut changes = Changes(vec![Change { i: 0, device, effects, is_new: false, now }]);
-    changes.write(&tx).await?;
+    changes.write(tx).await?;
     Ok(changes.0.pop().ok_or(Error::NotFound)?.device)
 }
 
-async fn delete(tx: Tx, app: AppId, id: DeviceId, now: Timestamp) -> Result<DeviceNum, Failed> {
-    let device = locked(&tx, app, &id).await?.num;
+pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Failed> {
+    let device = locked(tx, app, id).await?.num;
     let devices = [(device, now)];
     let num = device.0 as i64;
     let values: Values<'_> = &[&num];
     tx.prepare(&[
         order::KEEP_OUT,
         EMPTY,
-        endpoint::REMOVE_ALL,
+        REMOVE_ENDPOINTS,
         UNSUBSCRIBE_ALL,
         REMEMBER,
-        revocation::REVOKE,
+        engine::device::REVOKE,
         DELETE,
     ])
     .await?;
     tokio::try_join!(
-        order::keep_accepts_out(&tx),
-        empty(&tx, &devices),
+        order::keep_accepts_out(tx),
+        empty(tx, &devices),
         tx.execute(UNSUBSCRIBE_ALL, values),
         tx.execute(REMEMBER, values),
-        revocation::revoke(&tx, app, Subject::Device, id.as_str(), now),
+        engine::device::revoke(tx, app, Subject::Device, id.as_str(), now),
         tx.execute(DELETE, values),
     )?;
     Ok(device)
@@ -334,29 +300,29 @@ const DELETE: &str = "DELETE FROM devices WHERE num = $1";
 /// Marks earlier reads of the device as outdated.
 const REVISE: &str = "UPDATE devices SET revision = revision + 1 WHERE num = $1";
 
-async fn subscribe(tx: Tx, app: AppId, id: DeviceId, topic: Topic) -> Result<bool, Failed> {
-    let device = locked(&tx, app, &id).await?;
-    if topic.is_everyone() || device.topics.binary_search(&topic).is_ok() {
+pub(crate) async fn subscribe(tx: &Tx, app: AppId, id: &DeviceId, topic: &Topic) -> Result<bool, Failed> {
+    let device = locked(tx, app, id).await?;
+    if topic.is_everyone() || device.topics.binary_search(topic).is_ok() {
         return Ok(false);
     }
     check_topics(device.topics.len() + 1)?;
     let mut subscriptions = NewRows::default();
-    subscriptions.push(app, &id, &topic);
+    subscriptions.push(app, id, topic);
     let num = device.num.0 as i64;
     let values: Values<'_> = &[&num];
     tx.prepare(&[topic::CREATE, NewRows::INSERT, REVISE]).await?;
     tokio::try_join!(
-        topic::create(&tx, [(app, &topic)]),
-        subscriptions.insert(&tx),
+        topic::create(tx, [(app, topic)]),
+        subscriptions.insert(tx),
         tx.execute(REVISE, values),
     )?;
     Ok(true)
 }
 
 /// The subscription to `$everyone` cannot be removed.
-async fn unsubscribe(tx: Tx, app: AppId, id: DeviceId, topic: Topic) -> Result<bool, Failed> {
-    let device = locked(&tx, app, &id).await?;
-    if device.topics.binary_search(&topic).is_err() {
+pub(crate) async fn unsubscribe(tx: &Tx, app: AppId, id: &DeviceId, topic: &Topic) -> Result<bool, Failed> {
+    let device = locked(tx, app, id).await?;
+    if device.topics.binary_search(topic).is_err() {
         return Ok(false);
     }
     let num = device.num.0 as i64;

@@ -1,8 +1,6 @@
-//! [`Maintenance`] for PostgreSQL: removes expired rows, a bounded number per call, checks that the store works, and
-//! elects leaders.
+//! Removes expired rows, a bounded number per call, and elects leaders.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
@@ -13,85 +11,63 @@ use super::{Postgres, inbox, topic_log};
 use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
 use crate::engine::record::Record;
 use crate::engine::{campaign, purge};
-use crate::ids::{Ids, Num};
-use crate::{Error, Maintenance, Place, Pruned, Work};
+use crate::ids::Num;
+use crate::{Error, Place, Pruned, Work};
 
-#[async_trait::async_trait]
-impl Maintenance for Postgres {
-    async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-        let rows_max = rows_max.max(1);
-        // Separate transactions, so that none of them holds locks for long.
-        let ids = self.ids.clone();
-        let expired = self.write(move |tx| expire(tx, ids.clone(), now, rows_max)).await?;
-        let forgotten = self.write(move |tx| forget(tx, now, rows_max)).await?;
-        let before = Timestamp(now.0.saturating_sub(self.options.trace_retention.as_millis() as u64));
-        let small = self.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
-        let purging = self.write(move |tx| async move { purge::resume(&tx, now, rows_max).await }).await?;
-        Ok(Pruned {
-            inbox: expired.inbox,
-            expired: expired.expired,
-            topic_log: expired.topic_log,
-            notifications: forgotten.notifications,
-            more: expired.more || forgotten.more || small.more || purging,
-            ..small
-        })
-    }
+pub(crate) async fn prune(store: &Postgres, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let rows_max = rows_max.max(1);
+    // Separate transactions, so that none of them holds locks for long.
+    let expired = store.write(move |tx| expire(tx, now, rows_max)).await?;
+    let forgotten = store.write(move |tx| forget(tx, now, rows_max)).await?;
+    let retention = store.context.options.trace_retention;
+    let before = Timestamp(now.0.saturating_sub(retention.as_millis() as u64));
+    let small = store.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
+    let purging = store.write(move |tx| async move { purge::resume(&tx, now, rows_max).await }).await?;
+    Ok(Pruned {
+        inbox: expired.inbox,
+        expired: expired.expired,
+        topic_log: expired.topic_log,
+        notifications: forgotten.notifications,
+        more: expired.more || forgotten.more || small.more || purging,
+        ..small
+    })
+}
 
-    async fn check(&self) -> Result<(), Error> {
-        let written = self
-            .write(|tx| async move {
-                let sql =
-                    "INSERT INTO secrets (name, value) VALUES ('$check', decode(md5(random()::text), 'hex'))
-                           ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING value";
-                Ok(tx.query_one(sql, &[]).await?.get::<_, Vec<u8>>(0))
-            })
-            .await?;
-        let read = self
-            .read(|tx| async move {
-                let row = tx.query_one("SELECT value FROM secrets WHERE name = '$check'", &[]).await?;
-                Ok(row.get::<_, Vec<u8>>(0))
-            })
-            .await?;
-        // A concurrent check may have written since, so only the presence of a value is checked.
-        match read.len() == written.len() {
-            true => Ok(()),
-            false => Err(Error::Engine("a written value could not be read back".to_owned())),
+/// The last commit that accepted a notification, as this transaction sees it.
+pub(crate) async fn place(tx: &Tx) -> Result<Place, Failed> {
+    Ok(Place(tx.query_one("SELECT last FROM accept_order", &[]).await?.int(0)?))
+}
+
+pub(crate) async fn lead(store: &Postgres, task: &str, holder: u64, lease: Duration) -> Result<bool, Error> {
+    let (task, holder, lease) = (task.to_owned(), holder as i64, lease.as_secs_f64());
+    let lead = move |tx: Tx| {
+        let task = task.clone();
+        async move {
+            let sql = "INSERT INTO leaders AS l (task, holder, until)
+                       VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
+                       ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                       WHERE l.holder = excluded.holder OR l.until < clock_timestamp()";
+            Ok(tx.execute(sql, &[&task, &holder, &lease]).await? > 0)
         }
-    }
+    };
+    store.write(lead).await
+}
 
-    async fn place(&self) -> Result<Place, Error> {
-        let sql = "SELECT last FROM accept_order";
-        self.read(async |tx: Tx| Ok(Place(tx.query_one(sql, &[]).await?.int(0)?))).await
-    }
+pub(crate) async fn release_lead(store: &Postgres, task: &str, holder: u64) -> Result<(), Error> {
+    let (task, holder) = (task.to_owned(), holder as i64);
+    let release = move |tx: Tx| {
+        let task = task.clone();
+        async move {
+            let sql = "DELETE FROM leaders WHERE task = $1 AND holder = $2";
+            tx.execute(sql, &[&task, &holder]).await.map(drop)
+        }
+    };
+    store.write(release).await
+}
 
-    async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error> {
-        let (task, holder, lease) = (task.to_owned(), holder as i64, lease.as_secs_f64());
-        self.write(move |tx| {
-            let task = task.clone();
-            async move {
-                let sql = "INSERT INTO leaders AS l (task, holder, until)
-                           VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
-                           ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until
-                           WHERE l.holder = excluded.holder OR l.until < clock_timestamp()";
-                Ok(tx.execute(sql, &[&task, &holder, &lease]).await? > 0)
-            }
-        })
-        .await
-    }
-
-    async fn release_lead(&self, task: &str, holder: u64) -> Result<(), Error> {
-        let (task, holder) = (task.to_owned(), holder as i64);
-        self.write(move |tx| {
-            let task = task.clone();
-            async move {
-                tx.execute("DELETE FROM leaders WHERE task = $1 AND holder = $2", &[&task, &holder]).await?;
-                Ok(())
-            }
-        })
-        .await
-    }
-
-    async fn close(&self) {
+impl Postgres {
+    /// Accepts no more work and waits until queued work is done.
+    pub(crate) async fn close_and_wait(&self) {
         self.tasks.close();
         self.accepts.close();
         self.background.close();
@@ -102,7 +78,7 @@ impl Maintenance for Postgres {
 }
 
 /// Removes notifications whose ttl has ended from inboxes and logs.
-async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
+async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let sql = "SELECT num, topic FROM notifications WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     let rows = tx.query(sql, &[&(now.0 as i64), &(rows_max as i64)]).await?;
     let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
@@ -121,7 +97,7 @@ async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Resul
     let emptied = empty_inboxes(&tx, &in_inboxes, now, rows_max).await?;
     pruned.inbox = emptied.expired.iter().map(|part| part.count).sum();
     for part in &emptied.expired {
-        let of = Some(Work::Notification(ids.id(part.num)));
+        let of = Some(Work::Notification(tx.ids().id(part.num)));
         pruned.expired.add(of, part.outcome, part.at, &part.devices);
     }
     pruned.more |= emptied.more;

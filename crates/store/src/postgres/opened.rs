@@ -1,7 +1,6 @@
 //! Notifications that users opened, as [`crate::engine::opened`] reads them.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
 use tokio_postgres::Row;
@@ -9,7 +8,7 @@ use tokio_postgres::Row;
 use super::campaign_sum;
 use super::transaction::{Failed, Tx};
 use crate::engine::campaign::{CampaignNum, Count};
-use crate::ids::{Ids, Num};
+use crate::ids::Num;
 
 /// A published batch names its campaign; the notification of a campaign is named by it.
 const OPEN: &str = "WITH new AS (
@@ -22,13 +21,13 @@ const OPEN: &str = "WITH new AS (
     FROM new JOIN notifications n ON n.num = new.num";
 
 /// Returns those that were not opened on this device before.
-pub(super) async fn open(
-    tx: Tx,
-    ids: Arc<Ids>,
+pub(crate) async fn open(
+    tx: &Tx,
     device: DeviceNum,
-    asked: Arc<Vec<NotificationId>>,
+    asked: &[NotificationId],
     now: Timestamp,
 ) -> Result<Vec<NotificationId>, Failed> {
+    let ids = tx.ids();
     let mut nums: Vec<Num> = asked.iter().filter_map(|id| ids.num(*id)).collect();
     nums.sort_unstable();
     nums.dedup();
@@ -39,7 +38,7 @@ pub(super) async fn open(
     let of = |row: &Row| (row.get::<_, CampaignNum>(1), Some(row.get::<_, Num>(0)));
     let of_campaigns = rows.iter().map(of).filter(|(campaign, _)| *campaign != 0);
     let count = |(campaign, num)| Count { campaign, num, outcome: Outcome::Opened, reason: None, count: 1 };
-    campaign_sum::count(&tx, of_campaigns.map(count)).await?;
+    campaign_sum::count(tx, of_campaigns.map(count)).await?;
     let mut new: HashSet<NotificationId> = rows.iter().map(|row| ids.id(row.get(0))).collect();
     Ok(asked.iter().copied().filter(|id| new.remove(id)).collect())
 }

@@ -2,46 +2,31 @@
 
 use std::collections::HashMap;
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome};
 
+use super::columns::columns;
 use super::transaction::{Failed, Tx};
 use crate::engine::device_list;
 use crate::engine::outcome::{NO_SUMS, OutstandingDevices, Part, Sums};
 use crate::engine::record::Record;
 use crate::ids::Num;
 
-/// Parts as the columns of [`INSERT`].
-#[derive(Default)]
-pub(super) struct Columns {
-    nums: Vec<i64>,
-    outcomes: Vec<i64>,
-    ats: Vec<i64>,
-    counts: Vec<i64>,
-    devices: Vec<Vec<u8>>,
-    reasons: Vec<Option<&'static str>>,
+columns! {
+    /// Columns of [`INSERT`].
+    Columns {
+        nums: Num, outcomes: i64, ats: i64, counts: i64, devices: Vec<u8>, reasons: Option<&'static str>,
+    }
 }
 
 impl Columns {
     /// Parts without devices are left out.
     pub(super) fn of(parts: &[Part]) -> Self {
         let mut columns = Self::default();
-        for part in parts.iter().filter(|part| part.count > 0) {
-            columns.nums.push(part.num);
-            columns.outcomes.push(part.outcome as i64);
-            columns.ats.push(part.at.0 as i64);
-            columns.counts.push(part.count as i64);
-            columns.devices.push(device_list::encode(&part.devices));
-            columns.reasons.push(part.reason);
+        for Part { num, outcome, reason, at, devices, count } in parts.iter().filter(|part| part.count > 0) {
+            let devices = device_list::encode(devices);
+            columns.push_row((*num, *outcome as i64, at.0 as i64, *count as i64, devices, *reason));
         }
         columns
-    }
-
-    pub(super) fn nums(&self) -> &[Num] {
-        &self.nums
-    }
-
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 6] {
-        [&self.nums, &self.outcomes, &self.ats, &self.counts, &self.devices, &self.reasons]
     }
 }
 
@@ -61,20 +46,17 @@ pub(super) async fn add(tx: &Tx, parts: &[Part]) -> Result<(), Failed> {
 pub(super) struct StoredPart {
     pub num: Num,
     pub outcome: Outcome,
-    pub at: Timestamp,
     /// A device list.
     pub devices: Vec<u8>,
-    pub reason: Option<String>,
 }
 
 /// Every part of these notifications, those of each oldest first. Outcomes that only a newer program knows are skipped.
 pub(super) async fn parts(tx: &Tx, nums: &[Num]) -> Result<Vec<StoredPart>, Failed> {
-    let sql = "SELECT num, outcome, at, devices, reason FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
+    let sql = "SELECT num, outcome, devices FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
     let mut parts = Vec::new();
     for row in tx.query(sql, &[&nums]).await? {
         if let Some(outcome) = Outcome::from_code(row.code(1)?) {
-            let (num, at, devices) = (row.int(0)?, row.time(2)?, row.bytes(3)?.to_vec());
-            parts.push(StoredPart { num, outcome, at, devices, reason: row.string_or_null(4)? });
+            parts.push(StoredPart { num: row.int(0)?, outcome, devices: row.bytes(2)?.to_vec() });
         }
     }
     Ok(parts)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use noroshi_types::{BatchId, DeviceNum, Timestamp};
 
+use super::columns::columns;
 use super::transaction::{Failed, Tx};
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
@@ -18,74 +19,56 @@ use crate::{Lease, Renewal, VariantNum};
 /// Milliseconds by the server's clock, which all nodes share.
 pub(super) const ENGINE_NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
 
-/// Batches that one statement adds, column by column.
-#[derive(Default)]
-pub(super) struct NewRows {
-    apps: Vec<i64>,
-    lanes: Vec<i64>,
-    services: Vec<i64>,
-    campaigns: Vec<i64>,
-    nums: Vec<i64>,
-    variants: Vec<i64>,
-    dues: Vec<i64>,
-    attempts: Vec<i64>,
-    fallbacks: Vec<i64>,
-    recipients: Vec<Vec<u8>>,
+columns! {
+    /// Columns of [`INSERT`].
+    NewRows {
+        apps: i64, lanes: i64, services: i64, campaigns: i64, nums: Num, variants: i64, dues: i64, attempts: i64,
+        fallbacks: i64, recipients: Vec<u8>,
+    }
 }
 
 impl NewRows {
     /// Adds one batch, unless it has no recipients; they must be sorted.
     pub(super) fn push(&mut self, entry: &Entry, recipients: &[DeviceNum]) {
-        if recipients.is_empty() {
-            return;
+        let &Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback } = entry;
+        if !recipients.is_empty() {
+            self.push_row((
+                app.0.into(),
+                lane as i64,
+                service_code(service).into(),
+                campaign,
+                num,
+                VariantNum::code(variant).into(),
+                due_at.0 as i64,
+                attempt.into(),
+                fallback as i64,
+                device_list::encode(recipients),
+            ));
         }
-        self.apps.push(entry.app.0.into());
-        self.lanes.push(entry.lane as i64);
-        self.services.push(service_code(entry.service).into());
-        self.campaigns.push(entry.campaign);
-        self.nums.push(entry.num);
-        self.variants.push(VariantNum::code(entry.variant).into());
-        self.dues.push(entry.due_at.0 as i64);
-        self.attempts.push(entry.attempt.into());
-        self.fallbacks.push(entry.fallback as i64);
-        self.recipients.push(device_list::encode(recipients));
     }
 
     pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
-        if self.apps.is_empty() {
-            return Ok(());
+        if !self.apps.is_empty() {
+            tx.execute(INSERT, &self.values()).await?;
         }
-        tx.execute(
-            "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
-                                     leased_until, recipients)
-             SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                         $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
-                 AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)",
-            &[
-                &self.apps,
-                &self.lanes,
-                &self.services,
-                &self.campaigns,
-                &self.nums,
-                &self.variants,
-                &self.dues,
-                &self.attempts,
-                &self.fallbacks,
-                &self.recipients,
-            ],
-        )
-        .await?;
         Ok(())
     }
 }
 
+pub(super) const INSERT: &str =
+    "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt,
+                                                         fallback, leased_until, recipients)
+     SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                 $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+         AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)";
+
 /// Leases are identified by when they end by their taker's clock; by the server's clock they last for `lease` from now.
-pub(super) async fn renew(
+pub(crate) async fn renew(
     tx: &Tx,
-    holder: i64,
     leases: &[Lease],
-    (until, lease): (Timestamp, Duration),
+    until: Timestamp,
+    lease: Duration,
     why: Renewal,
 ) -> Result<Vec<BatchId>, Failed> {
     let mut leases = leases.to_vec();
@@ -104,7 +87,8 @@ pub(super) async fn renew(
          FROM held WHERE q.id = held.id RETURNING q.id"
     );
     let (until, lease_ms) = (until.0 as i64, lease.as_millis() as i64);
-    let rows = tx.query(&sql, &[&ids, &untils, &until, &holder, &lease_ms, &why.takes()]).await?;
+    let rows =
+        tx.query(&sql, &[&ids, &untils, &until, &tx.context().holder, &lease_ms, &why.takes()]).await?;
     rows.iter().map(|row| Ok(BatchId(row.count(0)?))).collect()
 }
 

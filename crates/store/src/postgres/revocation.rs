@@ -8,23 +8,6 @@ use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
 
 use super::transaction::{Failed, Tx, Values};
 use crate::Revocation;
-use crate::revocation::Subject;
-
-/// The time of a revocation only moves forward, even if the clock does not.
-pub(super) const REVOKE: &str =
-    "INSERT INTO revocations AS r (app, kind, id, revoked_at) VALUES ($1, $2, $3, $4)
-     ON CONFLICT (app, kind, id) DO UPDATE SET revoked_at = greatest(r.revoked_at, excluded.revoked_at)";
-
-pub(super) async fn revoke(
-    tx: &Tx,
-    app: AppId,
-    subject: Subject,
-    id: &str,
-    now: Timestamp,
-) -> Result<u64, Failed> {
-    let revoked = tx.execute(REVOKE, &[&i64::from(app.0), &(subject as i64), &id, &(now.0 as i64)]).await?;
-    Ok(revoked)
-}
 
 /// The app, the device, and the user of the credential.
 pub(super) type Subjects<'a> = (AppId, &'a DeviceId, Option<&'a UserId>);

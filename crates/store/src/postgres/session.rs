@@ -1,113 +1,44 @@
-//! [`Sessions`] for PostgreSQL. Log-ins come in batches: a few statements for all of them, and one transaction that writes
+//! Log-ins come in batches: a few statements for all of them, and one transaction that writes
 //! for those whose device must be created or changed first.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic};
+use noroshi_types::{AppId, Topic};
 use tokio_postgres::Row;
 
 use super::backlog::{self, PageRequest, Source};
 use super::device::{Keys, NewDevice};
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, ack, first_call, inbox, opened, revocation};
+use super::{Postgres, maintenance, revocation};
 use crate::engine::backlog::{TopicRow, unused_head};
 use crate::engine::login::{Answer, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
-use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Outstanding, Place, Recheck, Rechecked, Recover, Sessions, engine, ids,
-};
+use crate::{Error, LoggedIn, Login, LoginRefused, Recheck, Rechecked, ids};
 
-#[async_trait::async_trait]
-impl Sessions for Postgres {
-    fn inbox_rows(&self) -> u32 {
-        self.options.inbox_rows
-    }
-
-    async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
-        let all: Vec<&Login> = logins.iter().collect();
-        let mut answers = self.read(async |tx: Tx| read_logins(&tx, self, &all).await).await?;
-        let changing: Vec<usize> = (0..answers.len()).filter(|&i| answers[i].is_change()).collect();
-        if !changing.is_empty() {
-            // Refusals show when the devices are read again.
-            self.register_all(changing.iter().map(|&i| wanted(&logins[i])).collect()).await?;
-            let again: Vec<&Login> = changing.iter().map(|&i| &logins[i]).collect();
-            let second = self.read(async |tx: Tx| read_logins(&tx, self, &again).await).await?;
-            for (i, answer) in changing.into_iter().zip(second) {
-                answers[i] = answer;
-            }
+pub(crate) async fn log_in(
+    store: &Postgres,
+    logins: Vec<Login>,
+) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
+    let all: Vec<&Login> = logins.iter().collect();
+    let mut answers = store.read(async |tx: Tx| read_logins(&tx, &all).await).await?;
+    let changing: Vec<usize> = (0..answers.len()).filter(|&i| answers[i].is_change()).collect();
+    if !changing.is_empty() {
+        // Refusals show when the devices are read again.
+        store.register_all(changing.iter().map(|&i| wanted(&logins[i])).collect()).await?;
+        let again: Vec<&Login> = changing.iter().map(|&i| &logins[i]).collect();
+        let second = store.read(async |tx: Tx| read_logins(&tx, &again).await).await?;
+        for (i, answer) in changing.into_iter().zip(second) {
+            answers[i] = answer;
         }
-        Ok(answers.into_iter().map(Answer::settled).collect())
     }
+    Ok(answers.into_iter().map(Answer::settled).collect())
+}
 
-    async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error> {
-        self.read(async |tx: Tx| recheck(&tx, &checks).await).await
-    }
-
-    async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error> {
-        self.write(move |tx| {
-            let kept = kept.clone();
-            async move {
-                let sql = "UPDATE devices SET kept = $2 WHERE num = $1
-                           AND ($2::bytea IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> '\\xff'::bytea)";
-                tx.execute(sql, &[&(device.0 as i64), &kept]).await?;
-                Ok(())
-            }
-        })
-        .await
-    }
-
-    async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
-        self.read(async |tx: Tx| backlog::next_page(&tx, &self.ids, &asked).await).await
-    }
-
-    async fn recover(&self, asked: Recover) -> Result<BacklogPage, Error> {
-        self.read(async |tx: Tx| backlog::recover(&tx, &self.ids, &asked).await).await
-    }
-
-    async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error> {
-        self.read(async |tx: Tx| backlog::outstanding(&tx, &self.ids, &asked).await).await
-    }
-
-    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
-        let (ids, acks) = (Arc::clone(&self.ids), Arc::new(acks));
-        self.write(move |tx| ack::ack(tx, Arc::clone(&ids), Arc::clone(&acks), now)).await
-    }
-
-    async fn open(
-        &self,
-        device: DeviceNum,
-        asked: Vec<NotificationId>,
-        now: Timestamp,
-    ) -> Result<Vec<NotificationId>, Error> {
-        let (ids, asked) = (Arc::clone(&self.ids), Arc::new(asked));
-        self.write(move |tx| opened::open(tx, Arc::clone(&ids), device, Arc::clone(&asked), now)).await
-    }
-
-    async fn inbox(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<(Vec<Arc<Message>>, u64), Error> {
-        self.read(async |tx: Tx| inbox(&tx, self, app, device, limit, now).await).await
-    }
-
-    async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error> {
-        self.read(async |tx: Tx| inbox::range(&tx, &self.ids, &asked).await).await
-    }
-
-    async fn first_call(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        newest: usize,
-        now: Timestamp,
-    ) -> Result<Option<FirstCall>, Error> {
-        self.ask(async |tx: Tx| first_call::first_call(&tx, &self.ids, app, device, newest, now).await).await
+impl Postgres {
+    pub(crate) fn inbox_rows(&self) -> u32 {
+        self.context.options.inbox_rows
     }
 }
 
@@ -126,11 +57,11 @@ type Topics = HashMap<TopicNum, Arc<TopicRow>>;
 type Named = HashMap<(AppId, Topic), Arc<TopicRow>>;
 
 /// Round trips: devices and their positions; topics; numbers of messages; messages.
-async fn read_logins(tx: &Tx, store: &Postgres, logins: &[&Login]) -> Result<Vec<Answer>, Failed> {
+async fn read_logins(tx: &Tx, logins: &[&Login]) -> Result<Vec<Answer>, Failed> {
     let session_topics = session_topics(logins);
     let asked: Vec<_> = logins.iter().map(|login| (login.app, &login.device, login.user.as_ref())).collect();
     let (as_of, mut known, named, revoked) = tokio::try_join!(
-        place(tx),
+        maintenance::place(tx),
         devices(tx, logins),
         backlog::topics_named(tx, session_topics),
         revocation::load(tx, &asked)
@@ -154,7 +85,7 @@ async fn read_logins(tx: &Tx, store: &Postgres, logins: &[&Login]) -> Result<Vec
             (Decision::Change | Decision::Read(_), _) => answers.push(Answer::Change),
         }
     }
-    let pages = backlog::pages(tx, &store.ids, &requests).await?;
+    let pages = backlog::pages(tx, &requests).await?;
     for (((i, device, unused), request), mut page) in readers.into_iter().zip(requests).zip(pages) {
         page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
         let topics =
@@ -173,11 +104,6 @@ fn session_topics<'l>(logins: &[&'l Login]) -> HashSet<(AppId, &'l Topic)> {
 
 fn durable_topics(known: &HashMap<usize, Known>) -> HashSet<TopicNum> {
     known.values().flat_map(|known| known.positions.iter().map(|(topic, _)| *topic)).collect()
-}
-
-/// The last commit that accepted a notification, as this transaction sees it.
-async fn place(tx: &Tx) -> Result<Place, Failed> {
-    Ok(Place(tx.query_one("SELECT last FROM accept_order", &[]).await?.int(0)?))
 }
 
 /// The devices that exist, by their index in `logins`.
@@ -236,7 +162,7 @@ fn page_request(
     (PageRequest { device, after, sources, retained: Some(after), now: login.now }, unused)
 }
 
-async fn recheck(tx: &Tx, checks: &[Recheck]) -> Result<Vec<Rechecked>, Failed> {
+pub(crate) async fn recheck(tx: &Tx, checks: &[Recheck]) -> Result<Vec<Rechecked>, Failed> {
     let devices: Vec<_> = checks.iter().map(|check| check.device.0 as i64).collect();
     let since: Vec<_> = checks.iter().map(|check| check.since.0).collect();
     let sql = "SELECT d.revision,
@@ -246,24 +172,4 @@ async fn recheck(tx: &Tx, checks: &[Recheck]) -> Result<Vec<Rechecked>, Failed> 
     let rows = tx.query(sql, &[&devices, &since]).await?;
     let answers = checks.iter().zip(&rows);
     answers.map(|(check, row)| Ok(rechecked(check, row.count_or_null(0)?, row.flag(1)?))).collect()
-}
-
-/// The oldest `limit` messages that have not expired, and how many there are in all.
-async fn inbox(
-    tx: &Tx,
-    store: &Postgres,
-    app: AppId,
-    device: &DeviceId,
-    limit: usize,
-    now: Timestamp,
-) -> Result<(Vec<Arc<Message>>, u64), Failed> {
-    let device = engine::device::number(tx, app, device).await?.ok_or(Error::NotFound)?;
-    let requests = [PageRequest { device: Some(device), after: 0, sources: Vec::new(), retained: None, now }];
-    let (total, nums) = tokio::try_join!(
-        engine::inbox::unread(tx, device, now),
-        backlog::inbox_nums(tx, &requests, limit as i64)
-    )?;
-    let nums = nums.concat();
-    let messages = backlog::messages(tx, &store.ids, &nums).await?;
-    Ok((nums.iter().filter_map(|num| messages.get(num).cloned()).collect(), total))
 }

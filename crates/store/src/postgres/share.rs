@@ -1,47 +1,23 @@
-//! [`Shares`] for PostgreSQL.
+//! Changes of shared subscriptions.
 
 use noroshi_types::DeviceNum;
 
-use super::Postgres;
 use super::transaction::{Failed, Tx};
 use crate::engine::record::Record;
 use crate::engine::share::{self, COUNTS, check_limits, codes, held_bytes};
-use crate::{Error, JoinShares, Leave, LeaveShares, SettleShares, Share, ShareGroup, Shares};
-
-#[async_trait::async_trait]
-impl Shares for Postgres {
-    async fn join_shares(&self, join: JoinShares) -> Result<(), Error> {
-        self.write_with(join, self::join).await
-    }
-
-    async fn leave_shares(&self, leave: LeaveShares) -> Result<bool, Error> {
-        self.write_with(leave, self::leave).await
-    }
-
-    async fn share_groups(&self) -> Result<Vec<ShareGroup>, Error> {
-        self.read(async |tx: Tx| share::groups(&tx).await).await
-    }
-
-    async fn return_to_shares(&self, members: Vec<(DeviceNum, u64)>) -> Result<bool, Error> {
-        self.write_with(members, return_members).await
-    }
-
-    async fn settle_shares(&self, settle: SettleShares) -> Result<(), Error> {
-        self.write_with(settle, self::settle).await
-    }
-}
+use crate::{Error, JoinShares, Leave, LeaveShares, SettleShares, Share};
 
 /// Attempts of a join whose groups the leader removes at the same time. Each attempt creates the missing groups, so one
 /// is enough unless they are removed again.
 const ATTEMPTS: u32 = 8;
 
-async fn join(tx: Tx, join: JoinShares) -> Result<(), Failed> {
+pub(crate) async fn join(tx: &Tx, join: &JoinShares) -> Result<(), Failed> {
     let (app, device) = (i64::from(join.app.0), join.device.0 as i64);
     let (generation, lasts) = (join.generation as i64, i64::from(join.expiry_s));
     let sql = "SELECT 1 FROM devices WHERE num = $1 AND app = $2 FOR NO KEY UPDATE";
     tx.query_opt(sql, &[&device, &app]).await?.ok_or(Error::NotFound)?;
     let now: i64 = tx.query_one("SELECT last FROM accept_order", &[]).await?.int(0)?;
-    let (nums, levels) = lock_groups(&tx, app, now, join.shares).await?;
+    let (nums, levels) = lock_groups(tx, app, now, join.shares.clone()).await?;
     // A group without members skips what was published since its last member left.
     let sql = "UPDATE share_groups AS g SET since = greatest(since, $2)
          WHERE num = ANY($1::bigint[]) AND NOT EXISTS (
@@ -88,7 +64,7 @@ async fn lock_groups(
     Err(Error::Overloaded.into())
 }
 
-async fn leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
+pub(crate) async fn leave(tx: &Tx, leave: &LeaveShares) -> Result<bool, Failed> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
     let (state, ends_at) = codes(&leave.what);
@@ -107,7 +83,7 @@ async fn leave(tx: Tx, leave: LeaveShares) -> Result<bool, Failed> {
     Ok(tx.execute(sql, &[&device, &generation, &state, &held, &names, &filters]).await? > 0)
 }
 
-async fn return_members(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, Failed> {
+pub(crate) async fn return_members(tx: &Tx, members: &[(DeviceNum, u64)]) -> Result<bool, Failed> {
     let (devices, generations): (Vec<i64>, Vec<i64>) =
         members.iter().map(|(device, generation)| (device.0 as i64, *generation as i64)).unzip();
     let sql = "UPDATE share_members AS m SET state = 0, ends_at = NULL
@@ -116,7 +92,7 @@ async fn return_members(tx: Tx, members: Vec<(DeviceNum, u64)>) -> Result<bool, 
     Ok(tx.execute(sql, &[&devices, &generations]).await? > 0)
 }
 
-async fn settle(tx: Tx, settle: SettleShares) -> Result<(), Failed> {
+pub(crate) async fn settle(tx: &Tx, settle: &SettleShares) -> Result<(), Failed> {
     let mut touched: Vec<i64> = settle.since.iter().map(|(num, _)| num.0).collect();
     touched.extend(settle.over.iter().map(|(num, _)| num.0));
     // A join locks the rows of its groups.

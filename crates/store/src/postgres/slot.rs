@@ -4,7 +4,6 @@
 //! again, or another one if it is taken. Until then it keeps using the old slot: two nodes could only give out the
 //! same number within the same millisecond, and then one of two traces is dropped.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
@@ -35,7 +34,7 @@ pub(super) async fn take(
 }
 
 /// Holds the slot, and takes one again when it is lost. Runs until it is dropped.
-pub(super) async fn hold(connector: Connector, mut session: ClientWrapper, loose: Arc<Loose>) {
+pub(super) async fn hold(connector: Connector, mut session: ClientWrapper, loose: &Loose) {
     loop {
         tokio::time::sleep(CHECK).await;
         // Only a query detects a network that stopped responding.

@@ -40,6 +40,7 @@ impl Session for Tx {
     const FOR_NO_KEY_UPDATE: &str = "FOR NO KEY UPDATE";
     const FOR_UPDATE_SKIP_LOCKED: &str = "FOR UPDATE SKIP LOCKED";
     const ORDERED_JOIN: &str = "JOIN";
+    const TOPIC_LOG_BY_AGE: &str = "topic_log";
 
     async fn query<T: Send>(
         &self,

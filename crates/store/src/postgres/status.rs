@@ -1,18 +1,18 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp};
 
 use super::backlog::MESSAGE_COLUMNS;
-use super::transaction::{Failed, Tx};
+use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, campaign_row, campaign_sum, inbox, outcome, push_queue, topic_log};
 use crate::engine::campaign::CampaignNum;
-use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
+use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
+use crate::engine::opened;
 use crate::engine::outcome::NO_SUMS;
 use crate::engine::push::Done;
 use crate::engine::record::Record;
-use crate::engine::{device_list, opened};
 use crate::ids::Num;
-use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
+use crate::{Cancelled, Error, NotificationState};
 
 pub(super) async fn state(
     store: &Postgres,
@@ -20,61 +20,24 @@ pub(super) async fn state(
     id: NotificationId,
     now: Timestamp,
 ) -> Result<Option<NotificationState>, Error> {
-    let Some(num) = store.ids.num(id) else { return Ok(None) };
+    let Some(num) = store.context.ids.num(id) else { return Ok(None) };
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {STATE_COLUMNS}
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = $1 AND n.app = $2"
     );
-    let sql = &sql;
-    store
-        .read(|tx| async move {
-            let app = i64::from(app.0);
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&num, &app];
-            let nums = [num];
-            let (found, sums, opened) = tokio::try_join!(
-                tx.query_opt(sql, &values),
-                outcome::sums(&tx, &nums),
-                opened::count(&tx, num)
-            )?;
-            let Some(row) = found else { return Ok(None) };
-            let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
-            Ok(Some(notification_state(&row, &store.ids, sums, opened, now)?))
-        })
-        .await
-}
-
-pub(super) async fn trace(
-    store: &Postgres,
-    app: AppId,
-    id: NotificationId,
-    device: &DeviceId,
-) -> Result<Option<Trace>, Error> {
-    let Some(num) = store.ids.num(id) else { return Ok(None) };
-    let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
-                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
-                      n.trace
-               FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
-    store
-        .read(|tx| async move {
-            let (app, device) = (i64::from(app.0), device.as_str());
-            let Some(row) = tx.query_opt(sql, &[&num, &app, &device]).await? else { return Ok(None) };
-            let device = row.device(0)?;
-            let mut steps = Vec::new();
-            for part in outcome::parts(&tx, &[num]).await? {
-                if device_list::decode(&part.devices).any(|listed| listed == device) {
-                    steps.push(TraceStep { at: part.at, outcome: part.outcome, reason: part.reason });
-                }
-            }
-            steps.extend(opened::step(&tx, num, device).await?);
-            steps.sort_by_key(|step| (step.at, step.outcome as u8));
-            Ok(Some(Trace {
-                steps,
-                in_inbox: row.flag(1)?,
-                subscribed: row.flag(2)?,
-                trace: trace_of(&row, 3)?,
-            }))
-        })
-        .await
+    let read = async |tx: Tx| {
+        let (nums, app) = ([num], i64::from(app.0));
+        let values: Values<'_> = &[&num, &app];
+        let (found, sums, opened) = tokio::try_join!(
+            tx.query_opt(&sql, values),
+            outcome::sums(&tx, &nums),
+            opened::count(&tx, num)
+        )?;
+        let Some(row) = found else { return Ok(None) };
+        let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
+        Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
+    };
+    store.read(read).await
 }
 
 /// Removes everything not acknowledged yet. The standing changes only if something was removed.
@@ -84,9 +47,8 @@ pub(super) async fn cancel(
     id: NotificationId,
     now: Timestamp,
 ) -> Result<Cancelled, Error> {
-    let num = store.ids.num(id).ok_or(Error::NotFound)?;
-    let keep_until = store.keep_until(now);
-    store.write(move |tx| cancel_in(tx, app, (num, id), now, keep_until)).await
+    let num = store.context.ids.num(id).ok_or(Error::NotFound)?;
+    store.write(move |tx| cancel_in(tx, app, (num, id), now)).await
 }
 
 async fn cancel_in(
@@ -94,7 +56,6 @@ async fn cancel_in(
     app: AppId,
     (num, id): (Num, NotificationId),
     now: Timestamp,
-    keep_until: Timestamp,
 ) -> Result<Cancelled, Failed> {
     // Not locked: accepting and pruning lock topics before notifications.
     let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = $1 AND app = $2";
@@ -111,7 +72,7 @@ async fn cancel_in(
         _ => Vec::new(),
     };
     let nums: Vec<CampaignNum> = work.campaigns.keys().copied().collect();
-    let done = end_campaigns(&tx, &nums, now, keep_until).await?;
+    let done = end_campaigns(&tx, &nums, now).await?;
     campaign_sum::count(&tx, work.counts(num)).await?;
     if changed || !removed.is_empty() || work.any {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
@@ -133,15 +94,10 @@ async fn remove_from_inboxes(tx: &Tx, num: Num) -> Result<Vec<DeviceNum>, Failed
 }
 
 /// Ends those of the campaigns whose last batch was removed.
-async fn end_campaigns(
-    tx: &Tx,
-    nums: &[CampaignNum],
-    now: Timestamp,
-    keep_until: Timestamp,
-) -> Result<Done, Failed> {
+async fn end_campaigns(tx: &Tx, nums: &[CampaignNum], now: Timestamp) -> Result<Done, Failed> {
     if nums.is_empty() {
         return Ok(Vec::new());
     }
     campaign_row::hold_open(tx, nums).await?;
-    campaign_row::settle(tx, nums, now, keep_until).await
+    campaign_row::settle(tx, nums, now).await
 }

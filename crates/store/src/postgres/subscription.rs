@@ -2,23 +2,18 @@
 
 use noroshi_types::{AppId, DeviceId, Topic};
 
+use super::columns::columns;
 use super::transaction::{Failed, Tx};
 
-/// Subscriptions that one statement adds, column by column.
-#[derive(Default)]
-pub(super) struct NewRows {
-    apps: Vec<i64>,
-    devices: Vec<String>,
-    topics: Vec<String>,
-    named: Vec<i64>,
+columns! {
+    /// Subscriptions that one statement adds.
+    NewRows { apps: i64, devices: String, topics: String, named: i64 }
 }
 
 impl NewRows {
     pub(super) fn push(&mut self, app: AppId, device: &DeviceId, topic: &Topic) {
-        self.apps.push(app.0.into());
-        self.devices.push(device.as_str().to_owned());
-        self.topics.push(topic.as_str().to_owned());
-        self.named.push((!topic.is_everyone()).into());
+        let (device, name) = (device.as_str().to_owned(), topic.as_str().to_owned());
+        self.push_row((app.0.into(), device, name, (!topic.is_everyone()).into()));
     }
 
     /// The statement of [`NewRows::insert`]. A subscription starts at its topic's current position. A message that is
@@ -33,7 +28,7 @@ impl NewRows {
     /// Adds missing subscriptions. The devices and topics have to exist.
     pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
         if !self.apps.is_empty() {
-            tx.execute(Self::INSERT, &[&self.apps, &self.devices, &self.topics, &self.named]).await?;
+            tx.execute(Self::INSERT, &self.values()).await?;
         }
         Ok(())
     }

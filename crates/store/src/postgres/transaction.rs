@@ -17,8 +17,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use super::Postgres;
+use super::{Postgres, StoreContext};
 use crate::Error;
+use crate::ids::Ids;
 
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -41,7 +42,7 @@ type Work<'a, T> = dyn Fn(Tx) -> Attempt<'a, T> + Sync + 'a;
 
 /// Why work in a transaction failed.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// A refusal, which is not retried.
     Store(Error),
     /// The engine failed; another attempt may succeed.
@@ -150,11 +151,12 @@ pub(crate) fn text_of(error: &tokio_postgres::Error) -> String {
 
 /// A transaction. Dropping the last clone rolls it back, unless it was committed.
 #[derive(Clone)]
-pub(super) struct Tx(Arc<Open>);
+pub(crate) struct Tx(Arc<Open>);
 
 struct Open {
     /// `None` once it was returned.
     connection: Option<Object>,
+    context: Arc<StoreContext>,
     mode: Mode,
     begun: AtomicBool,
     /// A statement failed, so the transaction can only be rolled back.
@@ -185,9 +187,10 @@ impl Mode {
 }
 
 impl Tx {
-    fn new(connection: Object, mode: Mode) -> Self {
+    fn new(connection: Object, context: Arc<StoreContext>, mode: Mode) -> Self {
         Self(Arc::new(Open {
             connection: Some(connection),
+            context,
             mode,
             begun: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -195,6 +198,14 @@ impl Tx {
             number: OnceLock::new(),
             made: Instant::now(),
         }))
+    }
+
+    pub(super) fn context(&self) -> &StoreContext {
+        &self.0.context
+    }
+
+    pub(super) fn ids(&self) -> &Ids {
+        &self.0.context.ids
     }
 
     fn connection(&self) -> &Object {
@@ -308,22 +319,18 @@ impl Drop for Open {
 
 impl Postgres {
     /// Reads one state, which includes every commit that was answered before. Cancel-safe.
-    pub(super) async fn read<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(crate) async fn read<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.read_as(Mode::Read, &|tx| Box::pin(work(tx))).await
     }
 
     /// As [`Self::read`], for a single statement, which is sent without `BEGIN`. Cancel-safe.
-    pub(super) async fn ask<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(crate) async fn ask<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.read_as(Mode::Ask, &|tx| Box::pin(work(tx))).await
     }
 
@@ -338,7 +345,7 @@ impl Postgres {
     }
 
     /// Writes in one transaction (READ COMMITTED). Dropping the future loses the answer, but the write continues.
-    pub(super) async fn write<T, F, R>(&self, work: F) -> Result<T, Error>
+    pub(crate) async fn write<T, F, R>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Fn(Tx) -> R + Send + Sync + 'static,
@@ -357,24 +364,11 @@ impl Postgres {
         }
     }
 
-    /// As [`Self::write`], with a copy of `values` for each attempt.
-    pub(super) async fn write_with<T, V, F, R>(&self, values: V, work: F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        V: Clone + Send + Sync + 'static,
-        F: Fn(Tx, V) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<T, Failed>> + Send + 'static,
-    {
-        self.write(move |tx| work(tx, values.clone())).await
-    }
-
     /// As [`Self::write`], on the caller's task, and also while the store closes.
-    pub(super) async fn write_here<T, F, R>(&self, work: F) -> Result<T, Error>
-    where
-        T: Send,
-        F: Fn(Tx) -> R + Send + Sync,
-        R: Future<Output = Result<T, Failed>> + Send,
-    {
+    pub(super) async fn write_here<T: Send, R: Future<Output = Result<T, Failed>> + Send>(
+        &self,
+        work: impl Fn(Tx) -> R + Send + Sync,
+    ) -> Result<T, Error> {
         self.write_as(&|tx| Box::pin(work(tx))).await
     }
 
@@ -385,11 +379,11 @@ impl Postgres {
 
     /// Longer than the server's own timeouts.
     fn answer_timeout(&self) -> Duration {
-        self.options.accept_wait + self.options.statement_timeout * 2
+        self.context.options.accept_wait + self.context.options.statement_timeout * 2
     }
 
     async fn retry<T: Send>(&self, mode: Mode, work: &Work<'_, T>) -> Result<T, Error> {
-        let patience = Instant::now() + self.options.accept_wait;
+        let patience = Instant::now() + self.context.options.accept_wait;
         let mut pause = BACKOFF.0;
         loop {
             match self.once(mode, work).await {
@@ -404,7 +398,7 @@ impl Postgres {
     }
 
     async fn once<T: Send>(&self, mode: Mode, work: &Work<'_, T>) -> Result<T, Failed> {
-        let tx = Tx::new(self.pool.get().await?, mode);
+        let tx = Tx::new(self.pool.get().await?, Arc::clone(&self.context), mode);
         let value = work(tx.clone()).await?;
         if mode != Mode::Write {
             return Ok(value);
@@ -424,7 +418,7 @@ impl Postgres {
         let unknown = |why: &dyn std::fmt::Display| {
             Error::Engine(format!("the answer to a commit was lost, and its outcome is unknown: {why}"))
         };
-        let patience = Instant::now() + self.options.accept_wait;
+        let patience = Instant::now() + self.context.options.accept_wait;
         loop {
             let found = match self.pool.get().await {
                 Ok(connection) => connection

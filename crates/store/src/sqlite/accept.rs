@@ -3,18 +3,16 @@
 mod push_plan;
 mod recipient;
 
-use std::sync::Arc;
-
 use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, PushMode, Target, Timestamp, Topic};
 
 use super::notification::LogPlace;
-use super::statement::Statements;
+use super::statement::ready;
 use super::writer::Write;
 use super::{Sqlite, campaign_row, idempotency, inbox, notification, number, outcome, status, topic};
 use crate::engine::accept::is_stored;
 use crate::engine::campaign::Count;
 use crate::engine::notification::{Standing, message_of};
-use crate::engine::outcome::{Part, recorded};
+use crate::engine::outcome::{Part, recorded, trace};
 use crate::engine::record::Record;
 use crate::{
     Accept, Accepted, Cancelled, Done, Error, Gate, Idempotency, NotificationState, Notifications,
@@ -51,13 +49,12 @@ impl Notifications for Sqlite {
         id: NotificationId,
         now: Timestamp,
     ) -> Result<Option<NotificationState>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| status::state(db, &ids, app, id, now)).await
+        self.read(move |read| status::state(read, app, id, now)).await
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        let (ids, device) = (Arc::clone(&self.ids), device.clone());
-        self.read(move |db| status::trace(db, &ids, app, id, &device)).await
+        let (Some(num), device) = (self.ids.num(id), device.clone()) else { return Ok(None) };
+        self.read(move |read| ready(trace(read.db, num, app, &device))).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {

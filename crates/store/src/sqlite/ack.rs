@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use super::writer::Write;
 use super::{campaign_row, inbox, outcome, push_queue};
 use crate::engine::notification::Standing;
@@ -31,7 +30,7 @@ enum MessageKind {
 }
 
 /// Processes a batch. Returns what was outstanding.
-pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
+pub(crate) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
     let mut known: HashMap<Num, MessageKind> = HashMap::new();
     for Ack { device, ids } in acks {
@@ -57,7 +56,7 @@ pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
 
 /// True if the notification was outstanding on this device.
 fn confirm(
-    db: &Connection,
+    db: &Db,
     device: DeviceNum,
     num: Num,
     known: &mut HashMap<Num, MessageKind>,
@@ -86,7 +85,7 @@ fn confirm(
 
 /// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
 /// before it.
-fn look_up(db: &Connection, num: Num) -> Result<MessageKind, Error> {
+fn look_up(db: &Db, num: Num) -> Result<MessageKind, Error> {
     let sql = "SELECT topic, topic_offset, standing FROM notifications
                WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2";
     let position = db.first(sql, (num, When::Stored as u8), |row| {

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceNum, Message, Timestamp, Topic, When};
-use rusqlite::Connection;
 
 use super::notification;
-use super::statement::Statements;
+use super::reader::Read;
+use super::statement::Db;
 use crate::engine::backlog::{PAGE, TOPIC_COLUMNS, TopicRow, starts, unused_page};
 use crate::engine::notification::Standing;
 use crate::engine::record::Record;
@@ -29,7 +29,7 @@ pub(super) struct Source {
 }
 
 pub(super) struct Reading<'c> {
-    db: &'c Connection,
+    db: &'c Db,
     ids: &'c Ids,
     topics: HashMap<TopicNum, Rc<TopicRow>>,
     names: HashMap<(AppId, Topic), Option<TopicNum>>,
@@ -37,7 +37,7 @@ pub(super) struct Reading<'c> {
 }
 
 impl<'c> Reading<'c> {
-    pub(super) fn new(db: &'c Connection, ids: &'c Ids) -> Self {
+    pub(super) fn new(Read { db, ids }: Read<'c>) -> Self {
         Self { db, ids, topics: HashMap::new(), names: HashMap::new(), messages: HashMap::new() }
     }
 
@@ -199,11 +199,11 @@ impl<'c> Reading<'c> {
 }
 
 /// The next page: see [`Backlog`].
-pub(super) fn next_page(db: &Connection, ids: &Ids, asked: &Backlog) -> Result<BacklogPage, Error> {
-    let mut reading = Reading::new(db, ids);
+pub(crate) fn next_page(read: Read<'_>, asked: &Backlog) -> Result<BacklogPage, Error> {
+    let mut reading = Reading::new(read);
     let (after, session_after) = starts(asked);
     let sql = "SELECT 1 FROM devices WHERE num = ?1 AND app = ?2";
-    if !db.has_row(sql, (asked.device.0 as i64, asked.app.0))? {
+    if !read.db.has_row(sql, (asked.device.0 as i64, asked.app.0))? {
         return Ok(BacklogPage::default());
     }
     let mut sources = reading.subscriptions(asked.device)?;
@@ -221,9 +221,8 @@ pub(super) fn next_page(db: &Connection, ids: &Ids, asked: &Backlog) -> Result<B
 }
 
 /// See [`Outstanding`].
-pub(super) fn outstanding(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn outstanding(
+    Read { db, ids }: Read<'_>,
     asked: &Outstanding,
 ) -> Result<Vec<Arc<Message>>, Error> {
     let mut statement = db.prepare_cached(
@@ -244,8 +243,8 @@ pub(super) fn outstanding(
 }
 
 /// The stored messages of a topic since a position: see [`Recover`].
-pub(super) fn recover(db: &Connection, ids: &Ids, asked: &Recover) -> Result<BacklogPage, Error> {
-    let mut reading = Reading::new(db, ids);
+pub(crate) fn recover(read: Read<'_>, asked: &Recover) -> Result<BacklogPage, Error> {
+    let mut reading = Reading::new(read);
     let Some(topic) = reading.topic_named(asked.app, &asked.topic)? else { return Ok(unused_page(asked)) };
     let (offset, known) = topic.recovers_from(asked.since);
     let source = Source { topic: Rc::clone(&topic), offset, num: 0 };

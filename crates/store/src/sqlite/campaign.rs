@@ -1,140 +1,55 @@
-//! [`Campaigns`] for SQLite: creation, states, uploads, and pages that go onto the push queue.
-
-use std::sync::Arc;
+//! Campaigns: creation, states, uploads, and pages that go onto the push queue.
 
 use noroshi_types::{AppId, CampaignId, Timestamp};
-use rusqlite::{Connection, Row};
+use rusqlite::Row;
 
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::ready;
 use super::writer::Write;
-use super::{Sqlite, campaign_row, idempotency, notification, outcome, push_queue};
+use super::{campaign_row, idempotency, notification, outcome, push_queue};
 use crate::engine::campaign::{
     self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
-    before_bytes, campaign_of, check_uploadable, continued, ended,
+    before_bytes, campaign_of, check_uploadable, continued,
 };
 use crate::engine::cancel::removed_batch;
 use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
 use crate::engine::record::Record;
 use crate::engine::session;
-use crate::ids::Ids;
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    Campaign, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
     RemovedMessages, UploadLine,
 };
 
-#[async_trait::async_trait]
-impl Campaigns for Sqlite {
-    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
-        self.write(2, move |w| create(w, &campaign, now)).await
-    }
-
-    async fn created_campaign(
-        &self,
-        app: AppId,
-        idempotency: Idempotency,
-        now: Timestamp,
-    ) -> Result<Option<Campaign>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| created_before(db, &ids, app, &idempotency, now)).await
-    }
-
-    async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| find(db, &ids, app, id, now)).await
-    }
-
-    async fn campaigns(
-        &self,
-        app: AppId,
-        before: Option<CampaignId>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Campaign>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM campaigns WHERE app = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"
-            );
-            let values = (app.0, before_bytes(before), limit as i64);
-            db.all(&sql, values, |row| with_sums(db, &ids, row, now))
-        })
-        .await
-    }
-
-    async fn active_campaigns(&self, now: Timestamp) -> Result<Vec<Campaign>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| {
-            let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE state < 5 ORDER BY num");
-            db.all(&sql, (), |row| with_sums(db, &ids, row, now))
-        })
-        .await
-    }
-
-    async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> Result<u64, Error> {
-        self.write(lines.len(), move |w| upload(w.db, app, id, &lines)).await
-    }
-
-    async fn set_campaign_state(
-        &self,
-        app: AppId,
-        id: CampaignId,
-        from: &[CampaignState],
-        to: CampaignState,
-        now: Timestamp,
-    ) -> Result<(CampaignState, RemovedMessages), Error> {
-        let from = from.to_vec();
-        let (num, state) = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
-        let mut departed = RemovedMessages::default();
-        let mut more = to == CampaignState::Aborted;
-        while more {
-            // `take` removes the rest if this stops early.
-            let Ok(page) = self.write(PURGE_ROWS, move |w| purge_batches(w, num, now)).await else { break };
-            departed.append(page.0);
-            more = page.1;
-        }
-        Ok((state, departed))
-    }
-
-    async fn enqueue(
-        &self,
-        id: CampaignId,
-        from: u64,
-        batches: Vec<NewBatch>,
-        cursor: u64,
-        walked: bool,
-        parts: Vec<PushPart>,
-        now: Timestamp,
-    ) -> Result<CampaignState, Error> {
-        let rows = 2 + batches.len() + parts.len();
-        self.write(rows, move |w| enqueue(w, (id, from), batches, (cursor, walked), &parts, now)).await
-    }
-
-    async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
-        let num = self.write(1, move |w| ended(&named(w.db, app, id)?)).await?;
-        let purge = move |w: &mut Write<'_>| ready(campaign::purge_lines(w.db, num, PURGE_ROWS));
-        while self.write(PURGE_ROWS, purge).await? == PURGE_ROWS {}
-        self.write(1, move |w| {
-            w.db.run("DELETE FROM push_queue WHERE campaign = ?1 AND campaign > 0", (num,))?;
-            ready(campaign::delete(w.db, num))
-        })
-        .await
-    }
-}
-
-fn find(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn find(
+    read: Read<'_>,
     app: AppId,
     id: CampaignId,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE id = ?1 AND app = ?2");
-    db.first(&sql, (id.as_bytes(), app.0), |row| with_sums(db, ids, row, now))
+    read.db.first(&sql, (id.as_bytes(), app.0), |row| with_sums(read, row, now))
+}
+
+pub(crate) fn list(
+    read: Read<'_>,
+    app: AppId,
+    before: Option<CampaignId>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Campaign>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE app = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3");
+    let values = (app.0, before_bytes(before), limit as i64);
+    read.db.all(&sql, values, |row| with_sums(read, row, now))
+}
+
+pub(crate) fn active(read: Read<'_>, now: Timestamp) -> Result<Vec<Campaign>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE state < 5 ORDER BY num");
+    read.db.all(&sql, (), |row| with_sums(read, row, now))
 }
 
 /// The campaign of a row, with its sums.
-fn with_sums(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Result<Campaign, Error> {
+fn with_sums(Read { db, ids }: Read<'_>, row: &Row<'_>, now: Timestamp) -> Result<Campaign, Error> {
     let num: CampaignNum = row.int(0)?;
     let sql = "SELECT count(*), count(*) FILTER (WHERE due_at > ?2) FROM push_queue
                WHERE campaign = ?1 AND campaign > 0";
@@ -153,27 +68,26 @@ fn with_sums(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Resul
 }
 
 /// The campaign that the idempotency key created; `None` if that was deleted.
-fn created_before(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn created_before(
+    read: Read<'_>,
     app: AppId,
     key: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Error> {
-    let Some(num) = idempotency::find(db, app, key, now)? else { return Ok(None) };
+    let Some(num) = idempotency::find(read.db, app, key, now)? else { return Ok(None) };
     let sql = "SELECT id FROM campaigns WHERE app = ?1 AND notification = ?2";
-    match db.first(sql, (app.0, num), |row| campaign::id_of(row, 0))? {
-        Some(id) => find(db, ids, app, id, now),
-        None if notification::is_campaign(db, num)? => Ok(None),
+    match read.db.first(sql, (app.0, num), |row| campaign::id_of(row, 0))? {
+        Some(id) => find(read, app, id, now),
+        None if notification::is_campaign(read.db, num)? => Ok(None),
         // The key belongs to a notification.
         None => Err(Error::IdempotencyConflict),
     }
 }
 
-fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
+pub(crate) fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
     ready(session::require_app(w.db, new.app, ""))?;
     if let Some(key) = &new.idempotency
-        && let Some(campaign) = created_before(w.db, w.ids, new.app, key, now)?
+        && let Some(campaign) = created_before(w.read(), new.app, key, now)?
     {
         return Ok(CreatedCampaign { campaign, replayed: true });
     }
@@ -182,18 +96,13 @@ fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCam
         idempotency::remember(w.db, new.app, key, num, now)?;
     }
     let id = ready(campaign::create(w.db, num, || w.ids.next(now), new, now))?;
-    let campaign = find(w.db, w.ids, new.app, id, now)?.ok_or(Error::NotFound)?;
+    let campaign = find(w.read(), new.app, id, now)?.ok_or(Error::NotFound)?;
     Ok(CreatedCampaign { campaign, replayed: false })
 }
 
-fn named(db: &Connection, app: AppId, id: CampaignId) -> Result<CampaignRow, Error> {
-    let sql = "SELECT num, id, state, notification FROM campaigns WHERE id = ?1 AND app = ?2";
-    let found = db.first(sql, (id.as_bytes(), app.0), |row| CampaignRow::of(row, 0))?;
-    found.flatten().ok_or(Error::NotFound)
-}
-
-fn upload(db: &Connection, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Error> {
-    let campaign = named(db, app, id)?;
+pub(crate) fn upload(w: &Write<'_>, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Error> {
+    let db = w.db;
+    let campaign = ready(campaign::locked(db, app, id))?;
     check_uploadable(campaign.state)?;
     let replace = "UPDATE campaign_lines SET line = ?3 WHERE campaign = ?1 AND user = ?2";
     let add = "INSERT INTO campaign_lines (campaign, seq, user, line) VALUES (?1, ?2, ?3, ?4)";
@@ -208,7 +117,7 @@ fn upload(db: &Connection, app: AppId, id: CampaignId, lines: &[UploadLine]) -> 
     Ok(uploaded as u64)
 }
 
-fn set_state(
+pub(crate) fn set_state(
     w: &Write<'_>,
     app: AppId,
     id: CampaignId,
@@ -216,7 +125,7 @@ fn set_state(
     to: CampaignState,
     now: Timestamp,
 ) -> Result<(CampaignNum, CampaignState), Error> {
-    let CampaignRow { num, state, .. } = named(w.db, app, id)?;
+    let CampaignRow { num, state, .. } = ready(campaign::locked(w.db, app, id))?;
     if !from.contains(&state) {
         return Err(Error::Conflict);
     }
@@ -233,7 +142,11 @@ fn set_state(
 }
 
 /// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
-fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(RemovedMessages, bool), Error> {
+pub(crate) fn purge_batches(
+    w: &Write<'_>,
+    num: CampaignNum,
+    now: Timestamp,
+) -> Result<(RemovedMessages, bool), Error> {
     let mut departed = RemovedMessages::default();
     let Some(campaign) = campaign_row::load(w.db, num)? else { return Ok((departed, false)) };
     let variants = campaign_row::variants(w.db, num)?;
@@ -251,11 +164,20 @@ fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(Rem
     Ok((departed, more))
 }
 
-fn enqueue(
+/// Removes a campaign without lines.
+pub(crate) fn remove(w: &Write<'_>, num: CampaignNum) -> Result<(), Error> {
+    w.db.run("DELETE FROM push_queue WHERE campaign = ?1 AND campaign > 0", (num,))?;
+    ready(campaign::delete(w.db, num))
+}
+
+#[allow(clippy::too_many_arguments, reason = "one commit has to hold all of it")]
+pub(crate) fn enqueue(
     w: &Write<'_>,
-    (id, from): (CampaignId, u64),
-    batches: Vec<NewBatch>,
-    (cursor, walked): (u64, bool),
+    id: CampaignId,
+    from: u64,
+    batches: &[NewBatch],
+    cursor: u64,
+    walked: bool,
     parts: &[PushPart],
     now: Timestamp,
 ) -> Result<CampaignState, Error> {
@@ -264,10 +186,9 @@ fn enqueue(
     let (campaign, app, notification) = found.ok_or(Error::NotFound)?;
     let mut recipients_count = 0;
     for batch in batches {
-        let entry = campaign_entry(app, campaign, &batch);
-        let recipients = sorted(batch.recipients);
+        let recipients = sorted(batch.recipients.clone());
         recipients_count += recipients.len() as i64;
-        push_queue::insert(w.db, &entry, &recipients)?;
+        push_queue::insert(w.db, &campaign_entry(app, campaign, batch), &recipients)?;
     }
     for part in parts {
         let part = page_part(notification, part, now);

@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 
 use noroshi_types::{AppId, CampaignId, Outcome, Timestamp};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use super::writer::Write;
 use crate::engine::campaign::{
     CampaignNum, CampaignRow, Count, Counts, VariantNotifications, count_of, ended_of,
@@ -16,13 +15,13 @@ use crate::engine::record::Record;
 use crate::ids::{Ids, Num};
 use crate::{Error, VariantNum, VariantSums};
 
-pub(super) fn load(db: &Connection, num: CampaignNum) -> Result<Option<CampaignRow>, Error> {
+pub(super) fn load(db: &Db, num: CampaignNum) -> Result<Option<CampaignRow>, Error> {
     let sql = "SELECT num, id, state, notification FROM campaigns WHERE num = ?1";
     Ok(db.first(sql, (num,), |row| CampaignRow::of(row, 0))?.flatten())
 }
 
 /// Adds to the campaign's sums, and to those of the variant that the notification belongs to.
-pub(super) fn count(db: &Connection, count: &Count) -> Result<(), Error> {
+pub(super) fn count(db: &Db, count: &Count) -> Result<(), Error> {
     if count.count == 0 {
         return Ok(());
     }
@@ -38,7 +37,7 @@ pub(super) fn count(db: &Connection, count: &Count) -> Result<(), Error> {
 
 /// Adds to the sums of the variant that the notification belongs to, if it belongs to one.
 pub(super) fn count_variant(
-    db: &Connection,
+    db: &Db,
     num: Num,
     outcome: Outcome,
     reason: &str,
@@ -53,7 +52,7 @@ pub(super) fn count_variant(
 
 /// The notification belongs to the variant from now on.
 pub(super) fn add_to_variant(
-    db: &Connection,
+    db: &Db,
     num: Num,
     campaign: CampaignNum,
     VariantNum(variant): VariantNum,
@@ -63,18 +62,14 @@ pub(super) fn add_to_variant(
 }
 
 /// The notifications that outcomes of the campaign's variants are recorded under.
-pub(super) fn variants(db: &Connection, campaign: CampaignNum) -> Result<VariantNotifications, Error> {
+pub(super) fn variants(db: &Db, campaign: CampaignNum) -> Result<VariantNotifications, Error> {
     let sql = "SELECT variant, notification FROM campaign_variants WHERE campaign = ?1";
     let found = db.all(sql, (campaign,), |row| Ok(((campaign, VariantNum(row.code(0)?)), row.int(1)?)))?;
     Ok(HashMap::from_iter(found))
 }
 
 /// The sums of every variant of a campaign, in order.
-pub(super) fn variant_sums(
-    db: &Connection,
-    ids: &Ids,
-    campaign: CampaignNum,
-) -> Result<Vec<VariantSums>, Error> {
+pub(super) fn variant_sums(db: &Db, ids: &Ids, campaign: CampaignNum) -> Result<Vec<VariantSums>, Error> {
     let sql = "SELECT variant, notification FROM campaign_variants WHERE campaign = ?1 ORDER BY variant";
     db.all(sql, (campaign,), |row| {
         let sql =
@@ -85,7 +80,7 @@ pub(super) fn variant_sums(
     })
 }
 
-pub(super) fn counts(db: &Connection, sql: &str, values: impl rusqlite::Params) -> Result<Counts, Error> {
+pub(super) fn counts(db: &Db, sql: &str, values: impl rusqlite::Params) -> Result<Counts, Error> {
     Ok(db.all(sql, values, |row| count_of(row, 0))?.into_iter().flatten().collect())
 }
 

@@ -1,125 +1,97 @@
-//! [`Devices`] for SQLite: registration, changes and removal.
+//! Devices: registration, changes and removal.
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserId};
-use rusqlite::Connection;
 
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::{Db, ready};
 use super::writer::Write;
-use super::{Sqlite, endpoint, inbox, number, revocation, subscription};
+use super::{Sqlite, inbox, number, revocation, subscription};
 use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
 use crate::engine::record::Record;
 use crate::revocation::Subject;
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, engine};
+use crate::{Attributes, Device, DeviceChange, DeviceFilter, Error, Issued, Registration, engine};
 
-#[async_trait::async_trait]
-impl Devices for Sqlite {
-    async fn register(
-        &self,
-        app: AppId,
-        devices: Vec<Registration>,
-        now: Timestamp,
-    ) -> Result<Vec<Result<Device, Error>>, Error> {
-        let rows = devices.iter().map(|device| 2 + device.topics.len()).sum();
-        self.write(rows, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect()).await
-    }
+/// Creates or updates devices in one commit.
+pub(crate) async fn register_many(
+    store: &Sqlite,
+    app: AppId,
+    devices: Vec<Registration>,
+    now: Timestamp,
+) -> Result<Vec<Result<Device, Error>>, Error> {
+    let rows = devices.iter().map(|device| 2 + device.topics.len()).sum();
+    store.write(rows, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect()).await
+}
 
-    async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
-        let device = device.clone();
-        self.read(move |db| load(db, app, &device)).await
-    }
+pub(crate) fn revoke_tokens(
+    &Write { db, .. }: &Write<'_>,
+    app: AppId,
+    device: &DeviceId,
+    now: Timestamp,
+) -> Result<u32, Error> {
+    let sql = format!(
+        "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
+         WHERE app = ?1 AND id = ?2 RETURNING token_version"
+    );
+    let version = db.first(&sql, (app.0, device.as_str()), |row| row.int(0))?.ok_or(Error::NotFound)?;
+    ready(engine::device::revoke(db, app, Subject::Device, device.as_str(), now))?;
+    Ok(version as u32)
+}
 
-    async fn devices(&self, app: AppId, filter: DeviceFilter) -> Result<Vec<Device>, Error> {
-        self.read(move |db| list(db, app, &filter)).await
-    }
+pub(crate) async fn revoke_user(
+    store: &Sqlite,
+    app: AppId,
+    user: &UserId,
+    now: Timestamp,
+) -> Result<Vec<DeviceId>, Error> {
+    let (user, counted) = (user.clone(), user.clone());
+    let sql = "SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2";
+    let devices = store.read(move |read| read.db.int(sql, (app.0, counted.as_str()))).await?;
+    let revoke = move |w: &mut Write<'_>| {
+        ready(engine::device::revoke(w.db, app, Subject::User, user.as_str(), now))?;
+        let sql = format!(
+            "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
+             WHERE app = ?1 AND user = ?2 RETURNING id"
+        );
+        w.db.all(&sql, (app.0, user.as_str()), |row| id_of(row, 0))
+    };
+    store.write(1 + devices as usize, revoke).await
+}
 
-    async fn update_device(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        change: DeviceChange,
-        now: Timestamp,
-    ) -> Result<Device, Error> {
-        let device = device.clone();
-        self.write(1, move |w| update(w, app, &device, change, now)).await
+pub(crate) fn subscribe(
+    &Write { db, .. }: &Write<'_>,
+    app: AppId,
+    device: &DeviceId,
+    topic: &Topic,
+) -> Result<bool, Error> {
+    let num = number::device(db, app, device)?.ok_or(Error::NotFound)?;
+    subscription::check_room(db, num, std::slice::from_ref(topic))?;
+    let is_new = subscription::add(db, app, num, topic)?;
+    if is_new {
+        revise(db, num)?;
     }
+    Ok(is_new)
+}
 
-    async fn delete_device(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
-        let device = device.clone();
-        self.write(1, move |w| delete(w, app, &device, now)).await
+pub(crate) fn unsubscribe(
+    &Write { db, .. }: &Write<'_>,
+    app: AppId,
+    device: &DeviceId,
+    topic: &Topic,
+) -> Result<bool, Error> {
+    let num = number::device(db, app, device)?.ok_or(Error::NotFound)?;
+    let removed = subscription::remove(db, app, num, topic)?;
+    if removed {
+        revise(db, num)?;
     }
-
-    async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error> {
-        let device = device.clone();
-        self.write(2, move |w| {
-            let sql = format!(
-                "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
-                 WHERE app = ?1 AND id = ?2 RETURNING token_version"
-            );
-            let version =
-                w.db.first(&sql, (app.0, device.as_str()), |row| row.int(0))?.ok_or(Error::NotFound)?;
-            revocation::revoke(w.db, app, Subject::Device, device.as_str(), now)?;
-            Ok(version as u32)
-        })
-        .await
-    }
-
-    async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
-        let (user, counted) = (user.clone(), user.clone());
-        let devices = self.read(move |db| {
-            db.int("SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2", (app.0, counted.as_str()))
-        });
-        let rows = 1 + devices.await? as usize;
-        self.write(rows, move |w| {
-            revocation::revoke(w.db, app, Subject::User, user.as_str(), now)?;
-            let sql = format!(
-                "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
-                 WHERE app = ?1 AND user = ?2 RETURNING id"
-            );
-            w.db.all(&sql, (app.0, user.as_str()), |row| id_of(row, 0))
-        })
-        .await
-    }
-
-    async fn subscribe(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        topic: &Topic,
-        _now: Timestamp,
-    ) -> Result<bool, Error> {
-        let (device, topic) = (device.clone(), topic.clone());
-        self.write(1, move |w| {
-            let num = number::device(w.db, app, &device)?.ok_or(Error::NotFound)?;
-            subscription::check_room(w.db, num, std::slice::from_ref(&topic))?;
-            let is_new = subscription::add(w.db, app, num, &topic)?;
-            if is_new {
-                revise(w.db, num)?;
-            }
-            Ok(is_new)
-        })
-        .await
-    }
-
-    async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
-        let (device, topic) = (device.clone(), topic.clone());
-        self.write(1, move |w| {
-            let num = number::device(w.db, app, &device)?.ok_or(Error::NotFound)?;
-            let removed = subscription::remove(w.db, app, num, &topic)?;
-            if removed {
-                revise(w.db, num)?;
-            }
-            Ok(removed)
-        })
-        .await
-    }
+    Ok(removed)
 }
 
 /// Marks earlier reads of the device as outdated.
-fn revise(db: &Connection, device: DeviceNum) -> Result<(), Error> {
+fn revise(db: &Db, device: DeviceNum) -> Result<(), Error> {
     db.run("UPDATE devices SET revision = revision + 1 WHERE num = ?1", (device.0 as i64,)).map(drop)
 }
 
-pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+pub(super) fn load(db: &Db, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
     let found = db.first(&sql, (app.0, device.as_str()), |row| device_of(row))?;
     let Some(mut device) = found else { return Ok(None) };
@@ -127,7 +99,15 @@ pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Opt
     Ok(Some(device))
 }
 
-fn list(db: &Connection, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Error> {
+pub(crate) fn find(read: Read<'_>, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+    load(read.db, app, device)
+}
+
+pub(crate) fn list(
+    Read { db, .. }: Read<'_>,
+    app: AppId,
+    filter: &DeviceFilter,
+) -> Result<Vec<Device>, Error> {
     let mut devices = ready(engine::device::list(db, app, filter))?;
     for device in &mut devices {
         device.topics = subscription::topics(db, device.num)?;
@@ -177,12 +157,12 @@ pub(super) fn register(
 }
 
 /// 1, or greater than every version that a deleted device of the same id used.
-fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32, Error> {
+fn first_token_version(db: &Db, app: AppId, id: &DeviceId) -> Result<u32, Error> {
     let sql = "SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2";
     Ok(db.first(sql, (app.0, id.as_str()), |row| row.int(0))?.unwrap_or(1) as u32)
 }
 
-fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
+fn insert(db: &Db, device: &mut Device) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let mut statement = db.prepare_cached(
@@ -248,13 +228,18 @@ fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp)
         effects.revises(),
     ))?;
     if effects.other_user {
-        inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
-        endpoint::remove_all(w.db, device.num)?;
+        empty(w.db, device.num, now)?;
     }
     Ok(())
 }
 
-fn update(
+/// Removes what belongs to the device's user: its inbox and its endpoints.
+fn empty(db: &Db, device: DeviceNum, now: Timestamp) -> Result<(), Error> {
+    inbox::empty(db, device, Outcome::Cancelled, now)?;
+    db.run("DELETE FROM endpoints WHERE device = ?1", (device.0 as i64,)).map(drop)
+}
+
+pub(crate) fn update(
     w: &Write<'_>,
     app: AppId,
     id: &DeviceId,
@@ -267,16 +252,15 @@ fn update(
     Ok(device)
 }
 
-fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
+pub(crate) fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
     let device = number::device(w.db, app, id)?.ok_or(Error::NotFound)?;
-    inbox::empty(w.db, device, Outcome::Cancelled, now)?;
-    endpoint::remove_all(w.db, device)?;
+    empty(w.db, device, now)?;
     let num = device.0 as i64;
     w.db.run("DELETE FROM subscriptions WHERE device = ?1", (num,))?;
     let sql = "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
                SELECT app, id, token_version + 1 FROM devices WHERE num = ?1";
     w.db.run(sql, (num,))?;
-    revocation::revoke(w.db, app, Subject::Device, id.as_str(), now)?;
+    ready(engine::device::revoke(w.db, app, Subject::Device, id.as_str(), now))?;
     w.db.run("DELETE FROM devices WHERE num = ?1", (num,))?;
     Ok(device)
 }

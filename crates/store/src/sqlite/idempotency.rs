@@ -1,21 +1,15 @@
 //! Idempotency keys of notifications and campaigns.
 
 use noroshi_types::{AppId, Timestamp};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use crate::engine::accept::key_expires_at;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Error, Idempotency};
 
 /// The notification that the key was used for, while the key is remembered; an error if the body was another.
-pub(super) fn find(
-    db: &Connection,
-    app: AppId,
-    key: &Idempotency,
-    now: Timestamp,
-) -> Result<Option<Num>, Error> {
+pub(super) fn find(db: &Db, app: AppId, key: &Idempotency, now: Timestamp) -> Result<Option<Num>, Error> {
     let sql = "SELECT num, body_hash FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3";
     db.first(sql, (app.0, &*key.key, now.0 as i64), |row| {
         if row.bytes(1)? == key.body_hash { row.int(0) } else { Err(Error::IdempotencyConflict) }
@@ -23,7 +17,7 @@ pub(super) fn find(
 }
 
 pub(super) fn remember(
-    db: &Connection,
+    db: &Db,
     app: AppId,
     key: &Idempotency,
     num: Num,

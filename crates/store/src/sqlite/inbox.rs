@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, limits};
-use rusqlite::Connection;
 
 use super::backlog::Reading;
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::{Db, ready};
 use super::writer::Write;
-use super::{number, outcome};
+use super::{device, number, outcome};
 use crate::engine::inbox::Range;
 use crate::engine::outcome::Part;
 use crate::engine::record::Record;
-use crate::ids::{Ids, Num};
-use crate::{Device, Error, FirstCall, InboxPage, InboxRange, RemovedMessages, Work, engine};
+use crate::ids::Num;
+use crate::{Error, FirstCall, InboxPage, InboxRange, RemovedMessages, Work, engine};
 
 /// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
 pub(super) fn deliver(
@@ -41,7 +41,7 @@ pub(super) fn deliver(
 }
 
 /// Removes older rows with the same collapse key.
-fn collapse(db: &Connection, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
+fn collapse(db: &Db, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
     let mut statement =
         db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND collapse_key = ?2 RETURNING num")?;
     let mut rows = statement.query((device.0 as i64, key))?;
@@ -94,13 +94,13 @@ impl RemovedRows {
 }
 
 /// Removes the row of a notification from one inbox; true if there was one.
-pub(super) fn remove(db: &Connection, device: DeviceNum, num: Num) -> Result<bool, Error> {
+pub(super) fn remove(db: &Db, device: DeviceNum, num: Num) -> Result<bool, Error> {
     Ok(db.run("DELETE FROM inbox WHERE device = ?1 AND num = ?2", (device.0 as i64, num))? > 0)
 }
 
 /// Removes a notification from the inboxes of `devices`, at most `rows_max` rows. Returns the devices that had it.
 pub(super) fn remove_from(
-    db: &Connection,
+    db: &Db,
     devices: &[DeviceNum],
     num: Num,
     rows_max: usize,
@@ -118,7 +118,7 @@ pub(super) fn remove_from(
 }
 
 /// Removes all rows of an inbox and records them with this outcome.
-pub(super) fn empty(db: &Connection, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
+pub(super) fn empty(db: &Db, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
     let sql = "DELETE FROM inbox WHERE device = ?1 RETURNING num";
     for num in db.all(sql, (device.0 as i64,), |row| row.int(0))? {
         outcome::add(db, &Part::of(num, why, now, vec![device]))?;
@@ -127,45 +127,46 @@ pub(super) fn empty(db: &Connection, device: DeviceNum, why: Outcome, now: Times
 }
 
 /// The oldest `limit` messages that have not expired, and how many there are in all.
-pub(super) fn list(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn list(
+    read: Read<'_>,
     app: AppId,
     device: &DeviceId,
     limit: usize,
     now: Timestamp,
 ) -> Result<(Vec<Arc<Message>>, u64), Error> {
-    let device = number::device(db, app, device)?.ok_or(Error::NotFound)?;
-    let messages = Reading::new(db, ids).inbox(device, 0, "ASC", limit, now)?;
-    Ok((messages, ready(engine::inbox::unread(db, device, now))?))
+    let device = number::device(read.db, app, device)?.ok_or(Error::NotFound)?;
+    let messages = Reading::new(read).inbox(device, 0, "ASC", limit, now)?;
+    Ok((messages, ready(engine::inbox::unread(read.db, device, now))?))
 }
 
 /// Part of an inbox; `None` if the message to start at is not in it.
-pub(super) fn range(db: &Connection, ids: &Ids, asked: &InboxRange) -> Result<Option<InboxPage>, Error> {
-    let Some(Range { nums, index, total }) = ready(engine::inbox::range(db, ids, asked))? else {
+pub(crate) fn range(read: Read<'_>, asked: &InboxRange) -> Result<Option<InboxPage>, Error> {
+    let Some(Range { nums, index, total }) = ready(engine::inbox::range(read.db, read.ids, asked))? else {
         return Ok(None);
     };
-    let mut reading = Reading::new(db, ids);
+    let mut reading = Reading::new(read);
     let messages = nums.iter().map(|num| reading.message(*num)).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(InboxPage { messages: messages.into_iter().flatten().collect(), index, total }))
 }
 
 /// What an app shows first of a device: how many unread messages, and the newest of them.
-pub(super) fn first_call(
-    db: &Connection,
-    ids: &Ids,
-    device: Device,
+pub(crate) fn first_call(
+    read: Read<'_>,
+    app: AppId,
+    device: &DeviceId,
     newest: usize,
     now: Timestamp,
-) -> Result<FirstCall, Error> {
+) -> Result<Option<FirstCall>, Error> {
+    let Some(device) = device::load(read.db, app, device)? else { return Ok(None) };
     let sql = "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
                WHERE i.device = ?1 AND n.expires_at > ?2";
-    let counted =
-        db.first(sql, (device.num.0 as i64, now.0 as i64), |row| Ok((row.count(0)?, row.time_or_null(1)?)))?;
+    let counted = read
+        .db
+        .first(sql, (device.num.0 as i64, now.0 as i64), |row| Ok((row.count(0)?, row.time_or_null(1)?)))?;
     let (unread, expires_at) = counted.unwrap_or_default();
     let newest = match unread {
         0 => Vec::new(),
-        _ => Reading::new(db, ids).inbox(device.num, 0, "DESC", newest, now)?,
+        _ => Reading::new(read).inbox(device.num, 0, "DESC", newest, now)?,
     };
-    Ok(FirstCall { device, unread, newest, expires_at })
+    Ok(Some(FirstCall { device, unread, newest, expires_at }))
 }

@@ -1,11 +1,11 @@
-//! [`Maintenance`] for SQLite: removes expired rows, a bounded number per call, and checks that the store works.
+//! Removes expired rows, a bounded number per call.
 
 use std::time::Duration;
 
 use noroshi_types::{Outcome, Timestamp};
-use rusqlite::Connection;
 
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, inbox, notification, outcome, topic};
 use crate::engine::notification::Standing;
@@ -13,61 +13,33 @@ use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
 use crate::engine::record::Record;
 use crate::engine::{campaign, purge};
 use crate::ids::Num;
-use crate::{Error, Maintenance, Place, Pruned, Work};
-
-#[async_trait::async_trait]
-impl Maintenance for Sqlite {
-    async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-        self.write(rows_max, move |w| prune(w, now, rows_max.max(1))).await
-    }
-
-    async fn check(&self) -> Result<(), Error> {
-        let written = self
-            .write(1, |w| {
-                let sql = "INSERT INTO secrets (name, value) VALUES ('$check', randomblob(8))
-                           ON CONFLICT DO UPDATE SET value = excluded.value RETURNING value";
-                Ok(w.db.query_row(sql, (), |row| row.get::<_, Vec<u8>>(0))?)
-            })
-            .await?;
-        let read = self
-            .read(|db| {
-                let sql = "SELECT value FROM secrets WHERE name = '$check'";
-                Ok(db.query_row(sql, (), |row| row.get::<_, Vec<u8>>(0))?)
-            })
-            .await?;
-        // A concurrent check may have written since, so only the presence of a value is checked.
-        match read.len() == written.len() {
-            true => Ok(()),
-            false => Err(Error::Engine("a written value could not be read back".to_owned())),
-        }
-    }
-
-    async fn place(&self) -> Result<Place, Error> {
-        self.read(place).await
-    }
-
-    /// No other process can use the folder.
-    async fn lead(&self, _task: &str, _holder: u64, _lease: Duration) -> Result<bool, Error> {
-        Ok(true)
-    }
-
-    async fn release_lead(&self, _task: &str, _holder: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn close(&self) {
-        self.close_and_wait().await;
-    }
-}
+use crate::{Error, Place, Pruned, Work};
 
 /// SQLite remembers the greatest number ever given to a row of the table. Numbers of [`crate::Notifications::note`] are
 /// drawn outside the writer, but such notifications have no rows in inboxes and logs, so their order does not matter.
-pub(super) fn place(db: &Connection) -> Result<Place, Error> {
+pub(crate) fn place(read: Read<'_>) -> Result<Place, Error> {
+    last(read.db)
+}
+
+pub(super) fn last(db: &Db) -> Result<Place, Error> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'notifications'";
     Ok(Place(db.first(sql, (), |row| row.int(0))?.unwrap_or(0)))
 }
 
-fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+/// No other process can use the folder.
+pub(crate) async fn lead(_: &Sqlite, _task: &str, _holder: u64, _lease: Duration) -> Result<bool, Error> {
+    Ok(true)
+}
+
+pub(crate) async fn release_lead(_: &Sqlite, _task: &str, _holder: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+pub(crate) async fn prune(store: &Sqlite, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    store.write(rows_max, move |w| prune_all(w, now, rows_max.max(1))).await
+}
+
+fn prune_all(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
     let (db, at, limit) = (w.db, now.0 as i64, rows_max as i64);
     let mut pruned = Pruned::default();
     expire(w, now, rows_max, &mut pruned)?;
@@ -134,7 +106,7 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
 
 /// Removes the rows that belong to a notification: confirmations that no claim needed, openings, and outcomes, of which a
 /// campaign of small batches has many. Returns how many rows.
-fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
+fn forget_parts(db: &Db, num: Num, rows_max: usize) -> Result<usize, Error> {
     let mut removed = 0;
     for sql in [
         "DELETE FROM push_confirmed
@@ -151,7 +123,7 @@ fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Err
 }
 
 /// Removes notifications whose retention has ended and that no push work needs, with their rows.
-fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+fn forget(db: &Db, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
     let sql = "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
                    AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
                    AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2";

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use noroshi_types::{JsonText, Message, TraceContext};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use super::writer::Write;
 use crate::engine::campaign::CampaignNum;
 use crate::engine::notification::{
@@ -63,11 +62,11 @@ pub(super) fn insert(
 }
 
 /// Whether it is the notification of a campaign or of one of its variants.
-pub(super) fn is_campaign(db: &Connection, num: Num) -> Result<bool, Error> {
+pub(super) fn is_campaign(db: &Db, num: Num) -> Result<bool, Error> {
     db.has_row("SELECT 1 FROM notifications WHERE num = ?1 AND target = ?2", (num, TO_CAMPAIGN))
 }
 
-pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Result<(), Error> {
+pub(super) fn set_standing(db: &Db, num: Num, standing: Standing) -> Result<(), Error> {
     db.run("UPDATE notifications SET standing = ?2 WHERE num = ?1", (num, standing as u8)).map(drop)
 }
 
@@ -77,7 +76,7 @@ pub(super) const MESSAGE_COLUMNS: &str =
      n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use'";
 
 /// The message of a notification; `None` if the notification was removed.
-pub(super) fn message(db: &Connection, ids: &Ids, num: Num) -> Result<Option<Arc<Message>>, Error> {
+pub(super) fn message(db: &Db, ids: &Ids, num: Num) -> Result<Option<Arc<Message>>, Error> {
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS} FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1"
     );

@@ -1,18 +1,15 @@
 //! Looks up the numbers that the store gives to devices and campaigns.
 
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum};
-use rusqlite::Connection;
 
-use super::statement::{Statements, ready};
+use super::statement::{Db, ready};
 use crate::engine::campaign::CampaignNum;
-use crate::engine::record::Record;
 use crate::{Error, engine};
 
-pub(super) fn device(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
+pub(super) fn device(db: &Db, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
     ready(engine::device::number(db, app, device))
 }
 
-pub(super) fn campaign(db: &Connection, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Error> {
-    let sql = "SELECT num FROM campaigns WHERE id = ?1 AND app = ?2";
-    db.first(sql, (id.as_bytes(), app.0), |row| row.int(0))
+pub(super) fn campaign(db: &Db, app: AppId, id: CampaignId) -> Result<Option<CampaignNum>, Error> {
+    ready(engine::campaign::number(db, app, id))
 }

@@ -3,14 +3,13 @@
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
 
 use super::campaign_row;
-use super::statement::Statements;
 use super::writer::Write;
 use crate::Error;
 use crate::engine::campaign::Count;
 use crate::engine::record::Record;
 
 /// Returns those that were not opened on this device before.
-pub(super) fn open(
+pub(crate) fn open(
     w: &Write<'_>,
     device: DeviceNum,
     ids: &[NotificationId],

@@ -1,9 +1,8 @@
 //! Outcomes of notifications as rows: parts of equal outcome and time, each with its devices.
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
-use rusqlite::Connection;
+use noroshi_types::{DeviceNum, Outcome};
 
-use super::statement::Statements;
+use super::statement::Db;
 use crate::Error;
 use crate::engine::device_list;
 use crate::engine::outcome::{NO_SUMS, OutstandingDevices, Part, Sums};
@@ -11,7 +10,7 @@ use crate::engine::record::Record;
 use crate::ids::Num;
 
 /// Writes a part, unless it has no devices.
-pub(super) fn add(db: &Connection, part: &Part) -> Result<(), Error> {
+pub(super) fn add(db: &Db, part: &Part) -> Result<(), Error> {
     let Part { num, outcome, reason, at, devices, count } = part;
     if *count > 0 {
         let sql =
@@ -25,39 +24,32 @@ pub(super) fn add(db: &Connection, part: &Part) -> Result<(), Error> {
 /// A part as it is stored.
 pub(super) struct StoredPart<'r> {
     pub outcome: Outcome,
-    pub at: Timestamp,
     pub count: u64,
     /// A device list.
     pub devices: &'r [u8],
-    pub reason: Option<&'r str>,
 }
 
 /// Calls `each` with every part of a notification, oldest first. Outcomes that only a newer program knows are skipped.
-pub(super) fn each_part(
-    db: &Connection,
-    num: Num,
-    mut each: impl FnMut(StoredPart<'_>),
-) -> Result<(), Error> {
-    let sql = "SELECT outcome, at, count, devices, reason FROM outcomes WHERE num = ?1 ORDER BY seq";
+pub(super) fn each_part(db: &Db, num: Num, mut each: impl FnMut(StoredPart<'_>)) -> Result<(), Error> {
+    let sql = "SELECT outcome, count, devices FROM outcomes WHERE num = ?1 ORDER BY seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query((num,))?;
     while let Some(row) = rows.next()? {
         if let Some(outcome) = Outcome::from_code(row.code(0)?) {
-            let (at, count) = (row.time(1)?, row.count(2)?);
-            each(StoredPart { outcome, at, count, devices: row.bytes(3)?, reason: row.text_or_null(4)? });
+            each(StoredPart { outcome, count: row.count(1)?, devices: row.bytes(2)? });
         }
     }
     Ok(())
 }
 
-pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
+pub(super) fn sums(db: &Db, num: Num) -> Result<Sums, Error> {
     let mut sums = NO_SUMS;
     each_part(db, num, |part| sums[part.outcome as usize] += part.count)?;
     Ok(sums)
 }
 
 /// The devices whose inbox still has the notification, sorted.
-pub(super) fn outstanding_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
+pub(super) fn outstanding_devices(db: &Db, num: Num) -> Result<Vec<DeviceNum>, Error> {
     let mut outstanding = OutstandingDevices::default();
     each_part(db, num, |part| outstanding.add(part.outcome, part.devices))?;
     Ok(outstanding.finish())

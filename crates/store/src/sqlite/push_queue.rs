@@ -1,9 +1,11 @@
 //! Rows of the push queue, and the confirmations that spare a fallback push.
 
-use noroshi_types::{BatchId, DeviceNum, Timestamp};
-use rusqlite::Connection;
+use std::time::Duration;
 
-use super::statement::Statements;
+use noroshi_types::{BatchId, DeviceNum, Timestamp};
+
+use super::statement::Db;
+use super::writer::Write;
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
 use crate::engine::push::{Entry, service_code};
@@ -12,7 +14,7 @@ use crate::ids::Num;
 use crate::{Error, Lease, Renewal, VariantNum};
 
 /// Adds one batch, unless it has no recipients; they must be sorted.
-pub(super) fn insert(db: &Connection, entry: &Entry, recipients: &[DeviceNum]) -> Result<(), Error> {
+pub(super) fn insert(db: &Db, entry: &Entry, recipients: &[DeviceNum]) -> Result<(), Error> {
     if recipients.is_empty() {
         return Ok(());
     }
@@ -34,10 +36,11 @@ pub(super) fn insert(db: &Connection, entry: &Entry, recipients: &[DeviceNum]) -
     db.run(sql, values).map(drop)
 }
 
-pub(super) fn renew(
-    db: &Connection,
+pub(crate) fn renew(
+    &Write { db, .. }: &Write<'_>,
     leases: &[Lease],
     until: Timestamp,
+    _: Duration,
     why: Renewal,
 ) -> Result<Vec<BatchId>, Error> {
     let sql = "UPDATE push_queue SET leased_until = ?3, takes = max(takes + ?4, 0)
@@ -54,13 +57,13 @@ pub(super) fn renew(
 
 /// Ends the leases of an earlier run, whose senders are gone. Batches that were taken more than once expire at the next
 /// take instead, which spreads them.
-pub(super) fn void_leases(db: &Connection) -> rusqlite::Result<()> {
+pub(super) fn void_leases(db: &Db) -> rusqlite::Result<()> {
     db.execute("UPDATE push_queue SET leased_until = takes > 1 WHERE leased_until > 0", ())?;
     Ok(())
 }
 
 /// Removes the batches of a notification that no sender has taken, and its walk.
-pub(super) fn cancel(db: &Connection, num: Num) -> Result<CancelledWork, Error> {
+pub(super) fn cancel(db: &Db, num: Num) -> Result<CancelledWork, Error> {
     let walks = db.run("DELETE FROM push_walks WHERE num = ?1", (num,))?;
     let any = walks > 0 || db.has_row("SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0", (num,))?;
     let mut work = CancelledWork { any, ..CancelledWork::default() };
@@ -73,14 +76,14 @@ pub(super) fn cancel(db: &Connection, num: Num) -> Result<CancelledWork, Error> 
 }
 
 /// Whether a confirmation of the notification would spare a device a push, and only `push_confirmed` could tell.
-pub(super) fn waits_for_confirmation(db: &Connection, num: Num) -> Result<bool, Error> {
+pub(super) fn waits_for_confirmation(db: &Db, num: Num) -> Result<bool, Error> {
     let sql = "SELECT EXISTS (SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0 AND fallback = 3)
                    OR EXISTS (SELECT 1 FROM push_walks WHERE num = ?1 AND fallback = 3)";
     Ok(db.int(sql, (num,))? != 0)
 }
 
 /// Writes a confirmation; false if there was one, or the device belongs to another app.
-pub(super) fn confirm(db: &Connection, num: Num, device: DeviceNum) -> Result<bool, Error> {
+pub(super) fn confirm(db: &Db, num: Num, device: DeviceNum) -> Result<bool, Error> {
     let sql = "INSERT OR IGNORE INTO push_confirmed (num, device)
                SELECT n.num, d.num FROM notifications n JOIN devices d ON d.app = n.app
                WHERE n.num = ?1 AND d.num = ?2";

@@ -9,13 +9,21 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads};
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::statement::Db;
 use crate::Error;
+use crate::ids::Ids;
 use crate::metrics::Metrics;
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+/// The context of a read.
+#[derive(Clone, Copy)]
+pub(crate) struct Read<'a> {
+    pub db: &'a Db,
+    pub ids: &'a Ids,
+}
+
+type Job = Box<dyn FnOnce(Read<'_>) + Send>;
 
 /// The handle of the reader threads.
 pub(super) struct Readers {
@@ -35,14 +43,14 @@ impl Readers {
     /// Reads on one of the threads. Cancel-safe: dropping the future only loses the answer.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(Read<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let seconds = self.metrics.read_seconds.clone();
-        let job: Job = Box::new(move |db| {
+        let job: Job = Box::new(move |read| {
             if !answer.is_closed() {
                 let started = Instant::now();
-                let result = in_transaction(db, work);
+                let result = in_transaction(read, work);
                 seconds.observe(started.elapsed().as_secs_f64());
                 // The caller may be gone and no longer need the answer.
                 let _ = answer.send(result);
@@ -70,24 +78,19 @@ impl Readers {
 }
 
 /// The loop of a reader thread, until the queue is closed and empty.
-pub(super) fn run(jobs: &Receiver<Job>, db: &Connection, pulse: &Heartbeat) {
+pub(super) fn run(jobs: &Receiver<Job>, read: Read<'_>, pulse: &Heartbeat) {
     loop {
         pulse.waiting();
         let Ok(job) = jobs.recv() else { return };
         pulse.working();
-        if catch_unwind(AssertUnwindSafe(|| job(db))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| job(read))).is_err() {
             tracing::error!("a read panicked");
         }
     }
 }
 
-fn in_transaction<T>(
-    db: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, Error>,
-) -> Result<T, Error> {
+fn in_transaction<T>(read: Read<'_>, work: impl FnOnce(Read<'_>) -> Result<T, Error>) -> Result<T, Error> {
     // The drop rolls back, also after a panic; a read has nothing to commit.
-    let transaction = db.unchecked_transaction()?;
-    let result = work(&transaction);
-    drop(transaction);
-    result
+    let _transaction = read.db.unchecked_transaction()?;
+    work(read)
 }

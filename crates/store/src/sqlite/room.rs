@@ -12,7 +12,7 @@ const DEVICES: usize = 1 << 18;
 /// Rows that each device can take before its inbox is counted again. A lower bound: rows that leave, and operations that
 /// are rolled back, only add room.
 #[derive(Default)]
-pub(super) struct Room(HashMap<DeviceNum, u32>);
+pub(crate) struct Room(HashMap<DeviceNum, u32>);
 
 impl Room {
     /// Takes one row's room; false if the inbox must be counted.

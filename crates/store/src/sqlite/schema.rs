@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+
+use super::statement::Db;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is the number of migrations applied.
@@ -61,7 +63,7 @@ impl From<rusqlite::Error> for SchemaError {
 }
 
 /// The one connection that writes.
-pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Connection, SchemaError> {
+pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Db, SchemaError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(file, flags)?;
@@ -87,17 +89,17 @@ pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Connect
         db.execute_batch(&format!("PRAGMA max_page_count = {}", (bytes / page_bytes).max(1)))?;
     }
     settle_statements(&db)?;
-    Ok(db)
+    Ok(Db(db))
 }
 
 /// A read-only connection.
-pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Db> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     db.execute_batch(&format!("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"))?;
     settle_statements(&db)?;
-    Ok(db)
+    Ok(Db(db))
 }
 
 /// Statements are prepared once. Without the planner's stability guarantee SQLite prepares some of them again for

@@ -1,126 +1,48 @@
-//! [`Sessions`] for SQLite. Log-ins come in batches: one read for all of them, and one write for those whose device
+//! Log-ins come in batches: one read for all of them, and one write for those whose device
 //! must be created or changed first.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic};
-use rusqlite::Connection;
+use noroshi_types::{DeviceNum, Topic};
 
-use super::backlog::{self, Reading, Source};
-use super::statement::Statements;
+use super::backlog::{Reading, Source};
+use super::reader::Read;
+use super::statement::Db;
 use super::writer::Write;
-use super::{Sqlite, ack, device, inbox, maintenance, opened, revocation};
+use super::{Sqlite, device, maintenance, revocation};
 use crate::engine::backlog::unused_head;
 use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::record::Record;
 use crate::ids;
-use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Outstanding, Place, Recheck, Rechecked, Recover, Sessions,
-};
+use crate::{BacklogPage, Error, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked};
 
-#[async_trait::async_trait]
-impl Sessions for Sqlite {
-    fn inbox_rows(&self) -> u32 {
-        self.inbox_rows
-    }
-
-    async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
-        let logins = Arc::new(logins);
-        let mut answers = self.read_logins(Arc::clone(&logins), (0..logins.len()).collect()).await?;
-        let changing: Vec<usize> = (0..answers.len()).filter(|&i| answers[i].is_change()).collect();
-        if !changing.is_empty() {
-            for (i, answer) in changing.clone().into_iter().zip(self.change_and_read(logins, changing).await?)
-            {
-                answers[i] = answer;
-            }
+pub(crate) async fn log_in(
+    store: &Sqlite,
+    logins: Vec<Login>,
+) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
+    let logins = Arc::new(logins);
+    let mut answers = store.read_logins(Arc::clone(&logins), (0..logins.len()).collect()).await?;
+    let changing: Vec<usize> = (0..answers.len()).filter(|&i| answers[i].is_change()).collect();
+    if !changing.is_empty() {
+        for (i, answer) in changing.clone().into_iter().zip(store.change_and_read(logins, changing).await?) {
+            answers[i] = answer;
         }
-        Ok(answers.into_iter().map(Answer::settled).collect())
     }
-
-    async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error> {
-        self.read(move |db| checks.iter().map(|check| recheck(db, check)).collect()).await
-    }
-
-    async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error> {
-        self.write(1, move |w| {
-            let sql = "UPDATE devices SET kept = ?2 WHERE num = ?1
-                       AND (?2 IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> X'FF')";
-            w.db.run(sql, (device.0 as i64, &kept)).map(drop)
-        })
-        .await
-    }
-
-    async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| backlog::next_page(db, &ids, &asked)).await
-    }
-
-    async fn recover(&self, asked: Recover) -> Result<BacklogPage, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| backlog::recover(db, &ids, &asked)).await
-    }
-
-    async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| backlog::outstanding(db, &ids, &asked)).await
-    }
-
-    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
-        let rows = acks.iter().map(|ack| ack.ids.len()).sum();
-        self.write(rows, move |w| ack::ack(w, &acks, now)).await
-    }
-
-    async fn open(
-        &self,
-        device: DeviceNum,
-        ids: Vec<NotificationId>,
-        now: Timestamp,
-    ) -> Result<Vec<NotificationId>, Error> {
-        self.write(ids.len(), move |w| opened::open(w, device, &ids, now)).await
-    }
-
-    async fn inbox(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<(Vec<Arc<Message>>, u64), Error> {
-        let (ids, device) = (Arc::clone(&self.ids), device.clone());
-        self.read(move |db| inbox::list(db, &ids, app, &device, limit, now)).await
-    }
-
-    async fn inbox_range(&self, asked: InboxRange) -> Result<Option<InboxPage>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| inbox::range(db, &ids, &asked)).await
-    }
-
-    async fn first_call(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        newest: usize,
-        now: Timestamp,
-    ) -> Result<Option<FirstCall>, Error> {
-        let (ids, device) = (Arc::clone(&self.ids), device.clone());
-        self.read(move |db| {
-            let Some(device) = device::load(db, app, &device)? else { return Ok(None) };
-            inbox::first_call(db, &ids, device, newest, now).map(Some)
-        })
-        .await
-    }
+    Ok(answers.into_iter().map(Answer::settled).collect())
 }
 
 impl Sqlite {
+    pub(crate) fn inbox_rows(&self) -> u32 {
+        self.inbox_rows
+    }
+
     /// Reads the log-ins with these indices, in order.
     async fn read_logins(&self, logins: Arc<Vec<Login>>, which: Vec<usize>) -> Result<Vec<Answer>, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| {
-            let (as_of, mut reading) = (maintenance::place(db)?, Reading::new(db, &ids));
+        self.read(move |read| {
+            let (as_of, mut reading) = (maintenance::place(read)?, Reading::new(read));
             let logins = which.iter().filter_map(|&i| logins.get(i));
-            logins.map(|login| read_login(db, &mut reading, login, as_of)).collect()
+            logins.map(|login| read_login(read.db, &mut reading, login, as_of)).collect()
         })
         .await
     }
@@ -151,7 +73,11 @@ fn change(w: &Write<'_>, login: &Login) -> Result<(), Error> {
     }
 }
 
-fn recheck(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
+pub(crate) fn recheck(read: Read<'_>, checks: &[Recheck]) -> Result<Vec<Rechecked>, Error> {
+    checks.iter().map(|check| recheck_one(read.db, check)).collect()
+}
+
+fn recheck_one(db: &Db, check: &Recheck) -> Result<Rechecked, Error> {
     let sql = "SELECT revision, EXISTS (SELECT 1 FROM inbox WHERE device = ?1 AND num > ?2) FROM devices WHERE num = ?1";
     let found =
         db.first(sql, (check.device.0 as i64, check.since.0), |row| Ok((row.count(0)?, row.flag(1)?)))?;
@@ -159,12 +85,7 @@ fn recheck(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
     Ok(rechecked(check, revision, newer.unwrap_or(false)))
 }
 
-fn read_login(
-    db: &Connection,
-    reading: &mut Reading<'_>,
-    login: &Login,
-    as_of: Place,
-) -> Result<Answer, Error> {
+fn read_login(db: &Db, reading: &mut Reading<'_>, login: &Login, as_of: Place) -> Result<Answer, Error> {
     let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
     let found = db.first(&sql, (login.app.0, login.device.as_str()), |row| LoginDevice::of_row(row, 0))?;
     let user = login.user.as_ref().or(found.as_ref().and_then(|found| found.user.as_ref()));

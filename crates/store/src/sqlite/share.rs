@@ -1,43 +1,19 @@
-//! [`Shares`] for SQLite.
+//! Changes of shared subscriptions.
 
 use noroshi_types::DeviceNum;
-use rusqlite::Connection;
 
-use super::statement::{Statements, ready};
-use super::{Sqlite, maintenance};
+use super::maintenance;
+use super::writer::Write;
 use crate::engine::session::values;
 use crate::engine::share::{self, COUNTS, check_limits, codes, held_bytes};
-use crate::{Error, JoinShares, Leave, LeaveShares, SettleShares, Share, ShareGroup, Shares};
+use crate::{Error, JoinShares, Leave, LeaveShares, SettleShares, Share};
 
-#[async_trait::async_trait]
-impl Shares for Sqlite {
-    async fn join_shares(&self, join: JoinShares) -> Result<(), Error> {
-        self.write(join.shares.len(), move |w| self::join(w.db, &join)).await
-    }
-
-    async fn leave_shares(&self, leave: LeaveShares) -> Result<bool, Error> {
-        self.write(1, move |w| self::leave(w.db, &leave)).await
-    }
-
-    async fn share_groups(&self) -> Result<Vec<ShareGroup>, Error> {
-        self.read(|db| ready(share::groups(db))).await
-    }
-
-    async fn return_to_shares(&self, members: Vec<(DeviceNum, u64)>) -> Result<bool, Error> {
-        self.write(members.len(), move |w| return_members(w.db, &members)).await
-    }
-
-    async fn settle_shares(&self, settle: SettleShares) -> Result<(), Error> {
-        self.write(settle.since.len() + settle.over.len(), move |w| self::settle(w.db, &settle)).await
-    }
-}
-
-fn join(db: &Connection, join: &JoinShares) -> Result<(), Error> {
+pub(crate) fn join(&Write { db, .. }: &Write<'_>, join: &JoinShares) -> Result<(), Error> {
     let (app, device) = (join.app.0, join.device.0 as i64);
     if !db.has_row("SELECT 1 FROM devices WHERE num = ?1 AND app = ?2", (device, app))? {
         return Err(Error::NotFound);
     }
-    let now = maintenance::place(db)?;
+    let now = maintenance::last(db)?;
     for (Share { name, filter }, qos) in &share::distinct(join.shares.clone()) {
         let sql = "INSERT INTO share_groups (app, name, filter, since) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
         db.run(sql, (app, name, filter, now.0))?;
@@ -59,7 +35,7 @@ fn join(db: &Connection, join: &JoinShares) -> Result<(), Error> {
     db.all_shared(COUNTS, &values![join.app, device], |row| check_limits(row)).map(drop)
 }
 
-fn leave(db: &Connection, leave: &LeaveShares) -> Result<bool, Error> {
+pub(crate) fn leave(&Write { db, .. }: &Write<'_>, leave: &LeaveShares) -> Result<bool, Error> {
     let (device, generation, held) =
         (leave.device.0 as i64, leave.generation as i64, held_bytes(&leave.held));
     let (state, ends_at) = codes(&leave.what);
@@ -79,7 +55,10 @@ fn leave(db: &Connection, leave: &LeaveShares) -> Result<bool, Error> {
     Ok(count > 0)
 }
 
-fn return_members(db: &Connection, members: &[(DeviceNum, u64)]) -> Result<bool, Error> {
+pub(crate) fn return_members(
+    &Write { db, .. }: &Write<'_>,
+    members: &[(DeviceNum, u64)],
+) -> Result<bool, Error> {
     let sql = "UPDATE share_members SET state = 0, ends_at = NULL WHERE device = ?1 AND generation = ?2 AND state = 1";
     let mut count = 0;
     for (device, generation) in members {
@@ -88,7 +67,7 @@ fn return_members(db: &Connection, members: &[(DeviceNum, u64)]) -> Result<bool,
     Ok(count > 0)
 }
 
-fn settle(db: &Connection, settle: &SettleShares) -> Result<(), Error> {
+pub(crate) fn settle(&Write { db, .. }: &Write<'_>, settle: &SettleShares) -> Result<(), Error> {
     for (num, place) in &settle.since {
         db.run("UPDATE share_groups SET since = max(since, ?2) WHERE num = ?1", (num.0, place.0))?;
     }

@@ -1,6 +1,8 @@
 //! Statements on a connection: short forms for one row and many rows, and what the shared code of [`crate::engine`]
 //! needs of SQLite.
 
+use std::ops::Deref;
+
 use futures_util::FutureExt as _;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql};
@@ -9,43 +11,20 @@ use crate::Error;
 use crate::engine::record::Record;
 use crate::engine::session::{Session, Value};
 
-pub(super) trait Statements {
-    /// The first row, if there is one.
-    fn first<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        map: impl FnOnce(&Row<'_>) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error>;
+/// A connection.
+pub(crate) struct Db(pub(super) Connection);
 
-    /// All rows, in the statement's order.
-    fn all<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        map: impl FnMut(&Row<'_>) -> Result<T, Error>,
-    ) -> Result<Vec<T>, Error>;
+impl Deref for Db {
+    type Target = Connection;
 
-    /// As [`Self::all`], for a statement whose text the engines share.
-    fn all_shared<T>(
-        &self,
-        sql: &str,
-        values: &[Value<'_>],
-        map: impl FnMut(&Row<'_>) -> Result<T, Error>,
-    ) -> Result<Vec<T>, Error>;
-
-    /// How many rows it changed.
-    fn run(&self, sql: &str, values: impl Params) -> Result<usize, Error>;
-
-    /// Whether it has a row.
-    fn has_row(&self, sql: &str, values: impl Params) -> Result<bool, Error>;
-
-    /// The first column of the first row of a statement whose result is never empty.
-    fn int(&self, sql: &str, values: impl Params) -> Result<i64, Error>;
+    fn deref(&self) -> &Connection {
+        &self.0
+    }
 }
 
-impl Statements for Connection {
-    fn first<T>(
+impl Db {
+    /// The first row, if there is one.
+    pub(super) fn first<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -54,7 +33,8 @@ impl Statements for Connection {
         self.prepare_cached(sql)?.query_row(values, |row| Ok(map(row))).optional()?.transpose()
     }
 
-    fn all<T>(
+    /// All rows, in the statement's order.
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         values: impl Params,
@@ -63,7 +43,8 @@ impl Statements for Connection {
         self.prepare_cached(sql)?.query_map(values, |row| Ok(map(row)))?.map(|row| row?).collect()
     }
 
-    fn all_shared<T>(
+    /// As [`Self::all`], for a statement whose text the engines share.
+    pub(super) fn all_shared<T>(
         &self,
         sql: &str,
         values: &[Value<'_>],
@@ -79,15 +60,18 @@ impl Statements for Connection {
         Ok(found)
     }
 
-    fn run(&self, sql: &str, values: impl Params) -> Result<usize, Error> {
+    /// How many rows it changed.
+    pub(super) fn run(&self, sql: &str, values: impl Params) -> Result<usize, Error> {
         Ok(self.prepare_cached(sql)?.execute(values)?)
     }
 
-    fn has_row(&self, sql: &str, values: impl Params) -> Result<bool, Error> {
+    /// Whether it has a row.
+    pub(super) fn has_row(&self, sql: &str, values: impl Params) -> Result<bool, Error> {
         Ok(self.prepare_cached(sql)?.exists(values)?)
     }
 
-    fn int(&self, sql: &str, values: impl Params) -> Result<i64, Error> {
+    /// The first column of the first row of a statement whose result is never empty.
+    pub(super) fn int(&self, sql: &str, values: impl Params) -> Result<i64, Error> {
         Ok(self.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
     }
 }
@@ -113,7 +97,7 @@ impl Record for Row<'_> {
 /// The numbered values of the shared statements; SQLite reads `$1` as the name of a value.
 const NAMES: [&str; 12] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12"];
 
-impl Session for Connection {
+impl Session for Db {
     type Error = Error;
 
     // There is only one writer.
@@ -121,6 +105,7 @@ impl Session for Connection {
     const FOR_NO_KEY_UPDATE: &str = "";
     const FOR_UPDATE_SKIP_LOCKED: &str = "";
     const ORDERED_JOIN: &str = "CROSS JOIN";
+    const TOPIC_LOG_BY_AGE: &str = "topic_log INDEXED BY topic_log_by_age";
 
     fn query<T: Send>(
         &self,
@@ -132,14 +117,13 @@ impl Session for Connection {
     }
 
     fn execute(&self, sql: &str, values: &[Value<'_>]) -> impl Future<Output = Result<u64, Error>> + Send {
-        std::future::ready(execute(self, sql, values))
+        let executed = || {
+            let mut statement = self.prepare_cached(sql)?;
+            bind(&mut statement, values)?;
+            Ok(statement.raw_execute()? as u64)
+        };
+        std::future::ready(executed())
     }
-}
-
-fn execute(db: &Connection, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
-    let mut statement = db.prepare_cached(sql)?;
-    bind(&mut statement, values)?;
-    Ok(statement.raw_execute()? as u64)
 }
 
 fn bind(statement: &mut rusqlite::Statement<'_>, values: &[Value<'_>]) -> Result<(), Error> {
@@ -163,6 +147,6 @@ impl ToSql for Value<'_> {
 }
 
 /// The result of shared code that ran on a connection.
-pub(super) fn ready<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) fn ready<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     work.now_or_never().expect("statements on SQLite are ready when first polled")
 }

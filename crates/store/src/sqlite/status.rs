@@ -1,22 +1,20 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, DeviceId, NotificationId, Timestamp};
-use rusqlite::Connection;
+use noroshi_types::{AppId, NotificationId, Timestamp};
 
 use super::notification::{self, MESSAGE_COLUMNS};
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::ready;
 use super::writer::Write;
-use super::{campaign_row, inbox, number, outcome, push_queue, topic};
-use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state, trace_of};
+use super::{campaign_row, inbox, outcome, push_queue, topic};
+use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
+use crate::engine::opened;
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
-use crate::engine::{device_list, opened};
-use crate::ids::Ids;
-use crate::{Cancelled, Error, NotificationState, Trace, TraceStep};
+use crate::{Cancelled, Error, NotificationState};
 
 pub(super) fn state(
-    db: &Connection,
-    ids: &Ids,
+    Read { db, ids }: Read<'_>,
     app: AppId,
     id: NotificationId,
     now: Timestamp,
@@ -29,42 +27,6 @@ pub(super) fn state(
     db.first(&sql, (num, app.0), |row| {
         notification_state(row, ids, outcome::sums(db, num)?, ready(opened::count(db, num))?, now)
     })
-}
-
-pub(super) fn trace(
-    db: &Connection,
-    ids: &Ids,
-    app: AppId,
-    id: NotificationId,
-    device: &DeviceId,
-) -> Result<Option<Trace>, Error> {
-    let Some(num) = ids.num(id) else { return Ok(None) };
-    let sql = "SELECT topic, trace FROM notifications WHERE num = ?1 AND app = ?2";
-    let found = db.first(sql, (num, app.0), |row| Ok((row.int_or_null(0)?, trace_of(row, 1)?)))?;
-    let (Some((topic, trace)), Some(device)) = (found, number::device(db, app, device)?) else {
-        return Ok(None);
-    };
-    let mut steps = Vec::new();
-    outcome::each_part(db, num, |part| {
-        if device_list::decode(part.devices).any(|listed| listed == device) {
-            let reason = part.reason.map(str::to_owned);
-            steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
-        }
-    })?;
-    steps.extend(ready(opened::step(db, num, device))?);
-    steps.sort_by_key(|step| (step.at, step.outcome as u8));
-    let device = device.0 as i64;
-    Ok(Some(Trace {
-        steps,
-        in_inbox: db.has_row("SELECT 1 FROM inbox WHERE device = ?1 AND num = ?2", (device, num))?,
-        subscribed: match topic {
-            Some(topic) => {
-                db.has_row("SELECT 1 FROM subscriptions WHERE device = ?1 AND topic = ?2", (device, topic))?
-            }
-            None => false,
-        },
-        trace,
-    }))
 }
 
 /// Removes everything not acknowledged yet. The standing changes only if something was removed.

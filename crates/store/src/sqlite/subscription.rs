@@ -1,16 +1,15 @@
 //! Durable subscriptions. Every device subscribes to `$everyone`, which is neither counted nor listed.
 
 use noroshi_types::{AppId, DeviceNum, Topic};
-use rusqlite::Connection;
 
-use super::statement::Statements;
+use super::statement::Db;
 use super::topic;
 use crate::Error;
 use crate::engine::device::check_topics;
 use crate::engine::record::Record;
 
 /// Subscribes from the topic's current position; false if the device was subscribed already.
-pub(super) fn add(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
+pub(super) fn add(db: &Db, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
     let num = topic::find_or_create(db, app, topic)?;
     let sql = "INSERT OR IGNORE INTO subscriptions (device, topic, position, named)
                SELECT ?1, num, head, ?3 FROM topics WHERE num = ?2";
@@ -18,21 +17,21 @@ pub(super) fn add(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic)
 }
 
 /// True if there was a subscription. The one to `$everyone` cannot be removed.
-pub(super) fn remove(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
+pub(super) fn remove(db: &Db, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
     let sql = "DELETE FROM subscriptions WHERE device = ?1 AND named = 1
                    AND topic = (SELECT num FROM topics WHERE app = ?2 AND name = ?3)";
     Ok(db.run(sql, (device.0 as i64, app.0, topic.as_str()))? > 0)
 }
 
 /// The topics of a device, sorted, without `$everyone`.
-pub(super) fn topics(db: &Connection, device: DeviceNum) -> Result<Vec<Topic>, Error> {
+pub(super) fn topics(db: &Db, device: DeviceNum) -> Result<Vec<Topic>, Error> {
     let sql = "SELECT t.name FROM subscriptions s JOIN topics t ON t.num = s.topic
                WHERE s.device = ?1 AND s.named = 1 ORDER BY t.name";
     db.all(sql, (device.0 as i64,), |row| Ok(Topic::from_trusted(row.text(0)?)))
 }
 
 /// Fails if the device may not subscribe to these topics too.
-pub(super) fn check_room(db: &Connection, device: DeviceNum, more: &[Topic]) -> Result<(), Error> {
+pub(super) fn check_room(db: &Db, device: DeviceNum, more: &[Topic]) -> Result<(), Error> {
     let known = topics(db, device)?;
     check_topics(known.len() + more.iter().filter(|topic| known.binary_search(topic).is_err()).count())
 }

@@ -1,4 +1,4 @@
-//! [`Topics`] for SQLite, and topics as accepting uses them: offsets, logs and retained messages.
+//! Pages of topics, and topics as accepting uses them: offsets, logs and retained messages.
 //!
 //! A topic's row is created when the topic is first published or durably subscribed to, and is never removed: its epoch
 //! is the epoch of all its offsets.
@@ -6,128 +6,90 @@
 use std::sync::Arc;
 
 use noroshi_types::{AppId, Epoch, Message, Position, Timestamp, Topic, limits};
-use rusqlite::Connection;
 
 use super::backlog::Reading;
-use super::statement::{Statements, ready};
+use super::notification;
+use super::reader::Read;
+use super::statement::Db;
 use super::writer::Write;
-use super::{Sqlite, notification};
 use crate::engine::accept::is_stored;
 use crate::engine::notification::Standing;
 use crate::engine::record::Record;
-use crate::engine::topic::{self, TopicNum, draw_epoch};
+use crate::engine::topic::{TopicNum, draw_epoch};
 use crate::ids::Num;
-use crate::{
-    Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics,
-    TopicsSince,
-};
+use crate::{Accept, Error, LogPage, Place, RetainedFilter, RetainedPage, RetainedScan};
 
-#[async_trait::async_trait]
-impl Topics for Sqlite {
-    async fn topic(&self, app: AppId, topic: &Topic) -> Result<TopicState, Error> {
-        let topic = topic.clone();
-        self.read(move |db| ready(topic::state(db, app, &topic))).await
-    }
-
-    async fn topics(
-        &self,
-        app: AppId,
-        after: Option<&Topic>,
-        limit: usize,
-    ) -> Result<Vec<TopicState>, Error> {
-        let after = after.cloned();
-        self.read(move |db| ready(topic::states(db, app, after.as_ref(), limit))).await
-    }
-
-    async fn retained(
-        &self,
-        app: AppId,
-        topic: &Topic,
-        now: Timestamp,
-    ) -> Result<Option<Arc<Message>>, Error> {
-        let (ids, topic) = (Arc::clone(&self.ids), topic.clone());
-        self.read(move |db| {
-            let mut reading = Reading::new(db, &ids);
-            match reading.topic_named(app, &topic)? {
-                Some(topic) => reading.retained(&topic, 0, now),
-                None => Ok(None),
-            }
-        })
-        .await
-    }
-
-    async fn retained_page(&self, scan: RetainedScan, wanted: RetainedFilter) -> Result<RetainedPage, Error> {
-        let ids = Arc::clone(&self.ids);
-        self.read(move |db| {
-            let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
-            let below = if until.is_some() { "name < ?3" } else { "?3 IS NULL" };
-            let sql = format!(
-                "SELECT name, retained, retained_expires_at > ?4 FROM topics
-                 WHERE app = ?1 AND name >= ?2 AND {below} ORDER BY name"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let mut rows = statement.query((app.0, &from, &until, now.0 as i64))?;
-            let mut page = RetainedPage::default();
-            while let Some(row) = rows.next()? {
-                page.topics += 1;
-                let name = row.text(0)?;
-                let retained = row.int_or_null(1)?.filter(|_| matches!(row.flag(2), Ok(true)));
-                if let Some(num) = retained
-                    && name != limits::EVERYONE_TOPIC
-                    && wanted(name)
-                {
-                    page.messages.extend(notification::message(db, &ids, num)?);
-                }
-                if page.topics >= topics_max || page.messages.len() >= messages_max {
-                    page.next = Some(RetainedPage::after(name));
-                    break;
-                }
-            }
-            Ok(page)
-        })
-        .await
-    }
-
-    async fn log_page(
-        &self,
-        app: AppId,
-        since: Place,
-        rows_max: usize,
-        now: Timestamp,
-    ) -> Result<LogPage, Error> {
-        let (ids, rows_max) = (Arc::clone(&self.ids), rows_max.max(1));
-        self.read(move |db| {
-            let sql = "SELECT l.num, t.app = ?2 AND t.name <> ?3 FROM topic_log l INDEXED BY topic_log_by_age
-                       JOIN topics t ON t.num = l.topic WHERE l.num > ?1 ORDER BY l.num LIMIT ?4";
-            let mut statement = db.prepare_cached(sql)?;
-            let mut rows = statement.query((since.0, app.0, limits::EVERYONE_TOPIC, rows_max as i64))?;
-            let (mut page, mut last, mut count) = (LogPage::default(), None, 0);
-            while let Some(row) = rows.next()? {
-                (last, count) = (Some(Place(row.int(0)?)), count + 1);
-                if row.flag(1)? {
-                    let message = notification::message(db, &ids, row.int(0)?)?;
-                    page.messages.extend(message.filter(|message| message.expires_at > now));
-                }
-            }
-            page.next = last.filter(|_| count == rows_max);
-            Ok(page)
-        })
-        .await
-    }
-
-    async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error> {
-        let topic = topic.clone();
-        self.write(1, move |w| ready(topic::delete_retained(w.db, app, &topic))).await
-    }
-
-    async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error> {
-        let log = "topic_log INDEXED BY topic_log_by_age";
-        self.read(move |db| ready(topic::since(db, log, since, rows_max))).await
+pub(crate) fn retained(
+    read: Read<'_>,
+    app: AppId,
+    topic: &Topic,
+    now: Timestamp,
+) -> Result<Option<Arc<Message>>, Error> {
+    let mut reading = Reading::new(read);
+    match reading.topic_named(app, topic)? {
+        Some(topic) => reading.retained(&topic, 0, now),
+        None => Ok(None),
     }
 }
 
+pub(crate) fn retained_page(
+    Read { db, ids }: Read<'_>,
+    scan: &RetainedScan,
+    wanted: &RetainedFilter,
+) -> Result<RetainedPage, Error> {
+    let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
+    let below = if until.is_some() { "name < ?3" } else { "?3 IS NULL" };
+    let sql = format!(
+        "SELECT name, retained, retained_expires_at > ?4 FROM topics
+         WHERE app = ?1 AND name >= ?2 AND {below} ORDER BY name"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query((app.0, from, until, now.0 as i64))?;
+    let mut page = RetainedPage::default();
+    while let Some(row) = rows.next()? {
+        page.topics += 1;
+        let name = row.text(0)?;
+        let retained = row.int_or_null(1)?.filter(|_| matches!(row.flag(2), Ok(true)));
+        if let Some(num) = retained
+            && name != limits::EVERYONE_TOPIC
+            && wanted(name)
+        {
+            page.messages.extend(notification::message(db, ids, num)?);
+        }
+        if page.topics >= *topics_max || page.messages.len() >= *messages_max {
+            page.next = Some(RetainedPage::after(name));
+            break;
+        }
+    }
+    Ok(page)
+}
+
+pub(crate) fn log_page(
+    Read { db, ids }: Read<'_>,
+    app: AppId,
+    since: Place,
+    rows_max: usize,
+    now: Timestamp,
+) -> Result<LogPage, Error> {
+    let rows_max = rows_max.max(1);
+    let sql = "SELECT l.num, t.app = ?2 AND t.name <> ?3 FROM topic_log l INDEXED BY topic_log_by_age
+               JOIN topics t ON t.num = l.topic WHERE l.num > ?1 ORDER BY l.num LIMIT ?4";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query((since.0, app.0, limits::EVERYONE_TOPIC, rows_max as i64))?;
+    let (mut page, mut last, mut count) = (LogPage::default(), None, 0);
+    while let Some(row) = rows.next()? {
+        (last, count) = (Some(Place(row.int(0)?)), count + 1);
+        if row.flag(1)? {
+            let message = notification::message(db, ids, row.int(0)?)?;
+            page.messages.extend(message.filter(|message| message.expires_at > now));
+        }
+    }
+    page.next = last.filter(|_| count == rows_max);
+    Ok(page)
+}
+
 /// The topic's number; creates the topic's row on first use.
-pub(super) fn find_or_create(db: &Connection, app: AppId, topic: &Topic) -> Result<TopicNum, Error> {
+pub(super) fn find_or_create(db: &Db, app: AppId, topic: &Topic) -> Result<TopicNum, Error> {
     let sql = "SELECT num FROM topics WHERE app = ?1 AND name = ?2";
     if let Some(num) = db.first(sql, (app.0, topic.as_str()), |row| row.int(0))? {
         return Ok(num);
@@ -185,7 +147,7 @@ fn append(
 }
 
 /// Removes older messages with the same collapse key. The provider asked for that, so the log stays complete.
-fn collapse(db: &Connection, topic: TopicNum, key: &str) -> Result<(), Error> {
+fn collapse(db: &Db, topic: TopicNum, key: &str) -> Result<(), Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND collapse_key = ?2 RETURNING num";
     let nums = db.all(sql, (topic, key), |row| row.int(0))?;
     for &num in &nums {
@@ -195,7 +157,7 @@ fn collapse(db: &Connection, topic: TopicNum, key: &str) -> Result<(), Error> {
     db.run(sql, (topic, nums.len() as i64)).map(drop)
 }
 
-fn trim_oldest(db: &Connection, topic: TopicNum) -> Result<(), Error> {
+fn trim_oldest(db: &Db, topic: TopicNum) -> Result<(), Error> {
     let sql = "SELECT topic_offset, num FROM topic_log WHERE topic = ?1 ORDER BY topic_offset LIMIT 1";
     let (offset, num): (i64, Num) =
         db.prepare_cached(sql)?.query_row((topic,), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -204,12 +166,7 @@ fn trim_oldest(db: &Connection, topic: TopicNum) -> Result<(), Error> {
 }
 
 /// Removes a message from the log, which is incomplete for subscribers before it. True if it was there.
-pub(super) fn remove_from_log(
-    db: &Connection,
-    topic: TopicNum,
-    offset: i64,
-    num: Num,
-) -> Result<bool, Error> {
+pub(super) fn remove_from_log(db: &Db, topic: TopicNum, offset: i64, num: Num) -> Result<bool, Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND topic_offset = ?2";
     if db.run(sql, (topic, offset))? == 0 {
         return Ok(false);
@@ -222,7 +179,7 @@ pub(super) fn remove_from_log(
 }
 
 /// Clears the retained message; true if it was this one.
-pub(super) fn unretain(db: &Connection, topic: TopicNum, num: Num) -> Result<bool, Error> {
+pub(super) fn unretain(db: &Db, topic: TopicNum, num: Num) -> Result<bool, Error> {
     let sql =
         "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num = ?1 AND retained = ?2";
     Ok(db.run(sql, (topic, num))? > 0)

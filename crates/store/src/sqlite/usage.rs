@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic};
 
 use super::Sqlite;
-use super::statement::{Statements, ready};
+use super::reader::Read;
+use super::statement::ready;
 use crate::engine::record::Record;
 use crate::engine::usage;
 use crate::{Error, Subscribing, Usages};
@@ -17,7 +18,8 @@ impl Usages for Sqlite {
         // Separate reads: a long read occupies only one reader, and the writer can truncate the log between two
         // reads.
         for quota in of.iter().copied().filter(|quota| Quota::STORED.contains(quota)) {
-            counted.push((quota, self.read(move |db| ready(usage::count(db, app, quota, now))).await?));
+            counted
+                .push((quota, self.read(move |read| ready(usage::count(read.db, app, quota, now))).await?));
         }
         Ok(counted)
     }
@@ -38,7 +40,7 @@ impl Usages for Sqlite {
         wanted: &[(DeviceId, BTreeSet<Topic>)],
     ) -> Result<Vec<Subscribing>, Error> {
         let wanted = wanted.to_vec();
-        self.read(move |db| {
+        self.read(move |Read { db, .. }| {
             let present =
                 "SELECT d.num, (SELECT count(*) FROM subscriptions s WHERE s.device = d.num AND s.named = 1)
                            FROM devices d WHERE d.app = ?1 AND d.id = ?2";
@@ -73,7 +75,7 @@ impl Sqlite {
         text: fn(&T) -> &str,
     ) -> Result<Vec<T>, Error> {
         let names: BTreeSet<T> = names.iter().cloned().collect();
-        self.read(move |db| {
+        self.read(move |Read { db, .. }| {
             let mut unknown = Vec::new();
             for name in names {
                 if !db.has_row(find, (app.0, text(&name)))? {

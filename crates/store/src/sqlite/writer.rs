@@ -18,20 +18,27 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads, What};
-use rusqlite::Connection;
 
 use super::options::Options;
+use super::reader::Read;
 use super::room::Room;
+use super::statement::Db;
 use crate::Error;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 
 /// The context of an operation.
-pub(super) struct Write<'a> {
-    pub db: &'a Connection,
+pub(crate) struct Write<'a> {
+    pub db: &'a Db,
     pub ids: &'a Ids,
     pub room: &'a mut Room,
     pub options: &'a Options,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn read(&self) -> Read<'a> {
+        Read { db: self.db, ids: self.ids }
+    }
 }
 
 /// An operation of the writer with its answer.
@@ -188,7 +195,7 @@ pub(super) struct Loop {
 
 impl Loop {
     /// Runs until the queue is closed and empty.
-    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options, pulse: &Heartbeat) {
+    pub(super) fn run(self, db: &Db, ids: &Ids, options: &Options, pulse: &Heartbeat) {
         let mut room = Room::default();
         let mut write = Write { db, ids, room: &mut room, options };
         let mut group = Vec::new();
@@ -275,12 +282,12 @@ fn run_in_savepoint(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Erro
     result
 }
 
-fn execute(db: &Connection, sql: &str) -> Result<(), Error> {
+fn execute(db: &Db, sql: &str) -> Result<(), Error> {
     db.prepare_cached(sql)?.execute(())?;
     Ok(())
 }
 
-fn roll_back(db: &Connection, sql: &str) {
+fn roll_back(db: &Db, sql: &str) {
     if let Err(error) = execute(db, sql)
         && !db.is_autocommit()
     {

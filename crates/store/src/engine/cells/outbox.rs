@@ -10,9 +10,8 @@ use super::cell_of;
 use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartState, Relayed, RelayedPart, Residence, Taken, Wanted,
 };
-use crate::engine::notification::trace_of;
-use crate::engine::record::{Record, array, to_array, unknown};
-use crate::engine::session::{self, Session, values};
+use crate::engine::record::{Record, array, to_array, trace_of, unknown};
+use crate::engine::session::{self, Session, Value, values};
 use crate::{Error, Idempotency};
 
 /// The target of each cell's part; `None`: the message's own.
@@ -199,13 +198,11 @@ pub(crate) async fn waits_before<S: Session>(
 
 pub(crate) async fn relayed<S: Session>(
     session: &S,
+    app: AppId,
     id: NotificationId,
 ) -> Result<Option<Relayed>, S::Error> {
-    let sql = "SELECT num FROM cell_messages WHERE id = $1";
-    match session::first(session, sql, &values![id.as_bytes()], |row| row.int(0)).await? {
-        Some(num) => load(session, num).await.map(Some),
-        None => Ok(None),
-    }
+    let sql = "SELECT num FROM cell_messages WHERE id = $1 AND app = $2";
+    named(session, sql, &values![id.as_bytes(), app]).await
 }
 
 pub(crate) async fn relayed_as<S: Session>(
@@ -214,7 +211,16 @@ pub(crate) async fn relayed_as<S: Session>(
     remote: NotificationId,
 ) -> Result<Option<Relayed>, S::Error> {
     let sql = "SELECT num FROM cell_parts WHERE cell = $1 AND remote = $2";
-    match session::first(session, sql, &values![cell, remote.as_bytes()], |row| row.int(0)).await? {
+    named(session, sql, &values![cell, remote.as_bytes()]).await
+}
+
+/// The message whose number a statement returns.
+async fn named<S: Session>(
+    session: &S,
+    sql: &str,
+    values: &[Value<'_>],
+) -> Result<Option<Relayed>, S::Error> {
+    match session::first(session, sql, values, |row| row.int(0)).await? {
         Some(num) => load(session, num).await.map(Some),
         None => Ok(None),
     }

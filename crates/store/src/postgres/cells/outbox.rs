@@ -1,7 +1,6 @@
 //! Reads and writes for messages that wait for their cells, for many messages at once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use noroshi_types::{AppId, Target, Timestamp};
 use tokio_postgres::types::ToSql;
@@ -14,6 +13,7 @@ use crate::engine::cells::outbox::{
     self as messages, KeyUse, NewRow, Reading, keys_since, part_of, prune_keys_and_homes,
 };
 use crate::engine::record::{Record, array};
+use crate::postgres::Postgres;
 use crate::postgres::transaction::{Failed, Tx, Values};
 
 /// Names idempotency keys among the advisory locks ("keys").
@@ -22,18 +22,18 @@ const LOCKS: i64 = 0x6b65_7973;
 /// Held, shared, by calls that keep messages, until they commit ("outbox").
 const KEEP_LOCK: i64 = 0x6f75_7462_6f78;
 
-pub(super) async fn keep(
-    tx: Tx,
-    messages: Arc<Vec<NewMessage>>,
+pub(crate) async fn keep(
+    tx: &Tx,
+    messages: &[NewMessage],
     now: Timestamp,
 ) -> Result<Vec<Result<Taken, Error>>, Failed> {
     tx.execute("SELECT pg_advisory_xact_lock_shared($1)", &[&KEEP_LOCK]).await?;
-    let apps = known_apps(&tx, &messages).await?;
-    let earlier = answered_before(&tx, &messages, now).await?;
+    let apps = known_apps(tx, messages).await?;
+    let earlier = answered_before(tx, messages, now).await?;
     let mut reading = Reading { apps, earlier, ..Reading::default() };
-    read_places(&tx, &messages, now, &mut reading).await?;
-    let (answers, rows) = reading.plan(&messages)?;
-    write(&tx, &rows, now).await?;
+    read_places(tx, messages, now, &mut reading).await?;
+    let (answers, rows) = reading.plan(messages)?;
+    write(tx, &rows, now).await?;
     Ok(answers)
 }
 
@@ -46,9 +46,12 @@ async fn known_apps(tx: &Tx, messages: &[NewMessage]) -> Result<HashSet<AppId>, 
 }
 
 /// Numbers are given out before they are committed, so this waits for calls that keep messages at this moment.
-pub(super) async fn newest(tx: Tx) -> Result<u64, Failed> {
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&KEEP_LOCK]).await?;
-    messages::newest(&tx).await
+pub(crate) async fn newest(store: &Postgres) -> Result<u64, Error> {
+    let newest = async |tx: Tx| {
+        tx.execute("SELECT pg_advisory_xact_lock($1)", &[&KEEP_LOCK]).await?;
+        messages::newest(&tx).await
+    };
+    store.write(newest).await
 }
 
 /// Locks the keys, so that of two calls with the same key the second finds the first.
@@ -97,7 +100,7 @@ async fn read_places(
     }
     for (app, names) in users {
         let names: Vec<&str> = names.into_iter().collect();
-        reading.users.insert(app, residence::of_users(tx, app, &names, now).await?);
+        reading.users.insert(app, residence::of_names(tx, app, &names, now).await?);
     }
     for (app, names) in devices {
         let names: Vec<&str> = names.into_iter().collect();
@@ -111,33 +114,27 @@ async fn write(tx: &Tx, rows: &[NewRow<'_>], now: Timestamp) -> Result<(), Faile
     if rows.is_empty() {
         return Ok(());
     }
-    let nums = write_messages(tx, rows, now).await?;
-    let num = |message: &NewMessage| nums.get(message.id.as_bytes()).copied().unwrap_or_default();
-    let (mut part_nums, mut cells, mut targets, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for NewRow { message, split } in rows {
-        for (cell, target) in &split.parts {
-            part_nums.push(num(message));
-            cells.push(number(*cell));
-            targets.push(target.as_deref());
-            ends.push(message.expires_at.0 as i64);
-        }
-    }
+    let written = write_messages(tx, rows, now).await?;
+    let num = |message: &NewMessage| written.get(message.id.as_bytes()).copied().unwrap_or_default();
+    let parts = rows.iter().flat_map(|NewRow { message, split }| {
+        let parts = split.parts.iter();
+        parts.map(move |(cell, target)| (*message, number(*cell), target.as_deref()))
+    });
+    let parts =
+        parts.map(|(message, cell, target)| (num(message), cell, target, message.expires_at.0 as i64));
+    let (nums, cells, targets, ends): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = parts.collect();
     let sql = "INSERT INTO cell_parts (num, cell, state, target, expires_at)
                SELECT n, c, 0, t, e FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS p (n, c, t, e)";
-    tx.execute(sql, &[&part_nums, &cells, &targets, &ends]).await?;
-    let (mut apps, mut keys, mut hashes, mut key_nums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for NewRow { message, .. } in rows {
-        if let Some(idempotency) = &message.idempotency {
-            apps.push(i64::from(message.app.0));
-            keys.push(&*idempotency.key);
-            hashes.push(idempotency.body_hash.as_slice());
-            key_nums.push(num(message));
-        }
-    }
+    tx.execute(sql, &[&nums, &cells, &targets, &ends]).await?;
+    let keyed = rows.iter().filter_map(|NewRow { message, .. }| {
+        let idempotency = message.idempotency.as_ref()?;
+        Some((i64::from(message.app.0), &*idempotency.key, idempotency.body_hash.as_slice(), num(message)))
+    });
+    let (apps, keys, hashes, nums): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = keyed.collect();
     let sql = "INSERT INTO cell_keys (app, key, body_hash, num, at)
                SELECT a, k, h, n, $5 FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[]) AS p (a, k, h, n)
                ON CONFLICT (app, key) DO UPDATE SET body_hash = excluded.body_hash, num = excluded.num, at = $5";
-    tx.execute(sql, &[&apps, &keys, &hashes, &key_nums, &(now.0 as i64)]).await.map(drop)
+    tx.execute(sql, &[&apps, &keys, &hashes, &nums, &(now.0 as i64)]).await.map(drop)
 }
 
 /// The number of each message, growing in the order given.
@@ -170,8 +167,8 @@ async fn write_messages(
     rows.iter().map(|row| Ok((array(row, 1)?, row.int(0)?))).collect()
 }
 
-pub(super) async fn waiting(
-    tx: Tx,
+pub(crate) async fn waiting(
+    tx: &Tx,
     cell: CellNum,
     wanted: &Wanted,
     rows_max: usize,
@@ -200,30 +197,20 @@ pub(super) async fn waiting(
     rows.iter().map(|row| Ok(part_of(row)?)).collect()
 }
 
-pub(super) async fn end(tx: Tx, cell: CellNum, ended: Arc<Vec<(u64, PartEnd)>>) -> Result<(), Failed> {
-    let (mut nums, mut remotes) = (Vec::new(), Vec::new());
-    let (mut over, mut states, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    for (num, end) in ended.iter() {
+pub(crate) async fn end(tx: &Tx, cell: CellNum, ended: &[(u64, PartEnd)]) -> Result<(), Failed> {
+    let (mut forwarded, mut over) = (Vec::new(), Vec::new());
+    for (num, end) in ended {
         let num = *num as i64;
         match end {
-            PartEnd::Forwarded(remote) => {
-                nums.push(num);
-                remotes.push(remote.as_bytes().as_slice());
-            }
-            PartEnd::Refused(reason) => {
-                over.push(num);
-                states.push(PartState::Refused as i64);
-                reasons.push(Some(reason.as_str()));
-            }
-            PartEnd::Expired => {
-                over.push(num);
-                states.push(PartState::Expired as i64);
-                reasons.push(None);
-            }
+            PartEnd::Forwarded(remote) => forwarded.push((num, remote.as_bytes().as_slice())),
+            PartEnd::Refused(reason) => over.push((num, PartState::Refused as i64, Some(reason.as_str()))),
+            PartEnd::Expired => over.push((num, PartState::Expired as i64, None)),
         }
     }
+    let (nums, remotes): (Vec<_>, Vec<_>) = forwarded.into_iter().unzip();
+    let (over, states, reasons): (Vec<_>, Vec<_>, Vec<_>) = over.into_iter().collect();
     let all: Vec<i64> = nums.iter().chain(&over).copied().collect();
-    hold(&tx, &all).await?;
+    hold(tx, &all).await?;
     let sql = "UPDATE cell_parts AS p SET remote = n.remote, target = NULL,
                    state = CASE WHEN m.cancelled <> 0 THEN 5 ELSE 1 END
                FROM unnest($1::bigint[], $2::bytea[]) AS n (num, remote), cell_messages AS m
@@ -233,7 +220,14 @@ pub(super) async fn end(tx: Tx, cell: CellNum, ended: Arc<Vec<(u64, PartEnd)>>) 
                FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS n (num, state, reason)
                WHERE p.num = n.num AND p.cell = $4 AND p.state = 0";
     tx.execute(sql, &[&over, &states, &reasons, &number(cell)]).await?;
-    drop_bodies(&tx, &all).await
+    drop_bodies(tx, &all).await
+}
+
+/// The cell has cancelled these.
+pub(crate) async fn cancelled(tx: &Tx, cell: CellNum, nums: &[u64]) -> Result<(), Failed> {
+    let nums: Vec<i64> = nums.iter().map(|num| *num as i64).collect();
+    let sql = "UPDATE cell_parts SET state = 1 WHERE num = ANY ($1) AND cell = $2 AND state = 5";
+    tx.execute(sql, &[&nums, &number(cell)]).await.map(drop)
 }
 
 /// Locks messages, in order: a call that ends a part sees which other parts have ended.
@@ -248,8 +242,8 @@ async fn drop_bodies(tx: &Tx, nums: &[i64]) -> Result<(), Failed> {
     tx.execute(sql, &[&nums]).await.map(drop)
 }
 
-pub(super) async fn prune(
-    tx: Tx,
+pub(crate) async fn prune(
+    tx: &Tx,
     now: Timestamp,
     expired: Timestamp,
     forgotten: Timestamp,
@@ -264,9 +258,9 @@ pub(super) async fn prune(
         over.entry(row.get(1)).or_default().push((row.get::<_, i64>(0) as u64, PartEnd::Expired));
     }
     let all: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-    hold(&tx, &all).await?;
+    hold(tx, &all).await?;
     for (cell, ended) in over {
-        end(tx.clone(), CellNum(cell as u32), Arc::new(ended)).await?;
+        end(tx, CellNum(cell as u32), &ended).await?;
     }
     let sql = "WITH old AS (
                    SELECT num FROM cell_messages AS m WHERE accepted_at < $1
@@ -275,6 +269,6 @@ pub(super) async fn prune(
                ), parts AS (DELETE FROM cell_parts WHERE num IN (SELECT num FROM old))
                DELETE FROM cell_messages WHERE num IN (SELECT num FROM old)";
     let old = tx.execute(sql, &[&(forgotten.0 as i64), &limit]).await?;
-    let [keys, homes] = prune_keys_and_homes(&tx, now, rows_max).await?;
+    let [keys, homes] = prune_keys_and_homes(tx, now, rows_max).await?;
     Ok([rows.len(), old as usize, keys, homes].contains(&rows_max))
 }

@@ -1,7 +1,6 @@
 //! Reads and writes for residences, for many devices at once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
 
@@ -22,14 +21,14 @@ impl Residences for Tx {
     }
 }
 
-pub(super) async fn assign(
-    tx: Tx,
+pub(crate) async fn assign(
+    tx: &Tx,
     app: AppId,
-    devices: Arc<Vec<Assign>>,
+    devices: &[Assign],
     now: Timestamp,
 ) -> Result<Vec<Result<Residence, Error>>, Failed> {
     tx.lock(app).await?;
-    let known = devices_of(&tx, app, devices.iter().map(|one| one.device.as_str()).collect()).await?;
+    let known = devices_of(tx, app, devices.iter().map(|one| one.device.as_str()).collect()).await?;
     let named = devices.iter().filter_map(|one| one.user.as_ref().map(UserId::as_str));
     let users: Vec<&str> = named.chain(known.values().filter_map(|known| known.user.as_deref())).collect();
     let sql = "SELECT \"user\", cell FROM cell_users WHERE app = $1 AND \"user\" = ANY ($2) AND until = 0";
@@ -38,8 +37,8 @@ pub(super) async fn assign(
     let homes = homes.collect::<Result<_, Error>>()?;
     let mut assignments = Assignments::new(known, homes);
     let answers = devices.iter().map(|one| assignments.assign(app, one)).collect();
-    write_homes(&tx, app, &assignments.new_homes).await?;
-    write_devices(&tx, app, &assignments.changed, now).await?;
+    write_homes(tx, app, &assignments.new_homes).await?;
+    write_devices(tx, app, &assignments.changed, now).await?;
     Ok(answers)
 }
 
@@ -79,10 +78,10 @@ async fn devices_of(tx: &Tx, app: AppId, names: Vec<&str>) -> Result<HashMap<Str
     rows.iter().map(|row| Ok((row.string(4)?, CellDevice::of_row(row, 0)?))).collect()
 }
 
-pub(super) async fn arrived(
-    tx: Tx,
+pub(crate) async fn arrived(
+    tx: &Tx,
     app: AppId,
-    devices: Arc<Vec<(DeviceId, CellNum)>>,
+    devices: &[(DeviceId, CellNum)],
 ) -> Result<Vec<DeviceId>, Failed> {
     tx.lock(app).await?;
     let names: Vec<&str> = devices.iter().map(|(device, _)| device.as_str()).collect();
@@ -91,13 +90,13 @@ pub(super) async fn arrived(
         "UPDATE cell_devices AS d SET step = 3 FROM unnest($2::text[], $3::bigint[]) AS came (device, cell)
                WHERE d.app = $1 AND d.device = came.device AND d.cell = came.cell AND d.step IN (1, 2)";
     tx.execute(sql, &[&i64::from(app.0), &names, &cells]).await?;
-    let known = devices_of(&tx, app, names).await?;
+    let known = devices_of(tx, app, names).await?;
     let lives = |device: &DeviceId| known.get(device.as_str()).map(|known| known.cell);
     let elsewhere = devices.iter().filter(|(device, cell)| lives(device) != Some(*cell));
     Ok(elsewhere.map(|(device, _)| device.clone()).collect())
 }
 
-pub(super) async fn of_device(tx: Tx, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Failed> {
+pub(crate) async fn of_device(tx: &Tx, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Failed> {
     let sql = format!(
         "SELECT {DEVICE_COLUMNS}, app FROM cell_devices
          WHERE device = $1 AND app = ANY ($2::bigint[]) ORDER BY app"
@@ -117,8 +116,21 @@ pub(super) async fn of_devices(
     Ok(found.into_iter().map(|(name, device)| (name, device.residence(app))).collect())
 }
 
+/// The cells to ask for each user, home first.
+pub(crate) async fn of_users(
+    tx: &Tx,
+    app: AppId,
+    users: &[UserId],
+    now: Timestamp,
+) -> Result<Vec<Vec<CellNum>>, Failed> {
+    let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
+    let found = of_names(tx, app, &names, now).await?;
+    // A name that occurs twice is answered twice.
+    Ok(names.iter().map(|name| found.get(*name).cloned().unwrap_or_default()).collect())
+}
+
 /// The cells to ask for each user, home first. Users without a cell are missing.
-pub(super) async fn of_users(
+pub(super) async fn of_names(
     tx: &Tx,
     app: AppId,
     names: &[&str],

@@ -9,9 +9,10 @@ use tokio_postgres::Row;
 use super::Keys;
 use crate::engine::device::{Effects, tags_text};
 use crate::engine::device_list;
+use crate::postgres::columns::columns;
 use crate::postgres::subscription::NewRows;
 use crate::postgres::transaction::{Failed, Tx, Values};
-use crate::postgres::{endpoint, order, topic};
+use crate::postgres::{order, topic};
 use crate::{Attributes, Device, Error};
 
 /// The new state of a device.
@@ -51,7 +52,7 @@ impl Changes {
             topic::CREATE,
             NewRows::INSERT,
             EMPTY,
-            endpoint::REMOVE_ALL,
+            REMOVE_ENDPOINTS,
         ])
         .await?;
         let (_, made, _, _, _, _) = tokio::try_join!(
@@ -106,22 +107,9 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<CreatedDevices, Failed> {
     let keys = Keys::of(devices().map(|device| (device.app, &device.id)));
     let columns = Columns::of(devices())?;
     let created: Vec<_> = devices().map(|device| device.created_at.0 as i64).collect();
-    let values: Values<'_> = &[
-        &keys.apps,
-        &keys.ids,
-        &columns.users,
-        &columns.platforms,
-        &columns.locales,
-        &columns.timezones,
-        &columns.app_versions,
-        &columns.tags,
-        &columns.tokens,
-        &columns.services,
-        &columns.environments,
-        &created,
-    ];
     let asked: Values<'_> = &[&keys.apps, &keys.ids];
-    let (made, revoked) = tokio::try_join!(tx.query(INSERT, values), tx.query(REVOKED, asked))?;
+    let values = [asked, &columns.values(), &[&created]].concat();
+    let (made, revoked) = tokio::try_join!(tx.query(INSERT, &values), tx.query(REVOKED, asked))?;
     let num_of = |row: &Row| DeviceNum(row.get::<_, i64>(2) as u64);
     let mut made: CreatedDevices =
         made.iter().map(|row| ((row.get(0), row.get(1)), (num_of(row), 1))).collect();
@@ -133,18 +121,13 @@ async fn insert(tx: &Tx, new: &[&Change]) -> Result<CreatedDevices, Failed> {
     Ok(made)
 }
 
-/// Attributes of devices, column by column.
-#[derive(Default)]
-struct Columns<'d> {
-    users: Vec<Option<&'d str>>,
-    platforms: Vec<Option<&'d str>>,
-    locales: Vec<Option<&'d str>>,
-    timezones: Vec<Option<&'d str>>,
-    app_versions: Vec<Option<&'d str>>,
-    tags: Vec<Option<String>>,
-    tokens: Vec<Option<&'d str>>,
-    services: Vec<Option<i64>>,
-    environments: Vec<Option<i64>>,
+columns! {
+    /// Attributes of devices.
+    Columns<'d> {
+        users: Option<&'d str>, platforms: Option<&'d str>, locales: Option<&'d str>, timezones: Option<&'d str>,
+        app_versions: Option<&'d str>, tags: Option<String>, tokens: Option<&'d str>, services: Option<i64>,
+        environments: Option<i64>,
+    }
 }
 
 impl<'d> Columns<'d> {
@@ -153,15 +136,17 @@ impl<'d> Columns<'d> {
         for device in devices {
             let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
             let token = device.push_token.as_ref();
-            columns.users.push(device.user.as_ref().map(UserId::as_str));
-            columns.platforms.push(platform.as_deref());
-            columns.locales.push(locale.as_deref());
-            columns.timezones.push(timezone.as_deref());
-            columns.app_versions.push(app_version.as_deref());
-            columns.tags.push(tags_text(tags)?);
-            columns.tokens.push(token.map(|token| token.json.as_str()));
-            columns.services.push(token.map(|token| token.service as i64));
-            columns.environments.push(token.map(|token| token.environment as i64));
+            columns.push_row((
+                device.user.as_ref().map(UserId::as_str),
+                platform.as_deref(),
+                locale.as_deref(),
+                timezone.as_deref(),
+                app_version.as_deref(),
+                tags_text(tags)?,
+                token.map(|token| token.json.as_str()),
+                token.map(|token| token.service as i64),
+                token.map(|token| token.environment as i64),
+            ));
         }
         Ok(columns)
     }
@@ -199,24 +184,9 @@ async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
     let times: Vec<_> = known.iter().map(|change| change.now.0 as i64).collect();
     let names_token: Vec<_> = known.iter().map(|change| change.effects.names_token).collect();
     let revises: Vec<_> = known.iter().map(|change| change.effects.revises()).collect();
-    let values: Values<'_> = &[
-        &nums,
-        &columns.users,
-        &columns.platforms,
-        &columns.locales,
-        &columns.timezones,
-        &columns.app_versions,
-        &columns.tags,
-        &columns.tokens,
-        &columns.services,
-        &columns.environments,
-        &suspect_at,
-        &reasons,
-        &times,
-        &names_token,
-        &revises,
-    ];
-    tx.execute(UPDATE, values).await?;
+    let more: Values<'_> = &[&suspect_at, &reasons, &times, &names_token, &revises];
+    let values = [&[&nums as _], &columns.values()[..], more].concat();
+    tx.execute(UPDATE, &values).await?;
     Ok(())
 }
 
@@ -229,6 +199,9 @@ pub(super) const EMPTY: &str = "WITH found AS (
          DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
          RETURNING i.num, found.list, found.at)
      INSERT INTO outcomes (num, outcome, at, count, devices) SELECT num, $4, at, 1, list FROM gone ORDER BY num";
+
+/// Removes the endpoints of these devices, whose rows are locked.
+pub(super) const REMOVE_ENDPOINTS: &str = "DELETE FROM endpoints WHERE device = ANY($1::bigint[])";
 
 async fn empty_inboxes(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
     if moved.is_empty() {
@@ -246,6 +219,6 @@ pub(super) async fn empty(tx: &Tx, devices: &[(DeviceNum, Timestamp)]) -> Result
     let times: Vec<_> = devices.iter().map(|(_, now)| now.0 as i64).collect();
     let cancelled = Outcome::Cancelled as i64;
     let (inboxes, endpoints): (Values<'_>, Values<'_>) = (&[&nums, &lists, &times, &cancelled], &[&nums]);
-    tokio::try_join!(tx.execute(EMPTY, inboxes), tx.execute(endpoint::REMOVE_ALL, endpoints))?;
+    tokio::try_join!(tx.execute(EMPTY, inboxes), tx.execute(REMOVE_ENDPOINTS, endpoints))?;
     Ok(())
 }

@@ -81,7 +81,7 @@ pub(super) struct InboxRemoval {
     pub devices: Vec<DeviceNum>,
 }
 
-/// Columns of [`INSERT`].
+/// Columns of [`INSERT`], which takes slices of them.
 #[derive(Default)]
 pub(super) struct InboxColumns<'a> {
     pub devices: Vec<i64>,

@@ -14,6 +14,7 @@ use crate::engine::notification::{Standing, keep_until, message_of, push_text, t
 use crate::engine::outcome::Part;
 use crate::ids::{Ids, Num};
 use crate::postgres::PostgresOptions;
+use crate::postgres::columns::columns;
 use crate::postgres::ids::ordered_after;
 use crate::{Accept, Accepted, Error, Gate, OutcomePart, RemovedMessages, Work};
 
@@ -27,6 +28,8 @@ pub(in crate::postgres) struct Plan<'a> {
     pub(super) last: Num,
     /// The maximum number of rows in a topic's log.
     pub(super) log_rows_max: i64,
+    /// The index in the group of each of `rows`; ascending.
+    places: Vec<usize>,
     pub(super) rows: Rows<'a>,
     pub(super) inboxes: Inboxes<'a>,
     pub(super) topics: Topics<'a>,
@@ -35,14 +38,9 @@ pub(in crate::postgres) struct Plan<'a> {
     pub(super) keys: Keys<'a>,
 }
 
-/// Columns of `idempotency`.
-#[derive(Default)]
-pub(super) struct Keys<'a> {
-    pub apps: Vec<i64>,
-    pub keys: Vec<&'a str>,
-    pub hashes: Vec<&'a [u8]>,
-    pub nums: Vec<Num>,
-    pub ends: Vec<i64>,
+columns! {
+    /// Columns of `idempotency`.
+    Keys<'a> { apps: i64, keys: &'a str, hashes: &'a [u8], nums: Num, ends: i64 }
 }
 
 /// The parts of a notification's row that are not in the request.
@@ -55,38 +53,19 @@ pub(in crate::postgres) struct NotificationSource {
     pub standing: Standing,
 }
 
-/// Columns of `notifications`.
-#[derive(Default)]
-pub(in crate::postgres) struct Rows<'a> {
-    /// Index in the group.
-    pub places: Vec<usize>,
-    pub nums: Vec<Num>,
-    pub apps: Vec<i64>,
-    pub created: Vec<i64>,
-    pub expires: Vec<i64>,
-    pub keep_until: Vec<i64>,
-    pub deliveries: Vec<i64>,
-    pub urgencies: Vec<i64>,
-    pub targets: Vec<i64>,
-    pub target_texts: Vec<Option<&'a str>>,
-    pub counts: Vec<Option<i64>>,
-    pub topics: Vec<Option<i64>>,
-    pub offsets: Vec<Option<i64>>,
-    pub collapse_keys: Vec<Option<&'a str>>,
-    pub retains: Vec<i64>,
-    pub notifications: Vec<Option<&'a str>>,
-    pub datas: Vec<Option<&'a str>>,
-    pub pushes: Vec<Option<String>>,
-    pub standings: Vec<i64>,
-    pub campaigns: Vec<Option<i64>>,
-    pub traces: Vec<Option<Vec<u8>>>,
+columns! {
+    /// Columns of `notifications`.
+    Rows<'a> {
+        nums: Num, apps: i64, created: i64, expires: i64, keep_until: i64, deliveries: i64, urgencies: i64,
+        targets: i64, target_texts: Option<&'a str>, counts: Option<i64>, topics: Option<i64>, offsets: Option<i64>,
+        collapse_keys: Option<&'a str>, retains: i64, notifications: Option<&'a str>, datas: Option<&'a str>,
+        pushes: Option<String>, standings: i64, campaigns: Option<i64>, traces: Option<Vec<u8>>,
+    }
 }
 
 impl<'a> Rows<'a> {
-    /// `place` is the index in the group; ascending.
     pub(in crate::postgres) fn add(
         &mut self,
-        place: usize,
         num: Num,
         accept: &'a Accept,
         options: &PostgresOptions,
@@ -94,27 +73,28 @@ impl<'a> Rows<'a> {
     ) {
         let Accept { app, request, now, .. } = accept;
         let (target, target_text) = target_of(&request.target);
-        self.places.push(place);
-        self.nums.push(num);
-        self.apps.push(i64::from(app.0));
-        self.created.push(now.0 as i64);
-        self.expires.push(request.expires_at(*now).0 as i64);
-        self.keep_until.push(keep_until(accept, options.trace_retention).0 as i64);
-        self.deliveries.push(request.when as i64);
-        self.urgencies.push(request.urgency as i64);
-        self.targets.push(i64::from(target));
-        self.target_texts.push(target_text);
-        self.counts.push(request.target.named_count().map(|count| count as i64));
-        self.topics.push(source.place.map(|(topic, _)| topic));
-        self.offsets.push(source.place.map(|(_, offset)| offset as i64));
-        self.collapse_keys.push(request.collapse_key.as_deref());
-        self.retains.push(i64::from(request.retain));
-        self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
-        self.datas.push(request.data.as_ref().map(JsonText::as_str));
-        self.pushes.push(push_text(&request.push, request.waits_for_use));
-        self.standings.push(source.standing as i64);
-        self.campaigns.push((source.campaign != 0).then_some(source.campaign));
-        self.traces.push(request.trace.map(|trace| trace.to_stored().to_vec()));
+        self.push_row((
+            num,
+            i64::from(app.0),
+            now.0 as i64,
+            request.expires_at(*now).0 as i64,
+            keep_until(accept, options.trace_retention).0 as i64,
+            request.when as i64,
+            request.urgency as i64,
+            i64::from(target),
+            target_text,
+            request.target.named_count().map(|count| count as i64),
+            source.place.map(|(topic, _)| topic),
+            source.place.map(|(_, offset)| offset as i64),
+            request.collapse_key.as_deref(),
+            i64::from(request.retain),
+            request.notification.as_ref().map(JsonText::as_str),
+            request.data.as_ref().map(JsonText::as_str),
+            push_text(&request.push, request.waits_for_use),
+            source.standing as i64,
+            (source.campaign != 0).then_some(source.campaign),
+            request.trace.map(|trace| trace.to_stored().to_vec()),
+        ));
     }
 }
 
@@ -129,6 +109,7 @@ pub(in crate::postgres) fn plan<'a>(
         answers: Vec::with_capacity(group.len()),
         last: reading.last,
         log_rows_max: options.topic_log_rows.max(1) as i64,
+        places: Vec::new(),
         rows: Rows::default(),
         inboxes: Inboxes::new(options.inbox_rows),
         topics: Topics::default(),
@@ -222,30 +203,22 @@ impl<'a> Plan<'a> {
         }
         self.last = num;
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
-        self.rows.add(
-            place,
-            num,
-            accept,
-            options,
-            NotificationSource { campaign, place: place_in_topic, standing },
-        );
+        self.places.push(place);
+        self.rows.add(num, accept, options, NotificationSource { campaign, place: place_in_topic, standing });
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
         parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
         for OutcomePart { outcome, count, .. } in &parts {
             self.pushes.count(campaign, *outcome, *count);
             if variant.is_some() && campaign != 0 && *count > 0 {
-                self.pushes.variants.count(num, *outcome, *count);
+                self.pushes.variant_counts.extend([(num, *outcome as i64, "", *count as i64)]);
             }
         }
         if let Some(variant) = variant.filter(|_| campaign != 0) {
-            self.pushes.variants.note(num, campaign, variant);
+            self.pushes.variants.push_row((num, campaign, i64::from(variant.0)));
         }
         if let Some(idempotency) = idempotency {
-            self.keys.apps.push(i64::from(app.0));
-            self.keys.keys.push(&idempotency.key);
-            self.keys.hashes.push(&idempotency.body_hash);
-            self.keys.nums.push(num);
-            self.keys.ends.push(key_expires_at(*now).0 as i64);
+            let (app, ends) = (i64::from(app.0), key_expires_at(*now).0 as i64);
+            self.keys.push_row((app, &idempotency.key, &idempotency.body_hash, num, ends));
         }
         let message = message_of(accept, id, published.map(|place| place.position));
         Ok(Accepted::new(accept, message, parts, RemovedMessages::default()))
@@ -278,7 +251,7 @@ impl<'a> Plan<'a> {
     /// Marks notifications of the group that a later one replaced in a topic's log.
     fn settle_replaced(&mut self) {
         for place in self.topics.replaced() {
-            if let Ok(row) = self.rows.places.binary_search(&place) {
+            if let Ok(row) = self.places.binary_search(&place) {
                 self.rows.standings[row] = Standing::Replaced as i64;
             }
         }

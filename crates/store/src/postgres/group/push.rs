@@ -6,16 +6,12 @@ use noroshi_types::{DeviceNum, Outcome, Target};
 
 use super::reading::Found;
 use crate::engine::accept::{PushPlan, by_service};
-use crate::engine::device_list;
 use crate::engine::outcome::Part;
+use crate::engine::push::Entry;
 use crate::ids::Num;
-use crate::{Accept, BATCH_RECIPIENTS_MAX, VariantNum};
-
-pub(super) const INSERT: &str = "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback,
-                                                         leased_until, recipients)
-     SELECT u.app, u.lane, u.service, u.campaign, u.num, u.due_at, 0, u.fallback, 0, u.recipients
-     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-                 $8::bytea[]) u (app, lane, service, campaign, num, due_at, fallback, recipients)";
+use crate::postgres::columns::columns;
+use crate::postgres::push_queue::NewRows;
+use crate::{Accept, BATCH_RECIPIENTS_MAX};
 
 pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback, due_at, cursor)
      SELECT u.app, u.num, u.lane, u.fallback, u.due_at, 0
@@ -28,83 +24,26 @@ pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outc
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (campaign, outcome, count)
      ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count";
 
-/// Columns of [`INSERT`].
-#[derive(Default)]
-pub(super) struct BatchColumns {
-    pub apps: Vec<i64>,
-    pub lanes: Vec<i64>,
-    pub services: Vec<i64>,
-    pub campaigns: Vec<i64>,
-    pub nums: Vec<Num>,
-    pub dues: Vec<i64>,
-    pub fallbacks: Vec<i64>,
-    pub recipients: Vec<Vec<u8>>,
+columns! {
+    /// Columns of [`WALKS`].
+    WalkColumns { apps: i64, nums: Num, lanes: i64, fallbacks: i64, dues: i64 }
 }
 
-/// Columns of [`WALKS`].
-#[derive(Default)]
-pub(super) struct WalkColumns {
-    pub apps: Vec<i64>,
-    pub nums: Vec<Num>,
-    pub lanes: Vec<i64>,
-    pub fallbacks: Vec<i64>,
-    pub dues: Vec<i64>,
-}
-
-impl BatchColumns {
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 8] {
-        [
-            &self.apps,
-            &self.lanes,
-            &self.services,
-            &self.campaigns,
-            &self.nums,
-            &self.dues,
-            &self.fallbacks,
-            &self.recipients,
-        ]
-    }
-}
-
-impl WalkColumns {
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 5] {
-        [&self.apps, &self.nums, &self.lanes, &self.fallbacks, &self.dues]
-    }
-}
-
-/// Columns of the statements for variants in [`crate::postgres::campaign_sum`].
-#[derive(Default)]
-pub(super) struct VariantColumns {
-    pub nums: Vec<Num>,
-    pub campaigns: Vec<i64>,
-    pub variants: Vec<i64>,
-    /// Notification, outcome, reason, count.
-    pub counts: (Vec<Num>, Vec<i64>, Vec<&'static str>, Vec<i64>),
-}
-
-impl VariantColumns {
-    pub(super) fn note(&mut self, num: Num, campaign: i64, variant: VariantNum) {
-        self.nums.push(num);
-        self.campaigns.push(campaign);
-        self.variants.push(i64::from(variant.0));
-    }
-
-    pub(super) fn count(&mut self, num: Num, outcome: Outcome, count: u64) {
-        self.counts.0.push(num);
-        self.counts.1.push(outcome as i64);
-        self.counts.2.push("");
-        self.counts.3.push(count as i64);
-    }
+columns! {
+    /// Columns of [`crate::postgres::campaign_sum::ADD_TO_VARIANTS`].
+    VariantColumns { nums: Num, campaigns: i64, variants: i64 }
 }
 
 /// The push work of a group.
 #[derive(Default)]
 pub(super) struct Pushes {
-    pub batches: BatchColumns,
+    pub batches: NewRows,
     pub walks: WalkColumns,
     /// By campaign and the outcome's code.
     pub counts: BTreeMap<(i64, i64), i64>,
     pub variants: VariantColumns,
+    /// Notification, outcome, reason, count.
+    pub variant_counts: (Vec<Num>, Vec<i64>, Vec<&'static str>, Vec<i64>),
 }
 
 impl Pushes {
@@ -119,16 +58,8 @@ impl Pushes {
         parts: &mut Vec<Part>,
     ) -> Vec<(Outcome, Vec<DeviceNum>)> {
         let Some(PushPlan { lane, due_at, fallback }) = PushPlan::of(accept) else { return Vec::new() };
-        let request = &accept.request;
-        let (app, lane, fallback) = (i64::from(accept.app.0), lane as i64, fallback as i64);
-        let due_at = due_at.0 as i64;
-        if !matches!(request.target, Target::Users(_) | Target::Devices(_)) {
-            let walks = &mut self.walks;
-            walks.apps.push(app);
-            walks.nums.push(num);
-            walks.lanes.push(lane);
-            walks.fallbacks.push(fallback);
-            walks.dues.push(due_at);
+        if !matches!(accept.request.target, Target::Users(_) | Target::Devices(_)) {
+            self.walks.push_row((accept.app.0.into(), num, lane as i64, fallback as i64, due_at.0 as i64));
             return Vec::new();
         }
         let found = devices.iter().map(|found| {
@@ -137,16 +68,11 @@ impl Pushes {
         });
         let (reachable, unreachable) = by_service(found);
         for (service, devices) in reachable {
+            let service = Some(service);
+            let (app, variant, attempt) = (accept.app, None, 0);
+            let entry = Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback };
             for batch in devices.chunks(BATCH_RECIPIENTS_MAX) {
-                let batches = &mut self.batches;
-                batches.apps.push(app);
-                batches.lanes.push(lane);
-                batches.services.push(service as i64);
-                batches.campaigns.push(campaign);
-                batches.nums.push(num);
-                batches.dues.push(due_at);
-                batches.fallbacks.push(fallback);
-                batches.recipients.push(device_list::encode(batch));
+                self.batches.push(&entry, batch);
             }
         }
         parts.extend(

@@ -126,31 +126,20 @@ struct Inputs<'a> {
 }
 
 /// Index in the group, app, name.
-#[derive(Default)]
-struct NameColumns<'a>(Vec<i64>, Vec<i64>, Vec<&'a str>);
-
-impl<'a> NameColumns<'a> {
-    fn add(&mut self, place: i64, app: AppId, names: impl Iterator<Item = &'a str>) {
-        for name in names {
-            self.0.push(place);
-            self.1.push(i64::from(app.0));
-            self.2.push(name);
-        }
-    }
-}
+type NameColumns<'a> = (Vec<i64>, Vec<i64>, Vec<&'a str>);
 
 impl<'a> Inputs<'a> {
     fn of(group: &[&'a Accept], everyone: &'a Topic) -> Self {
         let mut asked = Self::default();
         for (place, accept) in (0..).zip(group) {
-            let app = accept.app;
+            let app = i64::from(accept.app.0);
             let wanted = is_stored(accept) || accept.request.push.mode != PushMode::Never;
             match &accept.request.target {
                 Target::Users(users) if wanted => {
-                    asked.users.add(place, app, users.iter().map(|user| user.as_str()));
+                    asked.users.extend(users.iter().map(|user| (place, app, user.as_str())));
                 }
                 Target::Devices(devices) if wanted => {
-                    asked.devices.add(place, app, devices.iter().map(|device| device.as_str()));
+                    asked.devices.extend(devices.iter().map(|device| (place, app, device.as_str())));
                 }
                 Target::Condition(condition) if is_stored(accept) => asked.condition(place, app, condition),
                 Target::Topic(topic) => asked.topic(app, topic),
@@ -158,45 +147,34 @@ impl<'a> Inputs<'a> {
                 Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {}
             }
             if let Some(idempotency) = &accept.idempotency {
-                asked.keys.0.push(i64::from(app.0));
-                asked.keys.1.push(&idempotency.key);
-                asked.keys.2.push(accept.now.0 as i64);
+                asked.keys.extend([(app, &*idempotency.key, accept.now.0 as i64)]);
             }
             if let Some(OfCampaign { id, .. }) = &accept.campaign {
-                asked.campaigns.0.push(i64::from(app.0));
-                asked.campaigns.1.push(id.as_bytes());
+                asked.campaigns.extend([(app, id.as_bytes().as_slice())]);
             }
         }
         asked
     }
 
-    fn topic(&mut self, app: AppId, topic: &'a Topic) {
-        let app = i64::from(app.0);
+    fn topic(&mut self, app: i64, topic: &'a Topic) {
+        let (apps, names, _) = &self.topics;
         // A group often names a hot topic several times in a row.
-        if self.topics.0.last() == Some(&app) && self.topics.1.last() == Some(&topic.as_str()) {
-            return;
+        if apps.last() != Some(&app) || names.last() != Some(&topic.as_str()) {
+            self.topics.extend([(app, topic.as_str(), i64::from(draw_epoch()))]);
         }
-        self.topics.0.push(app);
-        self.topics.1.push(topic.as_str());
-        self.topics.2.push(i64::from(draw_epoch()));
     }
 
-    fn condition(&mut self, place: i64, app: AppId, condition: &'a Condition) {
-        for (bit, topic) in condition.topics().into_iter().enumerate() {
-            self.condition_topics.0.push(place);
-            self.condition_topics.1.push(1 << bit);
-            self.condition_topics.2.push(i64::from(app.0));
-            self.condition_topics.3.push(topic.as_str());
-        }
+    fn condition(&mut self, place: i64, app: i64, condition: &'a Condition) {
+        let topics = condition.topics().into_iter().enumerate();
+        self.condition_topics.extend(topics.map(|(bit, topic)| (place, 1 << bit, app, topic.as_str())));
         if condition.matches_none() {
-            self.all.0.push(place);
-            self.all.1.push(i64::from(app.0));
+            self.all.extend([(place, app)]);
         }
     }
 }
 
 /// The rows of a statement, which is skipped if it has no values.
-async fn rows<const N: usize>(
+pub(super) async fn rows<const N: usize>(
     session: &ClientWrapper,
     sql: &str,
     wanted: bool,

@@ -9,6 +9,7 @@ use crate::Accept;
 use crate::engine::accept::is_stored;
 use crate::engine::notification::Standing;
 use crate::ids::Num;
+use crate::postgres::columns::columns;
 
 /// Removes older messages with the same collapse keys. The provider asked for that, so the log stays complete.
 pub(super) const COLLAPSE: &str = "WITH gone AS (
@@ -82,13 +83,9 @@ pub(super) struct Topics<'a> {
     keys: HashMap<(i64, &'a str), usize>,
 }
 
-/// Columns of [`INSERT`].
-#[derive(Default)]
-pub(super) struct LogColumns<'a> {
-    pub topics: Vec<i64>,
-    pub offsets: Vec<i64>,
-    pub nums: Vec<Num>,
-    pub keys: Vec<Option<&'a str>>,
+columns! {
+    /// Columns of [`INSERT`].
+    LogColumns<'a> { topics: i64, offsets: i64, nums: Num, keys: Option<&'a str> }
 }
 
 /// Columns of all statements.
@@ -153,21 +150,11 @@ impl<'a> Topics<'a> {
         keys.sort_unstable();
         columns.collapsing = keys.into_iter().unzip();
         for row in self.rows.into_iter().filter(|row| !row.gone) {
-            columns.log.topics.push(row.topic);
-            columns.log.offsets.push(row.offset);
-            columns.log.nums.push(row.num);
-            columns.log.keys.push(row.key);
+            columns.log.push_row((row.topic, row.offset, row.num, row.key));
         }
         for (topic, change) in self.changes {
-            columns.advancing.0.push(topic);
-            columns.advancing.1.push(change.head);
-            columns.advancing.2.push(change.stored);
-            columns.advancing.3.push(change.added);
-            if let Some((num, expires_at)) = change.retained {
-                columns.retaining.0.push(topic);
-                columns.retaining.1.push(num);
-                columns.retaining.2.push(expires_at);
-            }
+            columns.advancing.extend([(topic, change.head, change.stored, change.added)]);
+            columns.retaining.extend(change.retained.map(|(num, expires_at)| (topic, num, expires_at)));
         }
         columns
     }

@@ -6,12 +6,13 @@ use noroshi_types::limits;
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-use super::plan::{Plan, Rows};
+use super::plan::Plan;
+use super::reading::rows;
 use super::{inbox, push, topic};
 use crate::Accept;
 use crate::ids::Ids;
 use crate::postgres::campaign_sum::{ADD_TO_VARIANTS, COUNT_VARIANTS};
-use crate::postgres::outcome;
+use crate::postgres::{outcome, push_queue};
 
 const MOVE_LAST: &str = "WITH marked AS (
          INSERT INTO accept_marks (instance, mark) VALUES ($2, $3)
@@ -73,39 +74,12 @@ pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     topic::INSERT,
     topic::RETAIN,
     topic::TRIM,
-    push::INSERT,
+    push_queue::INSERT,
     push::WALKS,
     push::COUNT,
     ADD_TO_VARIANTS,
     COUNT_VARIANTS,
 ];
-
-impl Rows<'_> {
-    pub(in crate::postgres) fn values(&self) -> [&(dyn ToSql + Sync); 20] {
-        [
-            &self.nums,
-            &self.apps,
-            &self.created,
-            &self.expires,
-            &self.keep_until,
-            &self.deliveries,
-            &self.urgencies,
-            &self.targets,
-            &self.target_texts,
-            &self.counts,
-            &self.topics,
-            &self.offsets,
-            &self.collapse_keys,
-            &self.retains,
-            &self.notifications,
-            &self.datas,
-            &self.pushes,
-            &self.standings,
-            &self.campaigns,
-            &self.traces,
-        ]
-    }
-}
 
 /// Runs a statement, unless its columns are empty.
 async fn execute<const N: usize>(
@@ -134,29 +108,12 @@ pub(in crate::postgres) async fn make_room(
     }
     let rows_max = i64::from(inbox_rows.max(1));
     let slack = i64::from(limits::inbox_slack(inbox_rows));
-    let lock = async {
-        let statement = session.prepare_cached(inbox::LOCK).await?;
-        session.execute(&statement, &[&devices, &keys, &crowded, &new, &slack]).await
-    };
-    let collapse = async {
-        match devices.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                let statement = session.prepare_cached(inbox::COLLAPSE).await?;
-                session.query(&statement, &[&devices, &keys]).await
-            }
-        }
-    };
-    let room = async {
-        match crowded.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                let statement = session.prepare_cached(inbox::MAKE_ROOM).await?;
-                session.query(&statement, &[&crowded, &new, &rows_max, &slack]).await
-            }
-        }
-    };
-    let (_, collapsed, room) = tokio::try_join!(biased; lock, collapse, room)?;
+    let (_, collapsed, room) = tokio::try_join!(
+        biased;
+        rows(session, inbox::LOCK, true, [&devices, &keys, &crowded, &new, &slack]),
+        rows(session, inbox::COLLAPSE, !devices.is_empty(), [&devices, &keys]),
+        rows(session, inbox::MAKE_ROOM, !crowded.is_empty(), [&crowded, &new, &rows_max, &slack]),
+    )?;
     for row in &collapsed {
         plan.inboxes.collapsed(row.get(0), row.get(1), row.get(2));
     }
@@ -188,12 +145,8 @@ impl<'a> Plan<'a> {
     pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept], ids: &Ids) -> Ready<'a> {
         let (inbox, removals) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
         self.note_removals(group, removals, ids);
-        let mut counts = (Vec::new(), Vec::new(), Vec::new());
-        for ((campaign, outcome), count) in &self.pushes.counts {
-            counts.0.push(*campaign);
-            counts.1.push(*outcome);
-            counts.2.push(*count);
-        }
+        let counts = self.pushes.counts.iter();
+        let counts = counts.map(|(&(campaign, outcome), &count)| (campaign, outcome, count)).collect();
         Ready {
             answers: std::mem::take(&mut self.answers),
             inbox,
@@ -222,7 +175,7 @@ impl Ready<'_> {
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
         let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
         // Groups use the first of the rows that sums are spread over.
-        let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variants.counts, 0_i64);
+        let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variant_counts, 0_i64);
         // One statement may not have enough time for all recipients of a condition.
         let last = inbox.nums.len() - inbox.nums.len().min(INBOX_ROWS_LAST);
         for first in (0..last).step_by(INBOX_ROWS_LAST) {
@@ -250,16 +203,16 @@ impl Ready<'_> {
             execute(session, inbox::INSERT, &inbox.nums[last..], inbox_last),
             execute(session, topic::ADVANCE, &advancing.0, [&advancing.0, &advancing.1, &advancing.2, &advancing.3]),
             execute(session, topic::COLLAPSE, &collapsing.0, [&collapsing.0, &collapsing.1]),
-            execute(session, topic::INSERT, &log.nums, [&log.topics, &log.offsets, &log.nums, &log.keys]),
+            execute(session, topic::INSERT, &log.nums, log.values()),
             execute(session, topic::TRIM, &log.nums, [&advancing.0, &plan.log_rows_max]),
             execute(session, topic::RETAIN, &retaining.0, [&retaining.0, &retaining.1, &retaining.2]),
-            execute(session, outcome::INSERT, parts.nums(), parts.values()),
-            execute(session, push::INSERT, &batches.nums, batches.values()),
+            execute(session, outcome::INSERT, &parts.nums, parts.values()),
+            execute(session, push_queue::INSERT, &batches.nums, batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
-            execute(session, ADD_TO_VARIANTS, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),
+            execute(session, ADD_TO_VARIANTS, &variants.nums, variants.values()),
             execute(session, COUNT_VARIANTS, &sums.0, [&sums.0, &sums.1, &sums.2, &sums.3, &shard]),
-            execute(session, KEYS, &keys.nums, [&keys.apps, &keys.keys, &keys.hashes, &keys.nums, &keys.ends]),
+            execute(session, KEYS, &keys.nums, keys.values()),
             session.batch_execute(COMMIT),
         )?;
         Ok(())

@@ -39,7 +39,6 @@ pub(super) struct Ask<'a> {
 }
 
 /// What was read about batches to decide.
-#[derive(Default)]
 pub(super) struct Answers {
     /// The inbox has it, or the position is before the message.
     needed: HashSet<(Num, DeviceNum)>,
@@ -67,12 +66,13 @@ impl Answers {
 /// Reads for all batches at once, with one statement per kind.
 pub(super) async fn ask(tx: &Tx, asks: &[Ask<'_>]) -> Result<Answers, Failed> {
     let of = |fallback| asks.iter().filter(move |ask| ask.fallback == fallback);
-    let mut answers = Answers::default();
-    confirmed(tx, of(Fallback::Confirmed), &mut answers).await?;
-    in_inboxes(tx, of(Fallback::Inbox).filter(|ask| !ask.expired), &mut answers).await?;
-    acked(tx, of(Fallback::Inbox).filter(|ask| ask.expired), &mut answers).await?;
-    before(tx, of(Fallback::Position), &mut answers).await?;
-    Ok(answers)
+    let mut confirmed = confirmed(tx, &pairs(of(Fallback::Confirmed))).await?;
+    let mut needed = in_inboxes(tx, &pairs(of(Fallback::Inbox).filter(|ask| !ask.expired))).await?;
+    let expired = of(Fallback::Inbox).filter(|ask| ask.expired);
+    confirmed.extend(acked(tx, expired.map(|ask| ask.num).collect()).await?);
+    let positions = of(Fallback::Position).filter(|ask| ask.known.topic.is_some());
+    needed.extend(before(tx, &pairs(positions)).await?);
+    Ok(Answers { needed: needed.into_iter().collect(), confirmed: confirmed.into_iter().collect() })
 }
 
 fn bucket(num: Num) -> i32 {
@@ -101,6 +101,9 @@ pub(in crate::postgres) async fn keep_out(tx: &Tx, nums: &[Num]) -> Result<(), F
     Ok(())
 }
 
+/// Notifications, each on one device.
+type Pairs = Vec<(Num, DeviceNum)>;
+
 /// Devices with their question, sorted by device and notification.
 fn pairs<'a>(asks: impl Iterator<Item = &'a Ask<'a>>) -> Vec<(DeviceNum, &'a Ask<'a>)> {
     let mut pairs: Vec<_> =
@@ -118,7 +121,7 @@ fn pair_of(row: &tokio_postgres::Row) -> (Num, DeviceNum) {
 }
 
 /// Runs a statement about each pair.
-async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Vec<(Num, DeviceNum)>, Failed> {
+async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
@@ -126,72 +129,46 @@ async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Ve
     Ok(tx.query(sql, &[&devices, &nums]).await?.iter().map(pair_of).collect())
 }
 
-async fn confirmed<'a>(
-    tx: &Tx,
-    asks: impl Iterator<Item = &'a Ask<'a>>,
-    answers: &mut Answers,
-) -> Result<(), Failed> {
-    let pairs = pairs(asks);
+async fn confirmed(tx: &Tx, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
     if !pairs.is_empty() {
         lock_alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
     }
     // A device is in one batch, so no other batch needs the confirmation.
     let sql = "DELETE FROM push_confirmed c USING unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
                WHERE c.num = ask.num AND c.device = ask.device RETURNING c.num, c.device";
-    answers.confirmed.extend(found(tx, sql, &pairs).await?);
-    Ok(())
+    found(tx, sql, pairs).await
 }
 
-async fn in_inboxes<'a>(
-    tx: &Tx,
-    asks: impl Iterator<Item = &'a Ask<'a>>,
-    answers: &mut Answers,
-) -> Result<(), Failed> {
+async fn in_inboxes(tx: &Tx, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
     let sql = "SELECT i.num, i.device FROM unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
                JOIN inbox i ON i.device = ask.device AND i.num = ask.num
                ORDER BY i.device, i.num FOR KEY SHARE OF i";
-    answers.needed.extend(found(tx, sql, &pairs(asks)).await?);
-    Ok(())
+    found(tx, sql, pairs).await
 }
 
-async fn acked<'a>(
-    tx: &Tx,
-    asks: impl Iterator<Item = &'a Ask<'a>>,
-    answers: &mut Answers,
-) -> Result<(), Failed> {
-    let nums: Vec<Num> = asks.map(|ask| ask.num).collect();
+async fn acked(tx: &Tx, nums: Vec<Num>) -> Result<Pairs, Failed> {
+    let mut acked = Vec::new();
     if nums.is_empty() {
-        return Ok(());
+        return Ok(acked);
     }
     let sql = "SELECT num, devices FROM outcomes WHERE num = ANY($1) AND outcome = $2";
     for row in tx.query(sql, &[&nums, &(Outcome::Acked as i64)]).await? {
         let num: Num = row.get(0);
-        answers.confirmed.extend(device_list::decode(row.get(1)).map(|device| (num, device)));
+        acked.extend(device_list::decode(row.get(1)).map(|device| (num, device)));
     }
-    Ok(())
+    Ok(acked)
 }
 
-async fn before<'a>(
-    tx: &Tx,
-    asks: impl Iterator<Item = &'a Ask<'a>>,
-    answers: &mut Answers,
-) -> Result<(), Failed> {
-    let pairs = pairs(asks.filter(|ask| ask.known.topic.is_some()));
+async fn before(tx: &Tx, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
     if pairs.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let (devices, nums) = columns(&pairs);
+    let (devices, nums) = columns(pairs);
     let topics: Vec<_> = pairs.iter().map(|(_, ask)| ask.known.topic).collect();
     let offsets: Vec<_> = pairs.iter().map(|(_, ask)| ask.known.offset).collect();
-    let rows = tx
-        .query(
-            "SELECT ask.num, s.device
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS ask (device, num, topic, message)
-             JOIN subscriptions s ON s.device = ask.device AND s.topic = ask.topic
-             WHERE s.position < ask.message ORDER BY s.device, s.topic FOR SHARE OF s",
-            &[&devices, &nums, &topics, &offsets],
-        )
-        .await?;
-    answers.needed.extend(rows.iter().map(pair_of));
-    Ok(())
+    let sql = "SELECT ask.num, s.device
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS ask (device, num, topic, message)
+         JOIN subscriptions s ON s.device = ask.device AND s.topic = ask.topic
+         WHERE s.position < ask.message ORDER BY s.device, s.topic FOR SHARE OF s";
+    Ok(tx.query(sql, &[&devices, &nums, &topics, &offsets]).await?.iter().map(pair_of).collect())
 }

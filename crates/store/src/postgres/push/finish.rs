@@ -9,7 +9,7 @@ use crate::engine::campaign::{CampaignNum, CampaignRow, VariantNotifications};
 use crate::engine::notification::Standing;
 use crate::engine::push::{Ended, Entry, FinishWrites, has_variant};
 use crate::engine::record::Record;
-use crate::ids::{Ids, Num};
+use crate::ids::Num;
 use crate::postgres::push_queue::NewRows;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::postgres::{campaign_row, campaign_sum, outcome};
@@ -23,12 +23,7 @@ struct Known {
     variants: VariantNotifications,
 }
 
-pub(super) async fn finish(
-    tx: &Tx,
-    ids: &Ids,
-    finished: &[Finished],
-    (now, keep_until): (Timestamp, Timestamp),
-) -> Result<FinishedCounts, Failed> {
+pub(crate) async fn finish(tx: &Tx, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Failed> {
     let mut entries = end(tx, finished).await?;
     let mut counts = FinishedCounts::default();
     let nums: BTreeSet<CampaignNum> =
@@ -50,7 +45,7 @@ pub(super) async fn finish(
         gone.extend(one.gone.iter().map(|gone| (entry.app, gone)));
         suspects.extend(one.suspects.iter().map(|suspect| (entry.app, suspect)));
         let ended = Ended { entry, campaign, wanted: known.wanted.contains(&entry.num) };
-        writes.add(&ended, one, &known.variants, (now, ids), &mut counts);
+        writes.add(&ended, one, &known.variants, (now, tx.ids()), &mut counts);
     }
     let mut retries = NewRows::default();
     writes.retries.iter().for_each(|(entry, recipients)| retries.push(entry, recipients));
@@ -62,7 +57,7 @@ pub(super) async fn finish(
     let set_aside = token::set_aside(tx, &suspects, now).await?;
     (counts.tokens_removed, counts.tokens_suspected) = (removed.len() as u64, set_aside.len() as u64);
     if !nums.is_empty() {
-        counts.done = campaign_row::settle(tx, &nums, now, keep_until).await?;
+        counts.done = campaign_row::settle(tx, &nums, now).await?;
     }
     campaign_sum::count(tx, writes.counts).await?;
     campaign_sum::add_latencies(tx, &writes.latencies).await?;

@@ -2,17 +2,15 @@
 
 use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId};
 
+use crate::engine::campaign;
 use crate::engine::device::{RECIPIENT_COLUMNS, recipient_of};
 use crate::engine::notification::content_of;
 use crate::engine::record::Record;
-use crate::ids::Ids;
-use crate::postgres::campaign_row;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::{PushContent, PushRecipient, Work};
 
-pub(super) async fn find(
-    tx: Tx,
-    ids: &Ids,
+pub(crate) async fn find(
+    tx: &Tx,
     app: AppId,
     work: Work,
     campaign: Option<CampaignId>,
@@ -22,11 +20,11 @@ pub(super) async fn find(
     let addressed_at = async {
         let Work::Notification(id) = work else { return Ok(None) };
         let sql = "SELECT created_at FROM notifications WHERE num = $1 AND topic IS NULL";
-        Ok::<_, Failed>(tx.query_opt(sql, &[&ids.num(id)]).await?.map(|row| row.get(0)))
+        Ok::<_, Failed>(tx.query_opt(sql, &[&tx.ids().num(id)]).await?.map(|row| row.get(0)))
     };
     let campaign = async {
         match campaign {
-            Some(campaign) => campaign_row::number(&tx, app, campaign).await,
+            Some(campaign) => campaign::number(tx, app, campaign).await,
             None => Ok(None),
         }
     };
@@ -44,16 +42,11 @@ pub(super) async fn find(
     rows.iter().map(|row| Ok(PushRecipient { line: row.json_or_null(13)?, ..recipient_of(row)? })).collect()
 }
 
-pub(super) async fn content(
-    tx: Tx,
-    ids: &Ids,
-    app: AppId,
-    id: NotificationId,
-) -> Result<Option<PushContent>, Failed> {
+pub(crate) async fn content(tx: &Tx, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Failed> {
     let sql = "SELECT notification, data, urgency, collapse_key, push::json ->> 'mode',
                       (push::json ->> 'after_ms')::bigint, (push::json -> 'apns')::text, (push::json -> 'fcm')::text,
                       (push::json -> 'webpush')::text, created_at, expires_at, trace
                FROM notifications WHERE num = $1 AND app = $2";
-    let found = tx.query_opt(sql, &[&ids.num(id), &i64::from(app.0)]).await?;
+    let found = tx.query_opt(sql, &[&tx.ids().num(id), &i64::from(app.0)]).await?;
     Ok(found.map(|row| content_of(&row)).transpose()?)
 }

@@ -25,7 +25,7 @@ use crate::engine::push::{
 };
 use crate::engine::record::Record;
 use crate::postgres::push_queue::ENGINE_NOW;
-use crate::postgres::transaction::{Failed, Tx};
+use crate::postgres::transaction::{Failed, Tx, Values};
 use crate::postgres::{Postgres, campaign_row, campaign_sum, outcome};
 use crate::push::SPREAD;
 use crate::{Error, Take, Taken};
@@ -35,20 +35,17 @@ const ROUNDS_MAX: usize = 16;
 /// Rows examined per requested row, so that several nodes can take at once without one of them finding nothing.
 const GROUPS_READ: usize = 4;
 
-pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> {
+pub(crate) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> {
     let asked = Arc::new(asked);
     let (mut taken, mut examined) = (Taken::default(), 0);
     for number in 0..ROUNDS_MAX {
         let wanted = asked.batches_max - taken.batches.len();
-        let (work, store_of_work) = (asked.clone(), store.clone());
-        let first = number == 0;
-        let round = store
-            .write(move |tx| {
-                let (store, asked) = (store_of_work.clone(), work.clone());
-                async move { Round { tx, store, asked, first, wanted }.run().await }
-            })
-            .await;
-        let round = match round {
+        let (work, first) = (asked.clone(), number == 0);
+        let round = move |tx| {
+            let asked = work.clone();
+            async move { Round { tx, asked, first, wanted }.run().await }
+        };
+        let round = match store.write(round).await {
             Ok(round) => round,
             // Earlier rounds have already leased batches.
             Err(error) if number > 0 => {
@@ -96,7 +93,6 @@ fn ask(row: &QueueRow, now: Timestamp) -> Option<Ask<'_>> {
 
 struct Round {
     tx: Tx,
-    store: Postgres,
     asked: Arc<Take>,
     first: bool,
     wanted: usize,
@@ -131,7 +127,7 @@ impl Round {
         let asks: Vec<Ask<'_>> = picked.iter().filter_map(|row| ask(row, now)).collect();
         let answers = claim::ask(&self.tx, &asks).await?;
         let mut taking = Taking { taken: Taken::default(), examined: 0, last: false };
-        let (mut writes, ids) = (TakeWrites::default(), &*self.store.ids);
+        let (mut writes, ids) = (TakeWrites::default(), self.tx.ids());
         for row in &picked {
             let mut still = row.recipients.clone();
             if let Some(ask) = ask(row, now) {
@@ -169,7 +165,7 @@ impl Round {
         writes: &mut TakeWrites,
         taken: &mut Taken,
     ) {
-        let (part, count) = row.record(outcome, devices, (self.asked.now, &self.store.ids), taken);
+        let (part, count) = row.record(outcome, devices, (self.asked.now, self.tx.ids()), taken);
         writes.parts.extend(part);
         writes.counts.extend(count);
     }
@@ -180,7 +176,7 @@ impl Round {
             return Ok(());
         }
         let (now, spread_ms) = (self.asked.now.0 as i64, SPREAD.as_millis() as i64);
-        self.tx.execute(&EXPIRE, &[&self.store.holder, &now, &spread_ms]).await?;
+        self.tx.execute(&EXPIRE, &[&self.tx.context().holder, &now, &spread_ms]).await?;
         Ok(())
     }
 
@@ -219,10 +215,9 @@ impl Round {
     async fn next_due(&self) -> Result<Option<Timestamp>, Failed> {
         let Groups { lanes, busy_apps, busy_services, held } = self.groups();
         let now = self.asked.now.0 as i64;
-        let row = self
-            .tx
-            .query_one(&NEXT_DUE, &[&lanes, &busy_apps, &busy_services, &held, &self.store.holder, &now])
-            .await?;
+        let holder = self.tx.context().holder;
+        let values: Values<'_> = &[&lanes, &busy_apps, &busy_services, &held, &holder, &now];
+        let row = self.tx.query_one(&NEXT_DUE, values).await?;
         Ok(row.time_or_null(0)?)
     }
 
@@ -240,8 +235,7 @@ impl Round {
         if !campaigns.is_empty() {
             let campaigns: Vec<_> = campaigns.into_iter().collect();
             campaign_row::hold_open(&self.tx, &campaigns).await?;
-            let now = self.asked.now;
-            done = campaign_row::settle(&self.tx, &campaigns, now, self.store.keep_until(now)).await?;
+            done = campaign_row::settle(&self.tx, &campaigns, self.asked.now).await?;
         }
         campaign_sum::count(&self.tx, counts).await?;
         Ok((next_due, done))
@@ -254,10 +248,9 @@ impl Round {
         let lease_ms = i64::try_from(self.asked.lease.as_millis()).unwrap_or(i64::MAX / 2);
         let until = leased_until(&self.asked).0 as i64;
         let counted = i64::from(self.asked.sends);
-        self.tx
-            .execute(&LEASE, &[&ids, &recipients, &until, &self.store.holder, &lease_ms, &counted])
-            .await?;
-        Ok(())
+        let holder = self.tx.context().holder;
+        let values: Values<'_> = &[&ids, &recipients, &until, &holder, &lease_ms, &counted];
+        self.tx.execute(&LEASE, values).await.map(drop)
     }
 
     async fn drop_rows(&self, ids: &[i64]) -> Result<(), Failed> {

@@ -6,41 +6,38 @@ use crate::engine::notification::Fallback;
 use crate::engine::outcome::Part;
 use crate::engine::push::{DUE_WALKS, WAITING_MAX, page_part, sorted, walk_entry, walk_of};
 use crate::engine::record::Record;
-use crate::ids::Ids;
 use crate::postgres::outcome;
 use crate::postgres::push_queue::NewRows;
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{NewBatch, PushPart, Walks};
+use crate::{NewBatch, PushPart, Walk, Walks};
 
-pub(super) async fn due(tx: Tx, ids: &Ids, now: Timestamp, limit: usize) -> Result<Walks, Failed> {
+pub(crate) async fn due(tx: &Tx, now: Timestamp, limit: usize) -> Result<Walks, Failed> {
     let (now, limit, waiting_max) = (now.0 as i64, limit as i64, WAITING_MAX as i64);
     let rows = async { tx.query(DUE_WALKS, &[&now, &limit, &waiting_max]).await };
     let next = async { tx.query_one("SELECT min(due_at) FROM push_walks WHERE due_at > $1", &[&now]).await };
     let (rows, next) = tokio::try_join!(rows, next)?;
-    let due = rows.iter().map(|row| Ok(walk_of(row, ids)?)).collect::<Result<_, Failed>>()?;
+    let due = rows.iter().map(|row| Ok(walk_of(row, tx.ids())?)).collect::<Result<_, Failed>>()?;
     Ok(Walks { due, next_due: next.time_or_null(0)? })
 }
 
-/// A page of a walk.
-pub(super) struct Page {
-    pub walk: i64,
-    pub from: i64,
-    pub batches: Vec<NewBatch>,
-    pub cursor: Option<u64>,
-    pub parts: Vec<PushPart>,
-}
-
 /// Of two calls that move the same walk, the second waits for the first at the walk's row and finds its cursor moved.
-pub(super) async fn walked(tx: &Tx, page: &Page, now: Timestamp) -> Result<bool, Failed> {
-    let Page { walk, from, batches, cursor, parts } = page;
+pub(crate) async fn walked(
+    tx: &Tx,
+    walk: &Walk,
+    batches: &[NewBatch],
+    cursor: Option<u64>,
+    parts: &[PushPart],
+    now: Timestamp,
+) -> Result<bool, Failed> {
+    let (id, from) = (walk.id as i64, walk.cursor as i64);
     let moved = match cursor {
         Some(cursor) => {
             let sql = "UPDATE push_walks SET cursor = $3 WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback";
-            tx.query_opt(sql, &[walk, from, &(*cursor as i64)]).await?
+            tx.query_opt(sql, &[&id, &from, &(cursor as i64)]).await?
         }
         None => {
             let sql = "DELETE FROM push_walks WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback";
-            tx.query_opt(sql, &[walk, from]).await?
+            tx.query_opt(sql, &[&id, &from]).await?
         }
     };
     let Some(row) = moved else { return Ok(false) };

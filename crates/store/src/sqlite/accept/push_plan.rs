@@ -1,21 +1,21 @@
 //! From an accepted request to push work, in the operation that accepts it.
 
 use noroshi_types::{DeviceNum, Outcome, Target};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use crate::engine::accept::{PushPlan, by_service};
 use crate::engine::campaign::CampaignNum;
 use crate::engine::outcome::Part;
 use crate::engine::push::Entry;
 use crate::ids::Num;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::statement::Db;
 use crate::sqlite::{outcome, push_queue};
 use crate::{Accept, BATCH_RECIPIENTS_MAX, Error};
 
 /// Enqueues batches for users and devices (`devices` sorted), and a walk for other targets. Records and returns the
 /// devices that no push can reach.
 pub(super) fn enqueue(
-    db: &Connection,
+    db: &Db,
     num: Num,
     accept: &Accept,
     campaign: CampaignNum,

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use noroshi_types::{AppId, Condition, DeviceId, DeviceNum, Target, UserId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use crate::Error;
 use crate::engine::accept::TruthTable;
 use crate::engine::record::Record;
+use crate::sqlite::statement::Db;
 
 #[derive(Debug, Default)]
 pub(super) struct Recipients {
@@ -18,7 +19,7 @@ pub(super) struct Recipients {
 }
 
 /// The devices of a target that is not a topic.
-pub(super) fn find(db: &Connection, app: AppId, target: &Target) -> Result<Recipients, Error> {
+pub(super) fn find(db: &Db, app: AppId, target: &Target) -> Result<Recipients, Error> {
     let mut found = match target {
         Target::Users(users) => of_users(db, app, users)?,
         Target::Devices(devices) => of_devices(db, app, devices)?,
@@ -29,7 +30,7 @@ pub(super) fn find(db: &Connection, app: AppId, target: &Target) -> Result<Recip
     Ok(found)
 }
 
-fn of_users(db: &Connection, app: AppId, users: &[UserId]) -> Result<Recipients, Error> {
+fn of_users(db: &Db, app: AppId, users: &[UserId]) -> Result<Recipients, Error> {
     let mut found = Recipients { devices: Vec::with_capacity(users.len()), unknown: 0 };
     let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1 AND user = ?2")?;
     for user in users {
@@ -43,7 +44,7 @@ fn of_users(db: &Connection, app: AppId, users: &[UserId]) -> Result<Recipients,
     Ok(found)
 }
 
-fn of_devices(db: &Connection, app: AppId, devices: &[DeviceId]) -> Result<Recipients, Error> {
+fn of_devices(db: &Db, app: AppId, devices: &[DeviceId]) -> Result<Recipients, Error> {
     let mut found = Recipients { devices: Vec::with_capacity(devices.len()), unknown: 0 };
     let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1 AND id = ?2")?;
     for device in devices {
@@ -57,7 +58,7 @@ fn of_devices(db: &Connection, app: AppId, devices: &[DeviceId]) -> Result<Recip
 
 /// One pass over the subscribers of each topic sets a bit per device and topic; the truth table selects devices by their
 /// bits. Where the condition holds without any subscription, it also selects devices without any of the topics.
-fn of_condition(db: &Connection, app: AppId, condition: &Condition) -> Result<Recipients, Error> {
+fn of_condition(db: &Db, app: AppId, condition: &Condition) -> Result<Recipients, Error> {
     let mut subscribed: HashMap<DeviceNum, u32> = HashMap::new();
     let mut subscribers = db.prepare_cached(
         "SELECT device FROM subscriptions

@@ -1,33 +1,35 @@
 //! Reads and writes for messages that wait for their cells.
 
 use noroshi_types::{Target, Timestamp, TraceContext};
-use rusqlite::Connection;
 
 use super::residence;
 use crate::cells::{CellNum, NewMessage, Part, PartEnd, PartState, Taken, Wanted};
 use crate::engine::cells::cell_of;
 use crate::engine::cells::outbox::{
-    KeyUse, NewRow, Reading, drop_body, keys_since, part_of, prune_keys_and_homes,
+    self as messages, KeyUse, NewRow, Reading, drop_body, keys_since, part_of, prune_keys_and_homes,
 };
 use crate::engine::record::Record;
-use crate::sqlite::statement::{Statements, ready};
+use crate::sqlite::Sqlite;
+use crate::sqlite::reader::Read;
+use crate::sqlite::statement::{Db, ready};
+use crate::sqlite::writer::Write;
 use crate::{Error, Idempotency};
 
-pub(super) fn keep(
-    db: &Connection,
+pub(crate) fn keep(
+    w: &Write<'_>,
     messages: &[NewMessage],
     now: Timestamp,
 ) -> Result<Vec<Result<Taken, Error>>, Error> {
     let mut reading = Reading::default();
     for message in messages {
-        read(db, message, now, &mut reading)?;
+        read(w.db, message, now, &mut reading)?;
     }
     let (answers, rows) = reading.plan(messages)?;
-    rows.iter().try_for_each(|row| write(db, row, now))?;
+    rows.iter().try_for_each(|row| write(w.db, row, now))?;
     Ok(answers)
 }
 
-fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Reading) -> Result<(), Error> {
+fn read(db: &Db, message: &NewMessage, now: Timestamp, reading: &mut Reading) -> Result<(), Error> {
     let app = message.app;
     if db.has_row("SELECT 1 FROM apps WHERE id = ?1", (app.0,))? {
         reading.apps.insert(app);
@@ -49,7 +51,7 @@ fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Rea
         Target::Devices(devices) => {
             let known = reading.devices.entry(app).or_default();
             for device in devices {
-                let found = residence::of_device(db, &[app], device)?.pop();
+                let found = residence::in_app(db, app, device)?;
                 known.extend(found.map(|found| (device.as_str().to_owned(), found)));
             }
         }
@@ -58,7 +60,7 @@ fn read(db: &Connection, message: &NewMessage, now: Timestamp, reading: &mut Rea
     Ok(())
 }
 
-fn write(db: &Connection, row: &NewRow<'_>, now: Timestamp) -> Result<(), Error> {
+fn write(db: &Db, row: &NewRow<'_>, now: Timestamp) -> Result<(), Error> {
     let NewRow { message, split } = row;
     let sql = "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at,
                                           trace)
@@ -90,8 +92,8 @@ fn write(db: &Connection, row: &NewRow<'_>, now: Timestamp) -> Result<(), Error>
     Ok(())
 }
 
-pub(super) fn waiting(
-    db: &Connection,
+pub(crate) fn waiting(
+    read: Read<'_>,
     cell: CellNum,
     wanted: &Wanted,
     rows_max: usize,
@@ -105,7 +107,7 @@ pub(super) fn waiting(
                ORDER BY p.num LIMIT ?2";
     let (of, apart, after) = wanted.values();
     let apart = serde_json::to_string(&apart).map_err(|error| Error::Engine(error.to_string()))?;
-    let mut statement = db.prepare_cached(sql)?;
+    let mut statement = read.db.prepare_cached(sql)?;
     let mut rows = statement.query((cell.0, rows_max as i64, after, of, apart))?;
     let (mut parts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
@@ -119,7 +121,13 @@ pub(super) fn waiting(
     Ok(parts)
 }
 
-pub(super) fn end(db: &Connection, cell: CellNum, ended: &[(u64, PartEnd)]) -> Result<(), Error> {
+/// The number of the newest message.
+pub(crate) async fn newest(store: &Sqlite) -> Result<u64, Error> {
+    store.read(|read| ready(messages::newest(read.db))).await
+}
+
+pub(crate) fn end(w: &Write<'_>, cell: CellNum, ended: &[(u64, PartEnd)]) -> Result<(), Error> {
+    let db = w.db;
     let forwarded = "UPDATE cell_parts SET remote = ?3, target = NULL,
              state = CASE WHEN (SELECT cancelled FROM cell_messages WHERE num = ?1) THEN 5 ELSE 1 END
          WHERE num = ?1 AND cell = ?2 AND state IN (0, 4)";
@@ -139,19 +147,25 @@ pub(super) fn end(db: &Connection, cell: CellNum, ended: &[(u64, PartEnd)]) -> R
     Ok(())
 }
 
-pub(super) fn prune(
-    db: &Connection,
+/// The cell has cancelled these.
+pub(crate) fn cancelled(w: &Write<'_>, cell: CellNum, nums: &[u64]) -> Result<(), Error> {
+    let sql = "UPDATE cell_parts SET state = 1 WHERE num = ?1 AND cell = ?2 AND state = 5";
+    nums.iter().try_for_each(|num| w.db.run(sql, (*num as i64, cell.0)).map(drop))
+}
+
+pub(crate) fn prune(
+    w: &Write<'_>,
     now: Timestamp,
     expired: Timestamp,
     forgotten: Timestamp,
     rows_max: usize,
 ) -> Result<bool, Error> {
-    let limit = rows_max as i64;
+    let (db, limit) = (w.db, rows_max as i64);
     let sql =
         "SELECT num, cell FROM cell_parts WHERE state = 0 AND expires_at < ?1 ORDER BY expires_at LIMIT ?2";
     let over = db.all(sql, (expired.0 as i64, limit), |row| Ok((row.count(0)?, cell_of(row, 1)?)))?;
     for (num, cell) in &over {
-        end(db, *cell, &[(*num, PartEnd::Expired)])?;
+        end(w, *cell, &[(*num, PartEnd::Expired)])?;
     }
     let sql = "SELECT num FROM cell_messages AS m WHERE accepted_at < ?1
                    AND NOT EXISTS (SELECT 1 FROM cell_parts WHERE num = m.num AND state IN (0, 5))

@@ -3,22 +3,23 @@
 use std::collections::{BTreeSet, HashMap};
 
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
-use rusqlite::Connection;
 
 use crate::Error;
 use crate::cells::{Assign, CellNum, MoveStep, Residence};
 use crate::engine::cells::cell_of;
 use crate::engine::cells::residence::{Assignments, CellDevice, DEVICE_COLUMNS, Residences, set_home};
-use crate::sqlite::statement::{Statements, ready};
+use crate::sqlite::reader::Read;
+use crate::sqlite::statement::{Db, ready};
+use crate::sqlite::writer::Write;
 
-impl Residences for Connection {
+impl Residences for Db {
     fn lock(&self, _: AppId) -> impl Future<Output = Result<(), Error>> + Send {
         std::future::ready(Ok(()))
     }
 }
 
-pub(super) fn assign(
-    db: &Connection,
+pub(crate) fn assign(
+    &Write { db, .. }: &Write<'_>,
     app: AppId,
     devices: &[Assign],
     now: Timestamp,
@@ -50,10 +51,10 @@ pub(super) fn assign(
     Ok(answers)
 }
 
-pub(super) fn arrived(
-    db: &Connection,
+pub(crate) fn arrived(
+    &Write { db, .. }: &Write<'_>,
     app: AppId,
-    devices: Vec<(DeviceId, CellNum)>,
+    devices: &[(DeviceId, CellNum)],
 ) -> Result<Vec<DeviceId>, Error> {
     let sql =
         "UPDATE cell_devices SET step = ?4 WHERE app = ?1 AND device = ?2 AND cell = ?3 AND step IN (?5, ?6)";
@@ -61,31 +62,40 @@ pub(super) fn arrived(
     for (id, cell) in devices {
         let (tell, told) = (MoveStep::Tell as u8, MoveStep::Told as u8);
         db.run(sql, (app.0, id.as_str(), cell.0, MoveStep::Arrived as u8, tell, told))?;
-        if device(db, app, &id)?.is_none_or(|device| device.cell != cell) {
-            elsewhere.push(id);
+        if device(db, app, id)?.is_none_or(|device| device.cell != *cell) {
+            elsewhere.push(id.clone());
         }
     }
     Ok(elsewhere)
 }
 
-pub(super) fn of_device(db: &Connection, apps: &[AppId], id: &DeviceId) -> Result<Vec<Residence>, Error> {
+pub(crate) fn of_device(read: Read<'_>, apps: &[AppId], id: &DeviceId) -> Result<Vec<Residence>, Error> {
     let apps: BTreeSet<AppId> = apps.iter().copied().collect();
-    let found = apps.into_iter().map(|app| Ok(device(db, app, id)?.map(|device| device.residence(app))));
+    let found = apps.into_iter().map(|app| in_app(read.db, app, id));
     found.filter_map(Result::transpose).collect()
 }
 
-/// The cells to ask for a user, home first.
-pub(super) fn of_user(
-    db: &Connection,
+pub(super) fn in_app(db: &Db, app: AppId, id: &DeviceId) -> Result<Option<Residence>, Error> {
+    Ok(device(db, app, id)?.map(|device| device.residence(app)))
+}
+
+/// The cells to ask for each user, home first.
+pub(crate) fn of_users(
+    read: Read<'_>,
     app: AppId,
-    user: &UserId,
+    users: &[UserId],
     now: Timestamp,
-) -> Result<Vec<CellNum>, Error> {
+) -> Result<Vec<Vec<CellNum>>, Error> {
+    users.iter().map(|user| of_user(read.db, app, user, now)).collect()
+}
+
+/// The cells to ask for a user, home first.
+pub(super) fn of_user(db: &Db, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<CellNum>, Error> {
     let sql = "SELECT cell FROM cell_users WHERE app = ?1 AND user = ?2 AND (until = 0 OR until > ?3) ORDER BY until";
     db.all(sql, (app.0, user.as_str(), now.0 as i64), |row| cell_of(row, 0))
 }
 
-fn device(db: &Connection, app: AppId, id: &DeviceId) -> Result<Option<CellDevice>, Error> {
+fn device(db: &Db, app: AppId, id: &DeviceId) -> Result<Option<CellDevice>, Error> {
     let sql = format!("SELECT {DEVICE_COLUMNS} FROM cell_devices WHERE app = ?1 AND device = ?2");
     db.first(&sql, (app.0, id.as_str()), |row| CellDevice::of_row(row, 0))
 }

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
-use rusqlite::Connection;
 
 use crate::Error;
 use crate::engine::device_list;
@@ -12,11 +11,11 @@ use crate::engine::notification::Fallback;
 use crate::engine::push::{Known, QueueRow};
 use crate::ids::Num;
 use crate::sqlite::outcome;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::statement::Db;
 
 /// The devices that need a push, and those that have confirmed.
 pub(super) fn split(
-    db: &Connection,
+    db: &Db,
     row: &QueueRow,
     known: &Known,
     now: Timestamp,
@@ -37,13 +36,7 @@ pub(super) fn split(
     Ok((needed, confirmed))
 }
 
-fn needs_push(
-    db: &Connection,
-    num: Num,
-    known: &Known,
-    fallback: Fallback,
-    device: i64,
-) -> Result<bool, Error> {
+fn needs_push(db: &Db, num: Num, known: &Known, fallback: Fallback, device: i64) -> Result<bool, Error> {
     match fallback {
         Fallback::Settled => Ok(true),
         Fallback::Inbox => db.has_row("SELECT 1 FROM inbox WHERE device = ?1 AND num = ?2", (device, num)),
@@ -58,7 +51,7 @@ fn needs_push(
     }
 }
 
-fn acked(db: &Connection, num: Num) -> Result<HashSet<DeviceNum>, Error> {
+fn acked(db: &Db, num: Num) -> Result<HashSet<DeviceNum>, Error> {
     let mut acked = HashSet::new();
     outcome::each_part(db, num, |part| {
         if part.outcome == Outcome::Acked {

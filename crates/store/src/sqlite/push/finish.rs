@@ -1,17 +1,16 @@
 //! Finishing batches: outcomes, retries, tokens and campaigns.
 
 use noroshi_types::Timestamp;
-use rusqlite::Connection;
 
 use super::{take, token};
 use crate::engine::campaign::{CampaignRow, VariantNotifications};
 use crate::engine::push::{Ended, Entry, FinishWrites, has_variant};
-use crate::sqlite::statement::Statements;
+use crate::sqlite::statement::Db;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{campaign_row, outcome, push_queue};
 use crate::{Error, Finished, FinishedCounts};
 
-pub(super) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Error> {
+pub(crate) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Error> {
     let mut counts = FinishedCounts::default();
     for one in finished {
         match end(w.db, one)? {
@@ -23,7 +22,7 @@ pub(super) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Re
 }
 
 /// Removes the batch's row.
-fn end(db: &Connection, finished: &Finished) -> Result<Option<Ended>, Error> {
+fn end(db: &Db, finished: &Finished) -> Result<Option<Ended>, Error> {
     let sql = "DELETE FROM push_queue WHERE id = ?1 RETURNING app, lane, service, campaign, num, due_at";
     let found = db.first(sql, (finished.batch.0 as i64,), |row| Entry::of_row(row, 0))?;
     let Some(entry) = found else { return Ok(None) };

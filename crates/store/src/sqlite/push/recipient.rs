@@ -1,19 +1,17 @@
 //! What a sender reads of a batch: the devices with their tokens, and the content to render.
 
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, NotificationId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use crate::engine::device::{RECIPIENT_COLUMNS, recipient_of};
 use crate::engine::notification::content_of;
 use crate::engine::record::Record;
-use crate::ids::Ids;
 use crate::sqlite::number;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::reader::Read;
 use crate::{Error, PushContent, PushRecipient, Work};
 
-pub(super) fn find(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn find(
+    Read { db, ids }: Read<'_>,
     app: AppId,
     work: Work,
     campaign: Option<CampaignId>,
@@ -52,9 +50,8 @@ pub(super) fn find(
     Ok(found)
 }
 
-pub(super) fn content(
-    db: &Connection,
-    ids: &Ids,
+pub(crate) fn content(
+    Read { db, ids }: Read<'_>,
     app: AppId,
     id: NotificationId,
 ) -> Result<Option<PushContent>, Error> {

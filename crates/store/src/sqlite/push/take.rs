@@ -8,7 +8,6 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BinaryHeap, HashMap};
 
 use noroshi_types::{AppId, DeviceNum, Lane, Outcome, Timestamp};
-use rusqlite::Connection;
 
 use super::claim;
 use crate::engine::campaign::{CampaignNum, CampaignRow};
@@ -18,9 +17,9 @@ use crate::engine::push::{DEVICES_MAX, Known, QUEUE_COLUMNS, QueueRow, leased_un
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::push::SPREAD;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::statement::Db;
 use crate::sqlite::writer::Write;
-use crate::sqlite::{campaign_row, outcome};
+use crate::sqlite::{Sqlite, campaign_row, outcome};
 use crate::{CampaignState, Error, Take, Taken};
 
 /// The first row of a group: due time, app, service, campaign.
@@ -36,7 +35,11 @@ struct Taking<'w, 'c> {
     examined: usize,
 }
 
-pub(super) fn take(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
+pub(crate) async fn take(store: &Sqlite, asked: Take) -> Result<Taken, Error> {
+    store.write(asked.batches_max, move |w| take_now(w, &asked)).await
+}
+
+fn take_now(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
     w.db.run(EXPIRE, (asked.now.0 as i64, SPREAD.as_millis() as i64))?;
     let mut taking = Taking {
         w,
@@ -188,11 +191,7 @@ impl Taking<'_, '_> {
 
 /// The first row of the group after `last`. Searched column by column: for a row value SQLite seeks by the first column
 /// only, and would read all rows of the groups before.
-fn next_group(
-    db: &Connection,
-    lane: Lane,
-    last: Option<(u32, u8, CampaignNum)>,
-) -> Result<Option<First>, Error> {
+fn next_group(db: &Db, lane: Lane, last: Option<(u32, u8, CampaignNum)>) -> Result<Option<First>, Error> {
     let (app, service, campaign) = last.unwrap_or((0, 0, 0));
     let lane = lane as u8;
     let first = |row: &rusqlite::Row<'_>| Ok((row.int(0)?, row.get(1)?, row.get(2)?, row.int(3)?));
@@ -236,14 +235,14 @@ const FIRST_DUE: &str = "SELECT due_at FROM push_queue
      WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0
      ORDER BY due_at, id LIMIT 1";
 
-fn known(db: &Connection, num: Num) -> Result<Option<Known>, Error> {
+fn known(db: &Db, num: Num) -> Result<Option<Known>, Error> {
     let sql =
         "SELECT created_at, expires_at, standing, topic, topic_offset FROM notifications WHERE num = ?1";
     Ok(db.first(sql, (num,), |row| Known::of_row(row, 0))?.flatten())
 }
 
 /// Whether retries of the notification are still wanted.
-pub(super) fn is_wanted(db: &Connection, num: Num) -> Result<bool, Error> {
+pub(super) fn is_wanted(db: &Db, num: Num) -> Result<bool, Error> {
     Ok(known(db, num)?.is_some_and(|known| known.standing != Standing::Cancelled))
 }
 

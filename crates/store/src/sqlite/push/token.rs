@@ -1,10 +1,9 @@
 //! Invalidated tokens: removed on proof, suspended as suspect, and each recorded for export.
 
 use noroshi_types::{AppId, DeviceNum, Timestamp};
-use rusqlite::Connection;
 
 use crate::engine::record::Record;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::statement::Db;
 use crate::{Error, InvalidToken, SuspectToken};
 
 /// A device's current token.
@@ -17,12 +16,7 @@ struct Token {
 }
 
 /// True if the token is still the one that was pushed to, and was registered before the push service's time.
-pub(super) fn remove(
-    db: &Connection,
-    app: AppId,
-    gone: &InvalidToken,
-    now: Timestamp,
-) -> Result<bool, Error> {
+pub(super) fn remove(db: &Db, app: AppId, gone: &InvalidToken, now: Timestamp) -> Result<bool, Error> {
     let Some(token) = find(db, app, gone.device)? else { return Ok(false) };
     let registered_since = gone.since.is_some_and(|since| token.at as u64 >= since.0);
     if token.at as u64 != gone.token_at.0 || registered_since {
@@ -37,12 +31,7 @@ pub(super) fn remove(
 }
 
 /// True if the token is still the one that was pushed to, and was not suspect before.
-pub(super) fn set_aside(
-    db: &Connection,
-    app: AppId,
-    suspect: &SuspectToken,
-    now: Timestamp,
-) -> Result<bool, Error> {
+pub(super) fn set_aside(db: &Db, app: AppId, suspect: &SuspectToken, now: Timestamp) -> Result<bool, Error> {
     let Some(token) = find(db, app, suspect.device)? else { return Ok(false) };
     if token.at as u64 != suspect.token_at.0 || token.suspect {
         return Ok(false);
@@ -53,7 +42,7 @@ pub(super) fn set_aside(
     Ok(true)
 }
 
-fn find(db: &Connection, app: AppId, device: DeviceNum) -> Result<Option<Token>, Error> {
+fn find(db: &Db, app: AppId, device: DeviceNum) -> Result<Option<Token>, Error> {
     let sql =
         "SELECT id, push_service, push_environment, push_token_at, push_suspect_at IS NOT NULL FROM devices
                WHERE num = ?1 AND app = ?2 AND push_service IS NOT NULL";
@@ -69,7 +58,7 @@ fn find(db: &Connection, app: AppId, device: DeviceNum) -> Result<Option<Token>,
 }
 
 fn record(
-    db: &Connection,
+    db: &Db,
     app: AppId,
     token: &Token,
     reason: &str,

@@ -1,28 +1,27 @@
 //! Walks: notifications to topics, conditions and everyone, whose devices are collected page by page.
 
 use noroshi_types::Timestamp;
-use rusqlite::Connection;
 
 use crate::engine::notification::Fallback;
 use crate::engine::push::{DUE_WALKS, WAITING_MAX, page_part, sorted, walk_entry, walk_of};
 use crate::engine::record::Record;
 use crate::engine::session::values;
-use crate::ids::Ids;
-use crate::sqlite::statement::Statements;
+use crate::sqlite::reader::Read;
+use crate::sqlite::writer::Write;
 use crate::sqlite::{outcome, push_queue};
-use crate::{Error, NewBatch, PushPart, Walks};
+use crate::{Error, NewBatch, PushPart, Walk, Walks};
 
-pub(super) fn due(db: &Connection, ids: &Ids, now: Timestamp, limit: usize) -> Result<Walks, Error> {
+pub(crate) fn due(Read { db, ids }: Read<'_>, now: Timestamp, limit: usize) -> Result<Walks, Error> {
     let due = db.all_shared(DUE_WALKS, &values![now, limit, WAITING_MAX], |row| walk_of(row, ids))?;
     let sql = "SELECT min(due_at) FROM push_walks WHERE due_at > ?1";
     let next_due = db.first(sql, (now.0 as i64,), |row| row.time_or_null(0))?.flatten();
     Ok(Walks { due, next_due })
 }
 
-pub(super) fn walked(
-    db: &Connection,
-    (walk, from): (u64, u64),
-    batches: Vec<NewBatch>,
+pub(crate) fn walked(
+    &Write { db, .. }: &Write<'_>,
+    walk: &Walk,
+    batches: &[NewBatch],
     cursor: Option<u64>,
     parts: &[PushPart],
     now: Timestamp,
@@ -35,12 +34,12 @@ pub(super) fn walked(
             "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback"
         }
     };
-    let values = (walk as i64, cursor.map(|cursor| cursor as i64), from as i64);
+    let values = (walk.id as i64, cursor.map(|cursor| cursor as i64), walk.cursor as i64);
     let found =
         db.first(sql, values, |row| Ok((row.app(0)?, row.int(1)?, Fallback::from_code(row.code(2)?))))?;
     let Some(walk @ (_, num, _)) = found else { return Ok(false) };
     for batch in batches {
-        push_queue::insert(db, &walk_entry(walk, &batch)?, &sorted(batch.recipients))?;
+        push_queue::insert(db, &walk_entry(walk, batch)?, &sorted(batch.recipients.clone()))?;
     }
     parts.iter().try_for_each(|part| outcome::add(db, &page_part(num, part, now)))?;
     Ok(true)

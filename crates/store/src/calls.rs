@@ -1,0 +1,445 @@
+//! What each method of the store's traits runs, written once for both engines.
+//!
+//! A row of a table is a method: its transaction, its signature, and the function that runs in the transaction.
+//!
+//! - `read`: one consistent read. `ask`: a read of a single statement, which PostgreSQL sends without a transaction.
+//! - `write(rows)`: one commit that writes about so many rows.
+//! - `call`: the function takes the store instead, and chooses its transactions.
+//!
+//! `shared` functions are in [`crate::engine`], written on a `Session`. `own` functions have the same path and the same
+//! parameters in [`crate::sqlite`] and [`crate::postgres`]. `here` functions are in this file. A function takes its
+//! transaction, and then the values that the row lists: expressions of the method's arguments, which they see as
+//! references, because PostgreSQL may run a write again. An argument `&name: Type` is a reference in the trait too.
+//!
+//! [`crate::Notifications`] and [`crate::Usages`] have no table: the engines have little in common there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_types::{
+    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId, Label,
+    Message, NotificationId, Timestamp, Topic, UserId,
+};
+
+use crate::cells::{
+    Assign, CellChange, CellNum, CellRecord, Depth, Move, MoveStep, NewMessage, Part, PartEnd, Population,
+    Relayed, Relocated, Relocation, Residence, Taken as Kept, Wanted,
+};
+use crate::engine::campaign::{CampaignNum, PURGE_ROWS};
+use crate::engine::purge;
+use crate::sqlite::statement::ready;
+use crate::*;
+
+/// Implements a trait for both engines.
+macro_rules! calls {
+    ($trait:ident { $($table:tt)* }) => {
+        calls!($trait for Sqlite, $($table)*);
+        calls!($trait for Postgres, $($table)*);
+    };
+    ($trait:ident for $engine:ident, $(
+        $kind:ident $(($rows:expr))? $name:ident($($(& $lent:ident)? $($own:ident)?: $type:ty),*) -> $answer:ty
+            = $home:ident $($path:ident)::+($($value:expr),*);
+    )* $({ $($more:tt)* })?) => {
+        #[async_trait::async_trait]
+        impl $trait for $engine {
+            $(async fn $name(&self, $($($lent: &$type)? $($own: $type)?),*) -> Result<$answer, Error> {
+                run!(
+                    $engine $kind $(($rows))? self [$($($lent)? $($own)?)*] [$($($lent: $type,)?)*]
+                    $home [$($path)::+] [$($value),*]
+                )
+            })*
+            $($($more)*)?
+        }
+    };
+}
+
+/// Runs the function of a row in its transaction.
+macro_rules! run {
+    ($engine:ident call $self:ident $args:tt $lent:tt $home:ident $path:tt $values:tt) => {
+        apply!($engine $home $path $self $values).await
+    };
+    (Sqlite read $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt $values:tt) => {{
+        $(let $lent = ToOwned::to_owned($lent);)*
+        let work = move |read: crate::sqlite::reader::Read<'_>| {
+            $(let $arg = &$arg;)*
+            $(let $lent: &$type = $lent;)*
+            settled!(read $home $path $values)
+        };
+        $self.read(work).await
+    }};
+    (Sqlite ask $($row:tt)*) => { run!(Sqlite read $($row)*) };
+    (Sqlite write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
+        $values:tt) => {{
+        let rows = $rows;
+        $(let $lent = ToOwned::to_owned($lent);)*
+        let work = move |w: &mut crate::sqlite::writer::Write<'_>| {
+            $(let $arg = &$arg;)*
+            $(let $lent: &$type = $lent;)*
+            settled!(w $home $path $values)
+        };
+        $self.write(rows, work).await
+    }};
+    (Postgres write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
+        $values:tt) => {{
+        $(let $lent = ToOwned::to_owned($lent);)*
+        let args = Arc::new(($($arg,)*));
+        let work = move |tx: crate::postgres::transaction::Tx| {
+            let args = Arc::clone(&args);
+            async move {
+                let ($($arg,)*) = &*args;
+                $(let $lent: &$type = $lent;)*
+                apply!(Postgres $home $path (&tx) $values).await
+            }
+        };
+        $self.write(work).await
+    }};
+    (Postgres $read:ident $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
+        $values:tt) => {{
+        $(let $arg = &$arg;)*
+        $(let $lent: &$type = $lent;)*
+        let work = move |tx: crate::postgres::transaction::Tx| async move {
+            apply!(Postgres $home $path (&tx) $values).await
+        };
+        $self.$read(work).await
+    }};
+}
+
+/// Calls the function of a row.
+macro_rules! apply {
+    ($engine:ident here [$($path:ident)::+] $first:tt [$($value:expr),*]) => { $($path)::+($first, $($value),*) };
+    ($engine:ident shared [$($path:ident)::+] $first:tt [$($value:expr),*]) => {
+        crate::engine::$($path)::+($first, $($value),*)
+    };
+    (Sqlite own [$($path:ident)::+] $first:tt [$($value:expr),*]) => {
+        crate::sqlite::$($path)::+($first, $($value),*)
+    };
+    (Postgres own [$($path:ident)::+] $first:tt [$($value:expr),*]) => {
+        crate::postgres::$($path)::+($first, $($value),*)
+    };
+}
+
+/// Calls the function of a row on SQLite: shared ones are written for engines that answer later.
+macro_rules! settled {
+    ($context:ident shared $path:tt $values:tt) => { ready(apply!(Sqlite shared $path ($context.db) $values)) };
+    ($context:ident own $path:tt $values:tt) => { apply!(Sqlite own $path $context $values) };
+}
+
+calls! { Apps {
+    read apps() -> Vec<App> = shared app::apps();
+    write(1) create_app(name: AppName, settings: AppSettings, now: Timestamp) -> App
+        = shared app::create(name, settings, *now);
+    write(1) update_app(app: AppId, settings: AppSettings) -> App = shared app::update(*app, settings);
+    write(1) set_topic_rules(app: AppId, rules: Option<String>) -> App
+        = shared app::set_topic_rules(*app, rules.as_ref());
+    write(1) set_quotas(app: AppId, before: Before, quotas: Option<String>) -> App
+        = shared app::set_quotas(*app, before, quotas.as_ref());
+    call delete_app(app: AppId) -> () = here delete_app(app);
+    read keys() -> Vec<Key> = shared app::keys();
+    write(1) create_key(key: NewKey, now: Timestamp) -> Key = shared app::create_key(key, *now);
+    write(1) revoke_key(app: AppId, key: KeyId) -> () = shared app::revoke_key(*app, *key);
+    write(1) secret(&name: str, fresh: Vec<u8>) -> Vec<u8> = shared app::secret(name, fresh);
+}}
+
+calls! { Devices {
+    call register(app: AppId, devices: Vec<Registration>, now: Timestamp) -> Vec<Result<Device, Error>>
+        = own device::register_many(app, devices, now);
+    read device(app: AppId, &device: DeviceId) -> Option<Device> = own device::find(*app, device);
+    read devices(app: AppId, filter: DeviceFilter) -> Vec<Device> = own device::list(*app, filter);
+    write(1) update_device(app: AppId, &device: DeviceId, change: DeviceChange, now: Timestamp) -> Device
+        = own device::update(*app, device, change.clone(), *now);
+    write(1) delete_device(app: AppId, &device: DeviceId, now: Timestamp) -> DeviceNum
+        = own device::delete(*app, device, *now);
+    write(2) revoke_tokens(app: AppId, &device: DeviceId, now: Timestamp) -> u32
+        = own device::revoke_tokens(*app, device, *now);
+    call revoke_user(app: AppId, &user: UserId, now: Timestamp) -> Vec<DeviceId>
+        = own device::revoke_user(app, user, now);
+    write(1) subscribe(app: AppId, &device: DeviceId, &topic: Topic, _now: Timestamp) -> bool
+        = own device::subscribe(*app, device, topic);
+    write(1) unsubscribe(app: AppId, &device: DeviceId, &topic: Topic) -> bool
+        = own device::unsubscribe(*app, device, topic);
+}}
+
+calls! { Sessions {
+    call log_in(logins: Vec<Login>) -> Vec<Result<LoggedIn, LoginRefused>> = own session::log_in(logins);
+    read recheck(checks: Vec<Recheck>) -> Vec<Rechecked> = own session::recheck(checks);
+    write(1) keep_session(device: DeviceNum, kept: Option<Vec<u8>>) -> ()
+        = shared login::keep(*device, kept.as_ref());
+    read backlog(asked: Backlog) -> BacklogPage = own backlog::next_page(asked);
+    read recover(asked: Recover) -> BacklogPage = own backlog::recover(asked);
+    read outstanding(asked: Outstanding) -> Vec<Arc<Message>> = own backlog::outstanding(asked);
+    write(acks.iter().map(|ack| ack.ids.len()).sum()) ack(acks: Vec<Ack>, now: Timestamp) -> Vec<Acked>
+        = own ack::ack(acks, *now);
+    write(ids.len()) open(device: DeviceNum, ids: Vec<NotificationId>, now: Timestamp) -> Vec<NotificationId>
+        = own opened::open(*device, ids, *now);
+    read inbox(app: AppId, &device: DeviceId, limit: usize, now: Timestamp) -> (Vec<Arc<Message>>, u64)
+        = own inbox::list(*app, device, *limit, *now);
+    read inbox_range(asked: InboxRange) -> Option<InboxPage> = own inbox::range(asked);
+    ask first_call(app: AppId, &device: DeviceId, newest: usize, now: Timestamp) -> Option<FirstCall>
+        = own inbox::first_call(*app, device, *newest, *now);
+    {
+        fn inbox_rows(&self) -> u32 {
+            self.inbox_rows()
+        }
+    }
+}}
+
+calls! { Topics {
+    read topic(app: AppId, &topic: Topic) -> TopicState = shared topic::state(*app, topic);
+    call topics(app: AppId, after: Option<&Topic>, limit: usize) -> Vec<TopicState>
+        = here topics(app, after, limit);
+    read retained(app: AppId, &topic: Topic, now: Timestamp) -> Option<Arc<Message>>
+        = own topic::retained(*app, topic, *now);
+    read retained_page(scan: RetainedScan, wanted: RetainedFilter) -> RetainedPage
+        = own topic::retained_page(scan, wanted);
+    read log_page(app: AppId, since: Place, rows_max: usize, now: Timestamp) -> LogPage
+        = own topic::log_page(*app, *since, *rows_max, *now);
+    write(1) delete_retained(app: AppId, &topic: Topic) -> bool = shared topic::delete_retained(*app, topic);
+    read topics_since(since: Place, rows_max: usize) -> TopicsSince = shared topic::since(*since, *rows_max);
+}}
+
+calls! { Maintenance {
+    call prune(now: Timestamp, rows_max: usize) -> Pruned = own maintenance::prune(now, rows_max);
+    call check() -> () = here check();
+    read place() -> Place = own maintenance::place();
+    call lead(&task: str, holder: u64, lease: Duration) -> bool = own maintenance::lead(task, holder, lease);
+    call release_lead(&task: str, holder: u64) -> () = own maintenance::release_lead(task, holder);
+    {
+        async fn close(&self) {
+            self.close_and_wait().await;
+        }
+    }
+}}
+
+calls! { Credentials {
+    read credentials() -> Vec<StoredCredential> = shared credential::all();
+    write(1) put_credential(credential: NewCredential, now: Timestamp) -> StoredCredential
+        = shared credential::put(credential, *now);
+    write(1) delete_credential(app: AppId, id: CredentialId) -> () = shared credential::delete(*app, *id);
+}}
+
+calls! { Endpoints {
+    write(1) create_endpoint(endpoint: NewEndpoint, now: Timestamp) -> Endpoint
+        = shared endpoint::create(endpoint, *now);
+    read endpoints(app: AppId, &device: DeviceId, now: Timestamp) -> Vec<Endpoint>
+        = shared endpoint::of_device(*app, device, *now);
+    read endpoint(&hash: EndpointHash, now: Timestamp) -> Option<Endpoint> = shared endpoint::find(hash, *now);
+    write(1) delete_endpoint(app: AppId, &device: DeviceId, id: EndpointId) -> ()
+        = shared endpoint::delete(*app, device, *id);
+}}
+
+calls! { PushQueue {
+    call take(take: Take) -> Taken = own push::take::take(take);
+    write(leases.len()) renew(leases: Vec<Lease>, until: Timestamp, lease: Duration, why: Renewal) -> Vec<BatchId>
+        = own push_queue::renew(leases, *until, *lease, *why);
+    write(finished.iter().map(|one| 4 + one.parts.len() + one.again.len() + one.gone.len()).sum())
+        finish(finished: Vec<Finished>, now: Timestamp) -> FinishedCounts
+        = own push::finish::finish(finished, *now);
+    read push_recipients(app: AppId, work: Work, campaign: Option<CampaignId>, devices: Vec<DeviceNum>)
+        -> Vec<PushRecipient>
+        = own push::recipient::find(*app, *work, *campaign, devices);
+    read push_content(app: AppId, id: NotificationId) -> Option<PushContent>
+        = own push::recipient::content(*app, *id);
+    read walks(now: Timestamp, limit: usize) -> Walks = own push::walk::due(*now, *limit);
+    write(2 + batches.len() + parts.len())
+        walked(&walk: Walk, batches: Vec<NewBatch>, cursor: Option<u64>, parts: Vec<PushPart>, now: Timestamp)
+        -> bool
+        = own push::walk::walked(walk, batches, *cursor, parts, *now);
+    read audience(app: AppId, &audience: Audience, after: u64, limit: usize) -> AudiencePage
+        = own audience::page(*app, audience, *after, *limit);
+    read invalidations(app: AppId, after: u64, limit: usize) -> Vec<Invalidation>
+        = shared push::invalidations(*app, *after, *limit);
+}}
+
+calls! { Campaigns {
+    write(2) create_campaign(campaign: NewCampaign, now: Timestamp) -> CreatedCampaign
+        = own campaign::create(campaign, *now);
+    read created_campaign(app: AppId, idempotency: Idempotency, now: Timestamp) -> Option<Campaign>
+        = own campaign::created_before(*app, idempotency, *now);
+    read campaign(app: AppId, id: CampaignId, now: Timestamp) -> Option<Campaign>
+        = own campaign::find(*app, *id, *now);
+    read campaigns(app: AppId, before: Option<CampaignId>, limit: usize, now: Timestamp) -> Vec<Campaign>
+        = own campaign::list(*app, *before, *limit, *now);
+    read active_campaigns(now: Timestamp) -> Vec<Campaign> = own campaign::active(*now);
+    write(lines.len()) upload(app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> u64
+        = own campaign::upload(*app, *id, lines);
+    call set_campaign_state(app: AppId, id: CampaignId, &from: [CampaignState], to: CampaignState, now: Timestamp)
+        -> (CampaignState, RemovedMessages)
+        = here set_campaign_state(app, id, from, to, now);
+    write(2 + batches.len() + parts.len())
+        enqueue(id: CampaignId, from: u64, batches: Vec<NewBatch>, cursor: u64, walked: bool, parts: Vec<PushPart>,
+            now: Timestamp) -> CampaignState
+        = own campaign::enqueue(*id, *from, batches, *cursor, *walked, parts, *now);
+    call delete_campaign(app: AppId, id: CampaignId) -> () = here delete_campaign(app, id);
+}}
+
+calls! { Definitions {
+    read live_definitions(app: Option<AppId>) -> Vec<Definition> = shared definition::live(*app);
+    read definition(app: AppId, kind: DefinitionKind, &name: Label) -> Option<Definition>
+        = shared definition::named(*app, *kind, name);
+    read archived_definitions(app: AppId, kind: DefinitionKind, before: Option<u64>, limit: usize)
+        -> Vec<Definition>
+        = shared definition::archived(*app, *kind, *before, *limit);
+    write(1) put_definition(new: NewDefinition, live_max: usize, now: Timestamp) -> Definition
+        = shared definition::put(new, *live_max, *now);
+    write(1) archive_definition(app: AppId, kind: DefinitionKind, &name: Label, now: Timestamp) -> Definition
+        = shared definition::archive(*app, *kind, name, *now);
+    write(rows_max) archive_ended(kind: DefinitionKind, now: Timestamp, rows_max: usize) -> u64
+        = shared definition::archive_ended(*kind, *now, *rows_max);
+}}
+
+calls! { Shares {
+    write(join.shares.len()) join_shares(join: JoinShares) -> () = own share::join(join);
+    write(1) leave_shares(leave: LeaveShares) -> bool = own share::leave(leave);
+    write(members.len()) return_to_shares(members: Vec<(DeviceNum, u64)>) -> bool
+        = own share::return_members(members);
+    read share_groups() -> Vec<ShareGroup> = shared share::groups();
+    write(settle.since.len() + settle.over.len()) settle_shares(settle: SettleShares) -> ()
+        = own share::settle(settle);
+}}
+
+calls! { Cells {
+    write(names.len()) enrol(names: Vec<String>) -> Vec<CellRecord> = shared cells::enrol(names);
+    write(1) adjust(cell: CellNum, change: CellChange) -> CellRecord = shared cells::adjust(*cell, *change);
+    read populations() -> Vec<Population> = shared cells::residence::populations();
+
+    write(devices.len() * 2)
+        assign(app: AppId, devices: Vec<Assign>, now: Timestamp) -> Vec<Result<Residence, Error>>
+        = own cells::residence::assign(*app, devices, *now);
+    write(devices.len()) arrived(app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Vec<DeviceId>
+        = own cells::residence::arrived(*app, devices);
+    read residences(&apps: [AppId], &device: DeviceId) -> Vec<Residence>
+        = own cells::residence::of_device(apps, device);
+    read cells_of_users(app: AppId, users: Vec<UserId>, now: Timestamp) -> Vec<Vec<CellNum>>
+        = own cells::residence::of_users(*app, users, *now);
+    write(1) forget_device(app: AppId, &device: DeviceId) -> () = shared cells::residence::forget(*app, device);
+
+    write(if let Relocation::Some { limit, .. } = &who { limit * 3 } else { 3 })
+        relocate(who: Relocation, to: CellNum, now: Timestamp, asked_until: Timestamp) -> Relocated
+        = shared cells::residence::relocate(who, *to, *now, *asked_until);
+    read moves(from: CellNum, step: MoveStep, after: Option<(AppId, DeviceId)>, limit: usize) -> Vec<Move>
+        = shared cells::residence::moves(*from, *step, after.as_ref(), *limit);
+    write(1) advance(app: AppId, &device: DeviceId, from: MoveStep, to: MoveStep) -> ()
+        = shared cells::residence::advance(*app, device, *from, *to);
+
+    write(messages.len() * 4) keep(messages: Vec<NewMessage>, now: Timestamp) -> Vec<Result<Kept, Error>>
+        = own cells::outbox::keep(messages, *now);
+    read waiting(cell: CellNum, wanted: Wanted, rows_max: usize, bytes_max: usize) -> Vec<Part>
+        = own cells::outbox::waiting(*cell, wanted, *rows_max, *bytes_max);
+    call newest() -> u64 = own cells::outbox::newest();
+    read waits_before(cell: CellNum, app: AppId, num: u64) -> bool
+        = shared cells::outbox::waits_before(*cell, *app, *num);
+    write(ended.len() * 2) end(cell: CellNum, ended: Vec<(u64, PartEnd)>) -> ()
+        = own cells::outbox::end(*cell, ended);
+    read relayed(app: AppId, id: NotificationId) -> Option<Relayed> = shared cells::outbox::relayed(*app, *id);
+    read relayed_as(cell: CellNum, remote: NotificationId) -> Option<Relayed>
+        = shared cells::outbox::relayed_as(*cell, *remote);
+    write(8) cancel_relayed(app: AppId, id: NotificationId) -> Option<Relayed>
+        = shared cells::outbox::cancel(*app, *id);
+    read cancelling(cell: CellNum, limit: usize) -> Vec<(u64, AppId, NotificationId)>
+        = shared cells::outbox::cancelling(*cell, *limit);
+    write(nums.len()) cancelled(cell: CellNum, nums: Vec<u64>) -> () = own cells::outbox::cancelled(*cell, nums);
+    read depths() -> Vec<Depth> = shared cells::outbox::depths();
+    write(rows_max)
+        prune_relayed(now: Timestamp, expired: Timestamp, forgotten: Timestamp, rows_max: usize) -> bool
+        = own cells::outbox::prune(*now, *expired, *forgotten, *rows_max);
+
+    read provisioned(cell: CellNum) -> Vec<(AppName, [u8; 32])> = shared cells::provisioned(*cell);
+    write(1) set_provisioned(cell: CellNum, app: AppName, digest: Option<[u8; 32]>) -> ()
+        = shared cells::set_provisioned(*cell, app, *digest);
+}}
+
+/// Transactions of the calls that take several.
+#[async_trait::async_trait]
+trait Steps: Send + Sync {
+    async fn remove_app(&self, app: AppId) -> Result<(), Error>;
+    async fn purge_app(&self, app: AppId) -> Result<bool, Error>;
+    async fn change_campaign(
+        &self,
+        app: AppId,
+        id: CampaignId,
+        from: &[CampaignState],
+        to: CampaignState,
+        now: Timestamp,
+    ) -> Result<(CampaignNum, CampaignState), Error>;
+    async fn purge_batches(
+        &self,
+        campaign: CampaignNum,
+        now: Timestamp,
+    ) -> Result<(RemovedMessages, bool), Error>;
+    async fn ended_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignNum, Error>;
+    async fn purge_lines(&self, campaign: CampaignNum) -> Result<usize, Error>;
+    async fn remove_campaign(&self, campaign: CampaignNum) -> Result<(), Error>;
+    async fn topics_after(&self, app: AppId, name: &str, limit: usize) -> Result<Vec<TopicState>, Error>;
+    async fn write_check(&self, value: [u8; 16]) -> Result<(), Error>;
+    async fn read_check(&self) -> Result<usize, Error>;
+}
+
+calls! { Steps {
+    write(1) remove_app(app: AppId) -> () = shared app::delete(*app);
+    write(purge::ROWS as usize) purge_app(app: AppId) -> bool = shared purge::page(*app, purge::ROWS);
+    write(1) change_campaign(app: AppId, id: CampaignId, &from: [CampaignState], to: CampaignState, now: Timestamp)
+        -> (CampaignNum, CampaignState)
+        = own campaign::set_state(*app, *id, from, *to, *now);
+    write(PURGE_ROWS) purge_batches(campaign: CampaignNum, now: Timestamp) -> (RemovedMessages, bool)
+        = own campaign::purge_batches(*campaign, *now);
+    write(1) ended_campaign(app: AppId, id: CampaignId) -> CampaignNum = shared campaign::ended(*app, *id);
+    write(PURGE_ROWS) purge_lines(campaign: CampaignNum) -> usize
+        = shared campaign::purge_lines(*campaign, PURGE_ROWS);
+    write(1) remove_campaign(campaign: CampaignNum) -> () = own campaign::remove(*campaign);
+    read topics_after(app: AppId, &name: str, limit: usize) -> Vec<TopicState>
+        = shared topic::states(*app, name, *limit);
+    write(1) write_check(value: [u8; 16]) -> () = shared app::write_check(value);
+    read read_check() -> usize = shared app::read_check();
+}}
+
+async fn delete_app(store: &impl Steps, app: AppId) -> Result<(), Error> {
+    store.remove_app(app).await?;
+    let started = Instant::now();
+    while started.elapsed() < purge::INLINE_LIMIT && store.purge_app(app).await.unwrap_or(false) {}
+    Ok(())
+}
+
+async fn set_campaign_state(
+    store: &impl Steps,
+    app: AppId,
+    id: CampaignId,
+    from: &[CampaignState],
+    to: CampaignState,
+    now: Timestamp,
+) -> Result<(CampaignState, RemovedMessages), Error> {
+    let (num, state) = store.change_campaign(app, id, from, to, now).await?;
+    let mut departed = RemovedMessages::default();
+    let mut more = to == CampaignState::Aborted;
+    while more {
+        // `take` removes the rest if this stops early.
+        let Ok(page) = store.purge_batches(num, now).await else { break };
+        departed.append(page.0);
+        more = page.1;
+    }
+    Ok((state, departed))
+}
+
+async fn delete_campaign(store: &impl Steps, app: AppId, id: CampaignId) -> Result<(), Error> {
+    let num = store.ended_campaign(app, id).await?;
+    while store.purge_lines(num).await? == PURGE_ROWS {}
+    store.remove_campaign(num).await
+}
+
+async fn topics(
+    store: &impl Steps,
+    app: AppId,
+    after: Option<&Topic>,
+    limit: usize,
+) -> Result<Vec<TopicState>, Error> {
+    store.topics_after(app, after.map_or("", Topic::as_str), limit).await
+}
+
+async fn check(store: &impl Steps) -> Result<(), Error> {
+    let value = ids::draw_key();
+    store.write_check(value).await?;
+    // A concurrent check may have written since, so only the presence of a value is checked.
+    match store.read_check().await? == value.len() {
+        true => Ok(()),
+        false => Err(Error::Engine("a written value could not be read back".to_owned())),
+    }
+}
