@@ -2,51 +2,26 @@
 //! before the first event.
 
 use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::named;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// The purpose of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Lease,
-    Take,
-    Keep,
-    Forget,
-    Absent,
-    Locate,
-    Publish,
-    Batches,
-    /// Health, identity and addresses of servers; subscriptions; scripts.
-    Upkeep,
-}
-
-impl Kind {
-    const ALL: [Self; 9] = [
-        Self::Lease,
-        Self::Take,
-        Self::Keep,
-        Self::Forget,
-        Self::Absent,
-        Self::Locate,
-        Self::Publish,
-        Self::Batches,
-        Self::Upkeep,
-    ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Kind::Lease => "lease",
-            Kind::Take => "take",
-            Kind::Keep => "keep",
-            Kind::Forget => "forget",
-            Kind::Absent => "absent",
-            Kind::Locate => "locate",
-            Kind::Publish => "publish",
-            Kind::Batches => "batches",
-            Kind::Upkeep => "upkeep",
-        }
+named! {
+    /// The purpose of a command.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) enum Kind {
+        Lease = "lease",
+        Take = "take",
+        Keep = "keep",
+        Forget = "forget",
+        Absent = "absent",
+        Locate = "locate",
+        Publish = "publish",
+        Batches = "batches",
+        /// Health, identity and addresses of servers; subscriptions; scripts.
+        Upkeep = "upkeep",
     }
 }
 
