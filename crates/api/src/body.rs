@@ -127,6 +127,6 @@ fn each_once<T: Eq + std::hash::Hash>(named: Vec<T>) -> Vec<T> {
 }
 
 /// A `device` parameter of a path.
-pub(crate) fn device_id(text: &str) -> Result<DeviceId, Problem> {
+pub fn device_id(text: &str) -> Result<DeviceId, Problem> {
     DeviceId::parse(text).map_err(|invalid| Problem::from(invalid).at("device"))
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use noroshi_types::Timestamp;
+use noroshi_types::named;
 
 use crate::body::DrainRequest;
 
@@ -42,22 +43,13 @@ pub struct DrainProgress {
     pub deadline_at: Option<Timestamp>,
 }
 
-/// Whether the node serves devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainState {
-    Serving,
-    Draining,
-    Drained,
-    Stopping,
-}
-
-impl DrainState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DrainState::Serving => "serving",
-            DrainState::Draining => "draining",
-            DrainState::Drained => "drained",
-            DrainState::Stopping => "stopping",
-        }
+named! {
+    /// Whether the node serves devices.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum DrainState {
+        Serving = "serving",
+        Draining = "draining",
+        Drained = "drained",
+        Stopping = "stopping",
     }
 }

@@ -1,6 +1,7 @@
 //! Error responses: RFC 9457 problems with a stable `code`.
 //!
-//! [`Code`] is the table of status, title and advice of every code; the OpenAPI documents and `/docs` list the same.
+//! The table of [`Code`] has name, status, title and advice of every code; the OpenAPI documents and `/docs` list the same.
+//! Titles that the gateway uses as well are in `protocol`.
 //! Everything in a [`Problem`] is public. Internal details go to the log only, from here.
 
 use std::borrow::Cow;
@@ -9,47 +10,9 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use noroshi_auth::Refused;
 use noroshi_delivery::OverQuota;
+use noroshi_protocol::http::title;
 use noroshi_types::Invalid;
 use serde::Serialize;
-
-/// Why a request failed, by what the client does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Code {
-    InvalidJson,
-    CorruptEncoding,
-    InvalidField,
-    UnknownField,
-    InvalidParameter,
-    TooManyTargets,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
-    BodyTimeout,
-    IdempotencyConflict,
-    AlreadyExists,
-    EndpointGone,
-    NotConnected,
-    Misdirected,
-    NotAtAFront,
-    WrongState,
-    PushKeyMissing,
-    LimitExceeded,
-    BodyTooLarge,
-    DataTooLarge,
-    PushPayloadTooLarge,
-    TooManyLines,
-    UnsupportedMediaType,
-    UnsupportedEncoding,
-    TooManyRequests,
-    QuotaExceeded,
-    Internal,
-    NotBuilt,
-    Overloaded,
-    Unavailable,
-    CellUnavailable,
-    DiskFull,
-}
 
 /// Longest `detail`. It may quote an invalid value, which must not be returned whole.
 const DETAIL_BYTES_MAX: usize = 300;
@@ -60,176 +23,120 @@ const ACCEPTED_ENCODINGS: &str = "gzip, zstd";
 /// Seconds after which a rejected request may be retried.
 const RETRY_AFTER_S: &str = "1";
 
-impl Code {
-    pub const ALL: [Code; 34] = [
-        Code::InvalidJson,
-        Code::CorruptEncoding,
-        Code::InvalidField,
-        Code::UnknownField,
-        Code::InvalidParameter,
-        Code::TooManyTargets,
-        Code::Unauthorized,
-        Code::Forbidden,
-        Code::NotFound,
-        Code::MethodNotAllowed,
-        Code::BodyTimeout,
-        Code::IdempotencyConflict,
-        Code::AlreadyExists,
-        Code::EndpointGone,
-        Code::NotConnected,
-        Code::Misdirected,
-        Code::NotAtAFront,
-        Code::WrongState,
-        Code::PushKeyMissing,
-        Code::LimitExceeded,
-        Code::BodyTooLarge,
-        Code::DataTooLarge,
-        Code::PushPayloadTooLarge,
-        Code::TooManyLines,
-        Code::UnsupportedMediaType,
-        Code::UnsupportedEncoding,
-        Code::TooManyRequests,
-        Code::QuotaExceeded,
-        Code::Internal,
-        Code::NotBuilt,
-        Code::Overloaded,
-        Code::Unavailable,
-        Code::CellUnavailable,
-        Code::DiskFull,
-    ];
+/// Declares [`Code`] from its table. The comment of a code is its advice.
+macro_rules! codes {
+    ($($(#[doc = $advice:literal])+ $code:ident = $name:literal, $status:literal, $title:expr;)*) => {
+        /// Why a request failed, by what the client does next.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[doc = $advice])+ $code,)*
+        }
 
+        /// Name, status, title and advice.
+        type Row = (&'static str, u16, &'static str, &'static str);
+
+        const ROWS: [Row; [$($status),*].len()] =
+            [$(($name, $status, $title, concat!($($advice),+).trim_ascii_start())),*];
+
+        impl Code {
+            pub const ALL: [Code; ROWS.len()] = [$(Code::$code),*];
+        }
+    };
+}
+
+codes! {
+    /// The detail names line and column. Also for JSON nested more than 64 levels deep, and for an empty batch.
+    InvalidJson = "invalid_json", 400, "The body is not valid JSON";
+    /// The detail names the coding and the byte offset. Compress the body again, or send it uncompressed.
+    CorruptEncoding = "corrupt_encoding", 400, "The body cannot be decompressed";
+    /// `field` is the path, such as `to.users[3]`; the detail is the rule.
+    InvalidField = "invalid_field", 400, "A field is missing or invalid";
+    /// `field` is its name. Unknown fields are rejected, so that a typo cannot change the meaning of a request.
+    UnknownField = "unknown_field", 400, "A field is unknown";
+    /// `field` is its name.
+    InvalidParameter = "invalid_parameter", 400, "A header, path or query parameter is invalid";
+    /// At most 10,000. Split the request, or use a topic.
+    TooManyTargets = "too_many_targets", 400, "The request names too many users or devices";
+    /// The credential is missing, unknown, expired or revoked. Get a new one; do not retry with the same.
+    Unauthorized = "unauthorized", 401, title::UNAUTHORIZED;
+    /// The detail names the missing scope, or the problem with the signature.
+    Forbidden = "forbidden", 403, "The credential does not allow this";
+    /// Also if it belongs to another app.
+    NotFound = "not_found", 404, title::NOT_FOUND;
+    /// The header `Allow` lists the supported methods.
+    MethodNotAllowed = "method_not_allowed", 405, title::METHOD_NOT_ALLOWED;
+    /// A body has a timeout for its first byte and for its last, and a minimum rate between them. Retry.
+    BodyTimeout = "body_timeout", 408, "The body did not arrive in time";
+    /// Keys are kept for 24 hours. Use a new key for a new request.
+    IdempotencyConflict = "idempotency_conflict", 409, "The idempotency key was used with another request";
+    /// Choose another name.
+    AlreadyExists = "already_exists", 409, "It already exists";
+    /// The device deleted the endpoint, the device was deleted, or the endpoint expired. Stop posting to it.
+    EndpointGone = "endpoint_gone", 410, "The endpoint no longer exists";
+    /// Only an open connection has a presence.
+    NotConnected = "not_connected", 409, "The device is not connected";
+    /// Nodes have roles. The detail names the role that this node lacks. Use a node that has it.
+    Misdirected = "misdirected", 421, "This node does not serve this request";
+    /// A front forwards requests to cells and holds no connections. Use the cell, which the detail names if
+    /// there is one.
+    NotAtAFront = "not_at_a_front", 421, "Only cells serve this request";
+    /// The detail names the current state. For example, a campaign that ended cannot resume, and a running one
+    /// takes no more recipients.
+    WrongState = "wrong_state", 409, "The state does not allow this";
+    /// Credentials are stored encrypted. The operator must set `push.key_file`.
+    PushKeyMissing = "push_key_missing", 409, "The node has no key for push credentials";
+    /// The detail names the limit, such as 1,000 topics per device.
+    LimitExceeded = "limit_exceeded", 409, "A limit is exceeded";
+    /// The default limit is 16 MiB, before and after decompression; for Web Push endpoints 4,096 bytes.
+    BodyTooLarge = "body_too_large", 413, "The body is too large";
+    /// `data`: 4 KiB by default. `notification` and the fields of each push service: 4 KiB.
+    DataTooLarge = "data_too_large", 413, "The content of the notification is too large";
+    /// The detail names the push service, the size and the limit. Nothing was accepted. Shorten `notification`
+    /// or `data`.
+    PushPayloadTooLarge = "push_payload_too_large", 413, "The message is too large for a push service";
+    /// At most 10,000.
+    TooManyLines = "too_many_lines", 413, "The batch has too many lines";
+    /// Send `application/json`, for batches `application/x-ndjson`, or no content type. The default of `curl
+    /// -d` counts as none.
+    UnsupportedMediaType = "unsupported_media_type", 415, "The content type is not supported";
+    /// Use `gzip` or `zstd`, as listed in the response header `Accept-Encoding`.
+    UnsupportedEncoding = "unsupported_encoding", 415, "The content coding is not supported";
+    /// Retry after `Retry-After`. The detail names the limit.
+    TooManyRequests = "too_many_requests", 429, title::TOO_MANY_REQUESTS;
+    /// Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the app's quota.
+    /// Nothing was changed.
+    QuotaExceeded = "quota_exceeded", 429, title::QUOTA_EXCEEDED;
+    /// The server's log contains the reason with the response's `X-Request-Id`.
+    Internal = "internal", 500, "The service failed";
+    /// The detail names the feature that this build lacks.
+    NotBuilt = "not_built", 501, "This build lacks the feature";
+    /// Retry after `Retry-After`. Nothing was accepted.
+    Overloaded = "overloaded", 503, title::OVERLOADED;
+    /// Retry after `Retry-After`.
+    Unavailable = "unavailable", 503, title::UNAVAILABLE;
+    /// The detail names the cells. Only their users and devices are affected. Retry later.
+    CellUnavailable = "cell_unavailable", 503, "A cell does not respond";
+    /// Nothing was accepted. Reads still work.
+    DiskFull = "disk_full", 507, "The disk is full";
+}
+
+impl Code {
     /// The stable name.
     pub fn as_str(self) -> &'static str {
-        self.row().0
+        ROWS[self as usize].0
     }
 
     pub fn status(self) -> u16 {
-        self.row().1
+        ROWS[self as usize].1
     }
 
     pub fn title(self) -> &'static str {
-        self.row().2
+        ROWS[self as usize].2
     }
 
     /// Advice for developers of clients. Back-quotes mark code.
     pub fn advice(self) -> &'static str {
-        match self {
-            Code::InvalidJson => {
-                "The detail names line and column. Also for JSON nested more than 64 levels deep, and for an empty batch."
-            }
-            Code::CorruptEncoding => {
-                "The detail names the coding and the byte offset. Compress the body again, or send it uncompressed."
-            }
-            Code::InvalidField => "`field` is the path, such as `to.users[3]`; the detail is the rule.",
-            Code::UnknownField => {
-                "`field` is its name. Unknown fields are rejected, so that a typo cannot change the meaning of a request."
-            }
-            Code::InvalidParameter => "`field` is its name.",
-            Code::TooManyTargets => "At most 10,000. Split the request, or use a topic.",
-            Code::Unauthorized => {
-                "The credential is missing, unknown, expired or revoked. Get a new one; do not retry with the same."
-            }
-            Code::Forbidden => "The detail names the missing scope, or the problem with the signature.",
-            Code::NotFound => "Also if it belongs to another app.",
-            Code::MethodNotAllowed => "The header `Allow` lists the supported methods.",
-            Code::BodyTimeout => {
-                "A body has a timeout for its first byte and for its last, and a minimum rate between them. Retry."
-            }
-            Code::IdempotencyConflict => "Keys are kept for 24 hours. Use a new key for a new request.",
-            Code::AlreadyExists => "Choose another name.",
-            Code::EndpointGone => {
-                "The device deleted the endpoint, the device was deleted, or the endpoint expired. Stop posting to it."
-            }
-            Code::TooManyRequests => "Retry after `Retry-After`. The detail names the limit.",
-            Code::QuotaExceeded => {
-                "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the app's quota. Nothing was changed."
-            }
-            Code::Misdirected => {
-                "Nodes have roles. The detail names the role that this node lacks. Use a node that has it."
-            }
-            Code::NotAtAFront => {
-                "A front forwards requests to cells and holds no connections. Use the cell, which the detail names if there is one."
-            }
-            Code::NotConnected => "Only an open connection has a presence.",
-            Code::LimitExceeded => "The detail names the limit, such as 1,000 topics per device.",
-            Code::BodyTooLarge => {
-                "The default limit is 16 MiB, before and after decompression; for Web Push endpoints 4,096 bytes."
-            }
-            Code::DataTooLarge => {
-                "`data`: 4 KiB by default. `notification` and the fields of each push service: 4 KiB."
-            }
-            Code::WrongState => {
-                "The detail names the current state. For example, a campaign that ended cannot resume, and a running one takes no more recipients."
-            }
-            Code::PushKeyMissing => {
-                "Credentials are stored encrypted. The operator must set `push.key_file`."
-            }
-            Code::PushPayloadTooLarge => {
-                "The detail names the push service, the size and the limit. Nothing was accepted. Shorten `notification` or `data`."
-            }
-            Code::TooManyLines => "At most 10,000.",
-            Code::UnsupportedMediaType => {
-                "Send `application/json`, for batches `application/x-ndjson`, or no content type. The default of `curl -d` counts as none."
-            }
-            Code::UnsupportedEncoding => {
-                "Use `gzip` or `zstd`, as listed in the response header `Accept-Encoding`."
-            }
-            Code::Internal => "The server's log contains the reason with the response's `X-Request-Id`.",
-            Code::Overloaded => "Retry after `Retry-After`. Nothing was accepted.",
-            Code::NotBuilt => "The detail names the feature that this build lacks.",
-            Code::Unavailable => "Retry after `Retry-After`.",
-            Code::CellUnavailable => {
-                "The detail names the cells. Only their users and devices are affected. Retry later."
-            }
-            Code::DiskFull => "Nothing was accepted. Reads still work.",
-        }
-    }
-
-    fn row(self) -> (&'static str, u16, &'static str) {
-        match self {
-            Code::InvalidJson => ("invalid_json", 400, "The body is not valid JSON"),
-            Code::CorruptEncoding => ("corrupt_encoding", 400, "The body cannot be decompressed"),
-            Code::InvalidField => ("invalid_field", 400, "A field is missing or invalid"),
-            Code::UnknownField => ("unknown_field", 400, "A field is unknown"),
-            Code::InvalidParameter => {
-                ("invalid_parameter", 400, "A header, path or query parameter is invalid")
-            }
-            Code::TooManyTargets => ("too_many_targets", 400, "The request names too many users or devices"),
-            Code::Unauthorized => ("unauthorized", 401, "The credential is missing or not valid"),
-            Code::Forbidden => ("forbidden", 403, "The credential does not allow this"),
-            Code::NotFound => ("not_found", 404, "There is no such thing"),
-            Code::MethodNotAllowed => ("method_not_allowed", 405, "The path does not take this method"),
-            Code::BodyTimeout => ("body_timeout", 408, "The body did not arrive in time"),
-            Code::IdempotencyConflict => {
-                ("idempotency_conflict", 409, "The idempotency key was used with another request")
-            }
-            Code::AlreadyExists => ("already_exists", 409, "It already exists"),
-            Code::EndpointGone => ("endpoint_gone", 410, "The endpoint no longer exists"),
-            Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
-            Code::QuotaExceeded => ("quota_exceeded", 429, "The app has used up its quota"),
-            Code::NotConnected => ("not_connected", 409, "The device is not connected"),
-            Code::Misdirected => ("misdirected", 421, "This node does not serve this request"),
-            Code::NotAtAFront => ("not_at_a_front", 421, "Only cells serve this request"),
-            Code::WrongState => ("wrong_state", 409, "The state does not allow this"),
-            Code::PushKeyMissing => ("push_key_missing", 409, "The node has no key for push credentials"),
-            Code::LimitExceeded => ("limit_exceeded", 409, "A limit is exceeded"),
-            Code::BodyTooLarge => ("body_too_large", 413, "The body is too large"),
-            Code::DataTooLarge => ("data_too_large", 413, "The content of the notification is too large"),
-            Code::PushPayloadTooLarge => {
-                ("push_payload_too_large", 413, "The message is too large for a push service")
-            }
-            Code::TooManyLines => ("too_many_lines", 413, "The batch has too many lines"),
-            Code::UnsupportedMediaType => {
-                ("unsupported_media_type", 415, "The content type is not supported")
-            }
-            Code::UnsupportedEncoding => ("unsupported_encoding", 415, "The content coding is not supported"),
-            Code::Internal => ("internal", 500, "The service failed"),
-            Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
-            Code::NotBuilt => ("not_built", 501, "This build lacks the feature"),
-            Code::Unavailable => ("unavailable", 503, "The service is starting, stopping or drained"),
-            Code::CellUnavailable => ("cell_unavailable", 503, "A cell does not respond"),
-            Code::DiskFull => ("disk_full", 507, "The disk is full"),
-        }
+        ROWS[self as usize].3
     }
 }
 
@@ -288,6 +195,14 @@ impl Problem {
         Self::new(Code::NotFound, format!("no such {what}"))
     }
 
+    /// Names what an operation of the store did not find.
+    pub(crate) fn missing<E: Into<noroshi_delivery::Error>>(what: &'static str) -> impl Fn(E) -> Self {
+        move |error| match error.into() {
+            noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Self::not_found(what),
+            error => error.into(),
+        }
+    }
+
     /// A device's credential was rejected. After too many failures the response is delayed, so that one connection cannot try
     /// thousands of tokens a second. Device tokens are exempt: a front forwards them unverified, so a delay would let a
     /// stranger occupy the front's connections to this cell.
@@ -300,6 +215,14 @@ impl Problem {
     /// The credential names a device that was deleted, or was revoked itself.
     pub(crate) fn revoked() -> Self {
         Self::new(Code::Unauthorized, "the device was deleted or its tokens were revoked")
+    }
+
+    /// As [`Problem::missing`], for the device of the credential: it was deleted after the credential was checked.
+    pub(crate) fn gone(error: impl Into<noroshi_delivery::Error>) -> Self {
+        match error.into() {
+            noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Self::revoked(),
+            error => error.into(),
+        }
     }
 
     /// An internal failure. `error` goes to the log only.
@@ -356,12 +279,11 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         match self.code {
             // RFC 6750 §3: names an error only if the request has a credential.
-            Code::Unauthorized if self.credential_missing => {
-                headers
-                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"noroshi\""));
-            }
             Code::Unauthorized => {
-                let challenge = "Bearer realm=\"noroshi\", error=\"invalid_token\"";
+                let challenge = match self.credential_missing {
+                    true => "Bearer realm=\"noroshi\"",
+                    false => "Bearer realm=\"noroshi\", error=\"invalid_token\"",
+                };
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
             // RFC 7694 §3. Absent in the other 415, so that clients can distinguish them.

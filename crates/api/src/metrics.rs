@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_telemetry::{Histogram, Registry};
+use noroshi_telemetry::{Histogram, Registry, register};
 use noroshi_types::Urgency;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -72,70 +72,46 @@ impl Drop for GaugeGuard {
 
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Families {
-            requests: Family::default(),
-            duration_seconds: Histogram::default(),
-            in_flight: Gauge::default(),
-            shed: Counter::default(),
-            panics: Counter::default(),
-            bodies_refused: Family::default(),
-            web_push_accepted: Family::default(),
-            web_push_refused: Family::default(),
-            receipts_waiting: Gauge::default(),
-            first_calls: Family::default(),
-        };
         let http = registry.sub_registry_with_prefix("http");
-        http.register("requests", "HTTP requests, by route and status class", metrics.requests.clone());
-        http.register(
-            "request_seconds",
-            "Time from request head to response head",
-            metrics.duration_seconds.clone(),
-        );
-        http.register("requests_in_flight", "HTTP requests in progress", metrics.in_flight.clone());
-        http.register(
-            "requests_shed",
-            "HTTP requests rejected with 503 because too many are in progress",
-            metrics.shed.clone(),
-        );
-        http.register("panics", "HTTP requests that panicked", metrics.panics.clone());
-        http.register(
-            "bodies_refused",
-            "Rejected request bodies, by error code",
-            metrics.bodies_refused.clone(),
-        );
-        http.register(
-            "first_calls",
-            "First calls (GET /v1/me), by source of the device: memory or store",
-            metrics.first_calls.clone(),
-        );
+        let requests = register(http, "requests", "HTTP requests, by route and status class");
+        let duration_seconds = register(http, "request_seconds", "Time from request head to response head");
+        let in_flight = register(http, "requests_in_flight", "HTTP requests in progress");
+        let help = "HTTP requests rejected with 503 because too many are in progress";
+        let shed = register(http, "requests_shed", help);
+        let panics = register(http, "panics", "HTTP requests that panicked");
+        let bodies_refused = register(http, "bodies_refused", "Rejected request bodies, by error code");
+        let help = "First calls (GET /v1/me), by source of the device: memory or store";
+        let first_calls: Family<FromLabels, Counter> = register(http, "first_calls", help);
         let web_push = registry.sub_registry_with_prefix("web_push");
-        web_push.register(
-            "accepted",
-            "Messages accepted at Web Push endpoints, by urgency",
-            metrics.web_push_accepted.clone(),
-        );
-        web_push.register(
-            "refused",
-            "Messages rejected at Web Push endpoints, by error code",
-            metrics.web_push_refused.clone(),
-        );
-        web_push.register(
-            "receipts_waiting",
-            "Requests that wait for a Web Push receipt",
-            metrics.receipts_waiting.clone(),
-        );
+        let help = "Messages accepted at Web Push endpoints, by urgency";
+        let web_push_accepted: Family<UrgencyLabels, Counter> = register(web_push, "accepted", help);
+        let help = "Messages rejected at Web Push endpoints, by error code";
+        let web_push_refused: Family<BodyLabels, Counter> = register(web_push, "refused", help);
+        let help = "Requests that wait for a Web Push receipt";
+        let receipts_waiting = register(web_push, "receipts_waiting", help);
         // All series exist from the first scrape, at 0.
-        for urgency in [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High] {
+        for urgency in Urgency::ALL {
             let labels = UrgencyLabels { urgency: urgency.as_str() };
-            drop(metrics.web_push_accepted.get_or_create_owned(&labels));
+            drop(web_push_accepted.get_or_create_owned(&labels));
         }
         for code in [Code::EndpointGone, Code::TooManyRequests] {
-            drop(metrics.web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
+            drop(web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
         }
         for from in ["memory", "store"] {
-            drop(metrics.first_calls.get_or_create_owned(&FromLabels { from }));
+            drop(first_calls.get_or_create_owned(&FromLabels { from }));
         }
-        Self(Arc::new(metrics))
+        Self(Arc::new(Families {
+            requests,
+            duration_seconds,
+            in_flight,
+            shed,
+            panics,
+            bodies_refused,
+            web_push_accepted,
+            web_push_refused,
+            receipts_waiting,
+            first_calls,
+        }))
     }
 
     pub(crate) fn in_flight(&self) -> GaugeGuard {

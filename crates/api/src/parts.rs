@@ -22,7 +22,7 @@ pub use crate::request::access::{
     Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, record_provider, scoped,
 };
 pub use crate::request::body::{Body, JsonBody, NdjsonBody};
-pub use crate::request::idempotency::{IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key};
+pub use crate::request::idempotency::{body_hash, idempotency, idempotency_key, mark_replayed};
 pub use crate::request::page::{lines, page_limit};
 pub use crate::request::parameter::{Path, Query};
 pub use crate::request::trace::Traced;

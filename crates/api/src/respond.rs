@@ -2,8 +2,9 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use noroshi_types::Message;
-use serde::Serialize;
+use noroshi_types::{JsonText, Message};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::Problem;
@@ -16,6 +17,46 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
         Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(error) => Problem::internal(error).into_response(),
     }
+}
+
+/// A response, or the reason why there is none.
+pub(crate) type Answer = Result<Response, Problem>;
+
+/// `200` with a JSON body.
+pub(crate) fn ok(body: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, body))
+}
+
+/// `200` with a JSON object of one field.
+pub(crate) fn field(name: &'static str, value: impl Serialize) -> Answer {
+    ok(&Fields { name, value, next: None })
+}
+
+/// `200` with a page of a list. `next`: the position of the next page.
+pub(crate) fn page(name: &'static str, items: Vec<impl Serialize>, next: Option<String>) -> Answer {
+    ok(&Fields { name, value: items, next: Some(next) })
+}
+
+struct Fields<T> {
+    name: &'static str,
+    value: T,
+    next: Option<Option<String>>,
+}
+
+impl<T: Serialize> Serialize for Fields<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.name, &self.value)?;
+        if let Some(next) = &self.next {
+            map.serialize_entry("next", next)?;
+        }
+        map.end()
+    }
+}
+
+/// Valid JSON, copied as it is.
+pub(crate) fn raw(text: Option<&JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
+    text.map(|text| RawValue::from_string(text.as_str().to_owned())).transpose().map_err(Problem::internal)
 }
 
 /// A message as devices receive it over a connection.
@@ -40,12 +81,13 @@ impl Lines {
         Ok(())
     }
 
+    /// A line with one field.
+    pub(crate) fn push_field(&mut self, name: &'static str, value: impl Serialize) -> Result<(), Problem> {
+        self.push(&Fields { name, value, next: None })
+    }
+
     pub fn push_problem(&mut self, problem: &Problem) -> Result<(), Problem> {
-        #[derive(Serialize)]
-        struct Line<T> {
-            error: T,
-        }
-        self.push(&Line { error: problem.body() })
+        self.push_field("error", problem.body())
     }
 }
 

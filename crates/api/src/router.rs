@@ -55,7 +55,8 @@ pub fn admin_paths() -> Vec<(Method, &'static str)> {
 }
 
 fn public_routes() -> Vec<Route> {
-    vec![
+    let mut routes = app_routes();
+    routes.extend([
         post("/v1/notifications", notification::publish),
         post("/v1/notifications/batch", batch::notifications),
         post("/v1/notifications/relay", relay::notifications),
@@ -107,6 +108,16 @@ fn public_routes() -> Vec<Route> {
         get("/v1/events", connect::misdirected),
         get("/v1/apps/{app}", app::show),
         patch("/v1/apps/{app}", app::change),
+        get("/openapi.json", page::openapi),
+        get("/docs", page::docs),
+        get("/", page::root),
+    ]);
+    routes
+}
+
+/// What the public and the admin listener have in common: the app of an `admin` key, or every app.
+fn app_routes() -> Vec<Route> {
+    vec![
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
@@ -128,14 +139,12 @@ fn public_routes() -> Vec<Route> {
         put("/v1/apps/{app}/notices/{name}", notice::put),
         delete("/v1/apps/{app}/notices/{name}", notice::end),
         get("/v1/apps/{app}/quotas", quota::show),
-        get("/openapi.json", page::openapi),
-        get("/docs", page::docs),
-        get("/", page::root),
     ]
 }
 
 fn admin_routes() -> Vec<Route> {
-    vec![
+    let mut routes = app_routes();
+    routes.extend([
         get("/livez", health::livez),
         get("/healthz", health::livez),
         get("/readyz", health::readyz),
@@ -146,27 +155,6 @@ fn admin_routes() -> Vec<Route> {
         put("/v1/apps/{app}", app::mirror),
         patch("/v1/apps/{app}", app::change),
         delete("/v1/apps/{app}", app::delete),
-        get("/v1/apps/{app}/keys", app::keys),
-        post("/v1/apps/{app}/keys", app::create_key),
-        delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
-        get("/v1/apps/{app}/topic-rules", topic_rules::show),
-        put("/v1/apps/{app}/topic-rules", topic_rules::put),
-        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
-        get("/v1/apps/{app}/push", credential::list),
-        post("/v1/apps/{app}/push", credential::add),
-        delete("/v1/apps/{app}/push/{id}", credential::remove),
-        post("/v1/apps/{app}/push/{id}/test", credential::test),
-        get("/v1/apps/{app}/experiments", experiment::list),
-        get("/v1/apps/{app}/experiments/{name}", experiment::show),
-        put("/v1/apps/{app}/experiments/{name}", experiment::put),
-        patch("/v1/apps/{app}/experiments/{name}", experiment::kill),
-        delete("/v1/apps/{app}/experiments/{name}", experiment::archive),
-        get("/v1/apps/{app}/experiments/{name}/devices/{device}", experiment::assigned),
-        get("/v1/apps/{app}/notices", notice::list),
-        get("/v1/apps/{app}/notices/{name}", notice::show),
-        put("/v1/apps/{app}/notices/{name}", notice::put),
-        delete("/v1/apps/{app}/notices/{name}", notice::end),
-        get("/v1/apps/{app}/quotas", quota::show),
         put("/v1/apps/{app}/quotas", quota::put),
         patch("/v1/apps/{app}/quotas", quota::change),
         delete("/v1/apps/{app}/quotas", quota::clear),
@@ -177,33 +165,17 @@ fn admin_routes() -> Vec<Route> {
         get("/debug/pprof/profile", profile::cpu),
         get("/debug/pprof/heap", profile::heap),
         get("/openapi.json", page::admin_openapi),
-    ]
+    ]);
+    routes
 }
 
 /// These routes; `rest` serves all other paths.
 pub(crate) fn build_upon(routes: Vec<Route>, api: Api, rest: Router) -> Router {
-    let mut router = Router::new();
-    for route in routes {
-        router = router.route(route.path, route.handler);
-    }
-    let mut router = router.method_not_allowed_fallback(async || {
-        Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
-    });
-    if api.listener() == Listener::Public {
-        router = router.layer(middleware::from_fn(origin::allow));
-    }
-    router
-        .layer(middleware::from_fn_with_state(Arc::new(api.observer()), observe::observe))
-        .with_state(api)
-        .fallback_service(rest)
+    finish(register(routes), api).fallback_service(rest)
 }
 
-/// Middleware from the outside in: observe, origin, route.
 fn build(routes: Vec<Route>, api: Api) -> Router {
-    let mut router = Router::new();
-    for route in routes {
-        router = router.route(route.path, route.handler);
-    }
+    let mut router = register(routes);
     if api.listener() == Listener::Public {
         // The gateway serves these protocols on connections that begin with them.
         router = router
@@ -211,11 +183,18 @@ fn build(routes: Vec<Route>, api: Api) -> Router {
             .route("/mqtt", on(MethodFilter::GET, connect::misdirected))
             .route("/xmpp", on(MethodFilter::GET, connect::misdirected));
     }
-    let unknown = || async { Problem::new(Code::NotFound, "unknown path; see /docs") };
-    let wrong_method = || async {
+    finish(router.fallback(async || Problem::new(Code::NotFound, "unknown path; see /docs")), api)
+}
+
+fn register(routes: Vec<Route>) -> Router<Api> {
+    routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
+}
+
+/// Middleware from the outside in: observe, origin, route.
+fn finish(router: Router<Api>, api: Api) -> Router {
+    let mut router = router.method_not_allowed_fallback(async || {
         Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
-    };
-    let mut router = router.fallback(unknown).method_not_allowed_fallback(wrong_method);
+    });
     if api.listener() == Listener::Public {
         router = router.layer(middleware::from_fn(origin::allow));
     }

@@ -1,8 +1,7 @@
 //! The cells of a front, with what every request to one of them needs: the front's key for the app, the store, the
-//! clock and the timeouts. Workers and handlers share it; [`crate::front`] makes it. Knows no worker and no handler.
+//! clock. Workers and handlers share it; [`crate::front`] makes it. Knows no worker and no handler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::HeaderValue;
 use noroshi_api::{Problem, State};
@@ -14,7 +13,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::cell::{Cell, unavailable};
-use crate::client::Client;
+use crate::client::{Client, bearer};
 use crate::config::{CellConfig, Config};
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -50,7 +49,7 @@ impl CellSet {
         SystemRandom::new().fill(&mut holder).map_err(|_| Error::Randomness)?;
         let secret = state.delivery.store().secret("front-key", fresh).await?;
         let records = store.enrol(config.cells.iter().map(|cell| cell.name.clone()).collect()).await?;
-        let client = Client::new(config.ca.clone())?;
+        let client = Client::new(config.ca.clone(), config.request_timeout)?;
         let cell = |config: &CellConfig| {
             let record = records.iter().find(|record| record.name == config.name)?;
             let metrics = metrics.of(&config.name);
@@ -91,10 +90,6 @@ impl CellSet {
         self.cells.iter().map(|cell| cell.num).collect()
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
-        self.config.request_timeout
-    }
-
     pub(crate) fn app_name(&self, app: AppId) -> Result<AppName, Problem> {
         self.state.auth.app_name(app).ok_or_else(|| Problem::not_found("app"))
     }
@@ -108,8 +103,7 @@ impl CellSet {
 
     /// The front's own key for an app in a cell, as a header.
     pub(crate) fn key(&self, cell: &Cell, app: AppId) -> Result<HeaderValue, Problem> {
-        let key = self.key_text(cell, &self.app_name(app)?);
-        HeaderValue::from_str(&format!("Bearer {key}")).map_err(Problem::internal)
+        bearer(&self.key_text(cell, &self.app_name(app)?))
     }
 
     pub(crate) fn key_hash(&self, cell: &Cell, app: &AppName) -> KeyHash {

@@ -53,12 +53,14 @@ pub(crate) struct CellRequest {
     pub(crate) method: Method,
     /// With its query.
     pub(crate) path: String,
+    /// Empty until the sender of the request adds its credential.
     pub(crate) bearer: HeaderValue,
     /// The trace of the client's request.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) body: Bytes,
-    pub(crate) timeout: Duration,
+    /// None: that of the configuration.
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -69,28 +71,42 @@ pub(crate) struct CellResponse {
 }
 
 impl CellRequest {
-    pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-    pub(crate) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-
-    pub(crate) fn get(path: impl Into<String>, bearer: HeaderValue, timeout: Duration) -> Self {
-        let (path, method) = (path.into(), Method::GET);
-        Self { method, path, bearer, trace: None, content_type: None, body: Default::default(), timeout }
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            bearer: HeaderValue::from_static(""),
+            trace: None,
+            content_type: None,
+            body: Bytes::new(),
+            timeout: None,
+        }
     }
 
-    pub(crate) fn delete(path: impl Into<String>, bearer: HeaderValue, timeout: Duration) -> Self {
-        Self { method: Method::DELETE, ..Self::get(path, bearer, timeout) }
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
+        Self { method: Method::DELETE, ..Self::get(path) }
     }
 
-    pub(crate) fn post(
-        path: impl Into<String>,
-        bearer: HeaderValue,
-        timeout: Duration,
-        content_type: HeaderValue,
-        body: impl Into<Bytes>,
-    ) -> Self {
-        let content_type = Some(content_type);
-        Self { method: Method::POST, content_type, body: body.into(), ..Self::get(path, bearer, timeout) }
+    /// With a body of JSON.
+    pub(crate) fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        let content_type = Some(HeaderValue::from_static("application/json"));
+        Self { method: Method::POST, content_type, body: body.into(), ..Self::get(path) }
     }
+
+    /// With a body of newline-delimited JSON.
+    pub(crate) fn post_lines(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        let content_type = Some(HeaderValue::from_static("application/x-ndjson"));
+        Self { content_type, ..Self::post(path, body) }
+    }
+
+    pub(crate) fn with(self, bearer: HeaderValue) -> Self {
+        Self { bearer, ..self }
+    }
+}
+
+/// The value of `Authorization`.
+pub(crate) fn bearer(token: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)
 }
 
 impl CellResponse {
@@ -118,10 +134,15 @@ pub(crate) fn escaped(text: &str) -> String {
 #[derive(Clone)]
 pub(crate) struct Client {
     http: legacy::Client<Connector, Full<Bytes>>,
+    timeout: Duration,
 }
 
 impl Client {
-    pub(crate) fn new(ca: Vec<CertificateDer<'static>>) -> Result<Self, noroshi_egress::ConfigError> {
+    /// `timeout`: of a request without its own.
+    pub(crate) fn new(
+        ca: Vec<CertificateDer<'static>>,
+        timeout: Duration,
+    ) -> Result<Self, noroshi_egress::ConfigError> {
         let connect_timeout = Duration::from_secs(5);
         let config = noroshi_egress::Config { ca, connect_timeout, ..noroshi_egress::Config::anywhere() };
         let egress = Egress::new(config)?;
@@ -130,7 +151,7 @@ impl Client {
             .pool_max_idle_per_host(IDLE_PER_CELL_MAX)
             .pool_timer(hyper_util::rt::TokioTimer::new())
             .build(Connector(Arc::new(egress)));
-        Ok(Self { http })
+        Ok(Self { http, timeout })
     }
 
     /// Returns the response whatever its status. Cancel-safe, but the cell may have processed the request.
@@ -145,6 +166,7 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
         let request = request.body(Full::new(body)).map_err(|error| Error::Unreachable(error.to_string()))?;
+        let timeout = timeout.unwrap_or(self.timeout);
         match tokio::time::timeout(timeout, self.exchange(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(Error::Unanswered(format!("timeout after {} s", timeout.as_secs_f32()))),

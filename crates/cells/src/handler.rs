@@ -11,63 +11,90 @@ pub(crate) mod refusal;
 pub(crate) mod topics;
 pub(crate) mod users;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::extract::FromRequestParts;
 use futures_util::future::join_all;
 use http::StatusCode;
-use noroshi_api::Problem;
+use http::request::Parts;
+use noroshi_api::parts::{Needs, Provider, Traced};
+use noroshi_api::{Api, Problem};
 use noroshi_types::{AppId, TraceContext};
 
 use crate::cell::Cell;
-use crate::cell_set::CellSet;
 use crate::client::{CellRequest, CellResponse};
 use crate::front::Front;
+
+/// A cell learns of a new app within this time.
+const PROVISIONED_AFTER: Duration = Duration::from_millis(700);
 
 /// The extension through which handlers reach the front.
 pub(crate) type FrontExtension = axum::Extension<Arc<Front>>;
 
-/// Sends one request to a cell with the front's key. If the cell does not know the app yet, provisions it and retries
-/// once.
-pub(crate) async fn send(
-    cells: &CellSet,
-    cell: &Cell,
-    app: AppId,
-    trace: Option<TraceContext>,
-    make: impl Fn(http::HeaderValue) -> CellRequest,
-) -> Result<CellResponse, Problem> {
-    let key = cells.key(cell, app)?;
-    let answer = cell.send_if_up(CellRequest { trace, ..make(key.clone()) }).await?;
-    if answer.status != StatusCode::UNAUTHORIZED {
-        return Ok(answer);
-    }
-    cell.unprovisioned.notify_one();
-    tokio::time::sleep(PROVISIONED_AFTER).await;
-    let again = cell.send_if_up(CellRequest { trace, ..make(key) }).await?;
-    match again.status {
-        // The client cannot fix the front's own key.
-        StatusCode::UNAUTHORIZED => Err(cell.away()),
-        _ => Ok(again),
+/// A request for an app, and the front that serves it.
+pub(crate) struct Call {
+    pub(crate) front: Arc<Front>,
+    pub(crate) app: AppId,
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// A request with an API key that has the scope `N`.
+pub(crate) struct By<N>(pub(crate) Call, PhantomData<N>);
+
+impl<N: Needs> FromRequestParts<Api> for By<N> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let front = front(parts)?;
+        let app = Provider::<N>::from_request_parts(parts, api).await?.app;
+        let Ok(Traced(trace)) = Traced::from_request_parts(parts, api).await;
+        Ok(Self(Call { front, app, trace }, PhantomData))
     }
 }
 
-/// A cell learns of a new app within this time.
-const PROVISIONED_AFTER: std::time::Duration = std::time::Duration::from_millis(700);
-
-/// Sends to several cells concurrently. Answers in order.
-pub(crate) async fn send_each(
-    cells: &CellSet,
-    app: AppId,
-    trace: Option<TraceContext>,
-    requests: impl IntoIterator<Item = (Arc<Cell>, CellRequest)>,
-) -> Vec<(Arc<Cell>, Result<CellResponse, Problem>)> {
-    let requests = requests.into_iter().map(async |(cell, request)| {
-        let answer = send(cells, &cell, app, trace, |bearer| CellRequest { bearer, ..request.clone() }).await;
-        (cell, answer)
-    });
-    join_all(requests).await
+fn front(parts: &Parts) -> Result<Arc<Front>, Problem> {
+    parts.extensions.get::<Arc<Front>>().cloned().ok_or_else(|| Problem::internal("no front"))
 }
 
-/// A placeholder that [`send`] replaces with the front's key.
-pub(crate) fn no_key() -> http::HeaderValue {
-    http::HeaderValue::from_static("")
+impl Call {
+    /// Sends one request to a cell with the front's key. If the cell does not know the app yet, provisions it and retries
+    /// once.
+    pub(crate) async fn send(&self, cell: &Cell, request: CellRequest) -> Result<CellResponse, Problem> {
+        let bearer = self.front.cells.key(cell, self.app)?;
+        let request = CellRequest { trace: self.trace, bearer, ..request };
+        let answer = cell.send_if_up(request.clone()).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        cell.unprovisioned.notify_one();
+        tokio::time::sleep(PROVISIONED_AFTER).await;
+        let again = cell.send_if_up(request).await?;
+        match again.status {
+            // The client cannot fix the front's own key.
+            StatusCode::UNAUTHORIZED => Err(cell.away()),
+            _ => Ok(again),
+        }
+    }
+
+    /// Sends to several cells concurrently. Answers in order.
+    pub(crate) async fn send_each(
+        &self,
+        requests: impl IntoIterator<Item = (Arc<Cell>, CellRequest)>,
+    ) -> Vec<(Arc<Cell>, Result<CellResponse, Problem>)> {
+        let requests = requests.into_iter().map(async |(cell, request)| {
+            let answer = self.send(&cell, request).await;
+            (cell, answer)
+        });
+        join_all(requests).await
+    }
+
+    /// Sends the same request to all cells concurrently. Answers in the order of the configuration.
+    pub(crate) async fn send_all(
+        &self,
+        request: CellRequest,
+    ) -> Vec<(Arc<Cell>, Result<CellResponse, Problem>)> {
+        self.send_each(self.front.cells.iter().map(|cell| (cell.clone(), request.clone()))).await
+    }
 }

@@ -1,6 +1,6 @@
 //! The metrics of a front, by cell.
 
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::{Registry, register};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -43,34 +43,21 @@ pub fn describe(registry: &mut Registry) {
 
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            up: Family::default(),
-            outbox_parts: Family::default(),
-            outbox_oldest_seconds: Family::default(),
-            forwarded: Family::default(),
-            refused: Family::default(),
-            expired: Family::default(),
-            failed: Family::default(),
-            moved: Family::default(),
-        };
         let registry = registry.sub_registry_with_prefix("cells");
-        registry.register("up", "1 while the cell answers", metrics.up.clone());
-        registry.register("outbox_parts", "Messages queued for the cell", metrics.outbox_parts.clone());
-        registry.register(
-            "outbox_oldest_seconds",
-            "Age of the oldest message queued for the cell",
-            metrics.outbox_oldest_seconds.clone(),
-        );
-        registry.register("forwarded", "Messages that the cell accepted", metrics.forwarded.clone());
-        registry.register("refused", "Messages that the cell rejected permanently", metrics.refused.clone());
-        registry.register(
-            "expired",
-            "Messages that expired before the cell accepted them",
-            metrics.expired.clone(),
-        );
-        registry.register("failed", "Requests that the cell did not answer", metrics.failed.clone());
-        registry.register("moved", "Devices that moved out of the cell", metrics.moved.clone());
-        metrics
+        Self {
+            up: register(registry, "up", "1 while the cell answers"),
+            outbox_parts: register(registry, "outbox_parts", "Messages queued for the cell"),
+            outbox_oldest_seconds: register(
+                registry,
+                "outbox_oldest_seconds",
+                "Age of the oldest message queued for the cell",
+            ),
+            forwarded: register(registry, "forwarded", "Messages that the cell accepted"),
+            refused: register(registry, "refused", "Messages that the cell rejected permanently"),
+            expired: register(registry, "expired", "Messages that expired before the cell accepted them"),
+            failed: register(registry, "failed", "Requests that the cell did not answer"),
+            moved: register(registry, "moved", "Devices that moved out of the cell"),
+        }
     }
 
     pub(crate) fn of(&self, cell: &str) -> CellMetrics {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::cell::Cell;
 use crate::cell_set::CellSet;
-use crate::client::{CellRequest, escaped};
+use crate::client::{CellRequest, CellResponse, bearer, escaped};
 use crate::outbox;
 use crate::splice::quoted;
 
@@ -119,16 +119,27 @@ async fn advance(cells: &CellSet, from: &Cell, one: &Move, arrivals: &mut Arriva
     Ok(())
 }
 
+/// Sends to the cell with the front's key.
+async fn send(
+    cells: &CellSet,
+    cell: &Cell,
+    app: AppId,
+    request: CellRequest,
+) -> Result<CellResponse, Problem> {
+    cell.send_if_up(request.with(cells.key(cell, app)?)).await
+}
+
 async fn revoke(cells: &CellSet, from: &Cell, one: &Move) -> Result<(), Problem> {
-    let path = format!("/v1/devices/{}/revoke", escaped(one.device.as_str()));
-    let request = CellRequest::post(path, cells.key(from, one.app)?, cells.timeout(), CellRequest::JSON, "");
-    done(from, from.send_if_up(request).await?.status)
+    let request = CellRequest::post(format!("{}/revoke", path_of(one)), "");
+    done(from, send(cells, from, one.app, request).await?.status)
 }
 
 async fn delete(cells: &CellSet, from: &Cell, one: &Move) -> Result<(), Problem> {
-    let path = format!("/v1/devices/{}", escaped(one.device.as_str()));
-    let request = CellRequest::delete(path, cells.key(from, one.app)?, cells.timeout());
-    done(from, from.send_if_up(request).await?.status)
+    done(from, send(cells, from, one.app, CellRequest::delete(path_of(one))).await?.status)
+}
+
+fn path_of(one: &Move) -> String {
+    format!("/v1/devices/{}", escaped(one.device.as_str()))
 }
 
 /// A device that does not exist there is done.
@@ -213,13 +224,7 @@ async fn carry(cells: &CellSet, from: &Cell, one: &Move, arrivals: &Arrivals) ->
     if more {
         // Acknowledging the copied messages frees space for the next page.
         let body = json!({ "ids": carried }).to_string();
-        let request = CellRequest::post(
-            "/v1/me/inbox/ack",
-            bearer(&inbox.token)?,
-            cells.timeout(),
-            CellRequest::JSON,
-            body,
-        );
+        let request = CellRequest::post("/v1/me/inbox/ack", body).with(bearer(&inbox.token)?);
         done(from, from.send_if_up(request).await?.status)?;
         from.moving.notify_one();
     }
@@ -228,30 +233,23 @@ async fn carry(cells: &CellSet, from: &Cell, one: &Move, arrivals: &Arrivals) ->
 
 /// None if the device is not in the cell.
 async fn inbox(cells: &CellSet, from: &Cell, one: &Move) -> Result<Option<Inbox>, Problem> {
-    let (app_key, timeout) = (cells.key(from, one.app)?, cells.timeout());
-    let path = format!("/v1/devices/{}", escaped(one.device.as_str()));
-    match from.send_if_up(CellRequest::get(path, app_key.clone(), timeout)).await?.status {
+    match send(cells, from, one.app, CellRequest::get(path_of(one))).await?.status {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Ok(None),
         status => return Err(unexpected(from, status)),
     }
     let body = format!("{{\"device\":{}}}", quoted(one.device.as_str()));
-    let answer =
-        from.send_if_up(CellRequest::post("/v1/devices", app_key, timeout, CellRequest::JSON, body)).await?;
+    let answer = send(cells, from, one.app, CellRequest::post("/v1/devices", body)).await?;
     if answer.status != StatusCode::CREATED {
         return Err(unexpected(from, answer.status));
     }
     let token = answer.json::<Registered>()?.token;
     let path = format!("/v1/me/inbox?limit={}", limits::INBOX_PAGE_MAX);
-    let answer = from.send_if_up(CellRequest::get(path, bearer(&token)?, timeout)).await?;
+    let answer = from.send_if_up(CellRequest::get(path).with(bearer(&token)?)).await?;
     match answer.status {
         StatusCode::OK => Ok(Some(Inbox { token, ..answer.json()? })),
         status => Err(unexpected(from, status)),
     }
-}
-
-fn bearer(token: &str) -> Result<http::HeaderValue, Problem> {
-    http::HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)
 }
 
 enum InNewCell {
@@ -271,7 +269,7 @@ async fn in_new_cell(cells: &CellSet, one: &Move, relayed: &Relayed) -> Result<I
     };
     let to = cells.get(one.to)?;
     let path = format!("/v1/notifications/{remote}/devices/{}", escaped(one.device.as_str()));
-    let answer = to.send_if_up(CellRequest::get(path, cells.key(to, one.app)?, cells.timeout())).await?;
+    let answer = send(cells, to, one.app, CellRequest::get(path)).await?;
     if answer.status == StatusCode::NOT_FOUND {
         return Ok(InNewCell::No);
     }
@@ -291,9 +289,8 @@ async fn publish(
     remote: NotificationId,
     trace: Option<TraceContext>,
 ) -> Result<(), Problem> {
-    let request =
-        CellRequest::get(format!("/v1/notifications/{remote}"), cells.key(from, one.app)?, cells.timeout());
-    let answer = from.send_if_up(request).await?;
+    let request = CellRequest::get(format!("/v1/notifications/{remote}"));
+    let answer = send(cells, from, one.app, request).await?;
     let kept: Kept = match answer.status {
         StatusCode::OK => answer.json()?,
         status => return Err(unexpected(from, status)),

@@ -46,8 +46,8 @@ pub(crate) async fn run(cell: Arc<Cell>, interval: Duration) {
 
 /// Any answer of its provider API, except a server error and that of a node without this API.
 async fn answers(cell: &Cell) -> bool {
-    let nobody = HeaderValue::from_static("none");
-    match cell.send(CellRequest::get("/", nobody, TIMEOUT)).await {
+    let request = CellRequest { timeout: Some(TIMEOUT), ..CellRequest::get("/") };
+    match cell.send(request.with(HeaderValue::from_static("none"))).await {
         Ok(answer) => !answer.status.is_server_error() && answer.status != StatusCode::MISDIRECTED_REQUEST,
         Err(_) => false,
     }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
+use noroshi_api::parts::body_hash;
 use noroshi_store::{App, AppSettings, Key};
 use noroshi_types::{AppId, AppName, Scope, Scopes};
-use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ async fn provision_all(
     let apps = cells.state.auth.apps();
     for app in &apps {
         let body = described(cells, cell, app, &cells.state.auth.keys(app.id)).to_string();
-        let hash = digest_of(body.as_bytes());
+        let hash = body_hash(body.as_bytes());
         if provisioned.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
             let answer = put(cell, Method::PUT, &app.name, body).await?;
             if answer.status != StatusCode::OK {
@@ -162,7 +162,7 @@ async fn put(cell: &Cell, method: Method, app: &AppName, body: String) -> Result
         .map_err(|_| "the operator token is not a valid header value".to_owned())?;
     // App names need no escapes.
     let path = format!("/v1/apps/{app}");
-    let request = CellRequest { method, ..CellRequest::post(path, bearer, TIMEOUT, CellRequest::JSON, body) };
+    let request = CellRequest { method, bearer, timeout: Some(TIMEOUT), ..CellRequest::post(path, body) };
     cell.operate(request).await.map_err(|error| error.to_string())
 }
 
@@ -217,12 +217,6 @@ fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {
 /// Without the scope for apps, which only the operator's token has.
 fn front_scopes() -> Scopes {
     Scopes::default().with(Scope::Publish).with(Scope::Devices).with(Scope::Read)
-}
-
-fn digest_of(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    hash
 }
 
 #[cfg(test)]

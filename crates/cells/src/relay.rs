@@ -199,8 +199,7 @@ async fn send_once(cells: &CellSet, cell: &Cell, app: AppId, parts: &[Part]) -> 
     // A deleted app has deleted its messages: the next read does not return them.
     let Ok(key) = cells.key(cell, app) else { return app_refused("the app is deleted") };
     let Some(body) = lines(parts) else { return app_refused("a stored message is not JSON") };
-    let request =
-        CellRequest::post("/v1/notifications/relay", key, cells.timeout(), CellRequest::NDJSON, body);
+    let request = CellRequest::post_lines("/v1/notifications/relay", body).with(key);
     let answer = match cell.send(request).await {
         Ok(answer) => answer,
         Err(error) => return Sent::failed(Retry::Cell(error.to_string())),
@@ -245,7 +244,7 @@ async fn cancel(cells: &CellSet, cell: &Cell) -> Result<bool, noroshi_store::Err
     let mut done = Vec::new();
     for (num, app, remote) in cancelling {
         let Ok(key) = cells.key(cell, app) else { continue };
-        let request = CellRequest::delete(format!("/v1/notifications/{remote}"), key, cells.timeout());
+        let request = CellRequest::delete(format!("/v1/notifications/{remote}")).with(key);
         match cell.send(request).await {
             Ok(answer) if answer.status.is_success() || answer.status == StatusCode::NOT_FOUND => {
                 done.push(num)

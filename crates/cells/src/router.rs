@@ -47,7 +47,8 @@ pub fn public_paths() -> Vec<(Method, &'static str)> {
 }
 
 fn public_routes() -> Vec<Route> {
-    vec![
+    let mut routes = cell_only_routes();
+    routes.extend([
         post("/v1/notifications", publish::one),
         post("/v1/notifications/batch", publish::batch),
         get("/v1/notifications/{id}", notifications::show),
@@ -97,6 +98,13 @@ fn public_routes() -> Vec<Route> {
         post("/v1/campaigns/{id}/pause", refusal::campaigns),
         post("/v1/campaigns/{id}/resume", refusal::campaigns),
         post("/v1/campaigns/{id}/abort", refusal::campaigns),
+    ]);
+    routes
+}
+
+/// What each cell manages separately, on both listeners.
+fn cell_only_routes() -> Vec<Route> {
+    vec![
         get("/v1/apps/{app}/push", refusal::credentials),
         post("/v1/apps/{app}/push", refusal::credentials),
         delete("/v1/apps/{app}/push/{id}", refusal::credentials),
@@ -115,23 +123,11 @@ fn public_routes() -> Vec<Route> {
 }
 
 fn admin_routes() -> Vec<Route> {
-    vec![
+    let mut routes = cell_only_routes();
+    routes.extend([
         get("/v1/cells", admin::list),
         patch("/v1/cells/{cell}", admin::change),
         post("/v1/cells/{cell}/moves", admin::relocate),
-        get("/v1/apps/{app}/push", refusal::credentials),
-        post("/v1/apps/{app}/push", refusal::credentials),
-        delete("/v1/apps/{app}/push/{id}", refusal::credentials),
-        post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
-        get("/v1/apps/{app}/experiments", refusal::definitions),
-        get("/v1/apps/{app}/experiments/{name}", refusal::definitions),
-        put("/v1/apps/{app}/experiments/{name}", refusal::definitions),
-        patch("/v1/apps/{app}/experiments/{name}", refusal::definitions),
-        delete("/v1/apps/{app}/experiments/{name}", refusal::definitions),
-        get("/v1/apps/{app}/experiments/{name}/devices/{device}", refusal::definitions),
-        get("/v1/apps/{app}/notices", refusal::definitions),
-        get("/v1/apps/{app}/notices/{name}", refusal::definitions),
-        put("/v1/apps/{app}/notices/{name}", refusal::definitions),
-        delete("/v1/apps/{app}/notices/{name}", refusal::definitions),
-    ]
+    ]);
+    routes
 }

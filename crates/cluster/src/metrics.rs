@@ -2,35 +2,26 @@
 //! before the first event.
 
 use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::named;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// The purpose of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Lease,
-    Take,
-    Keep,
-    Forget,
-    Absent,
-    Locate,
-    Publish,
-    Batches,
-    /// Health, identity and addresses of servers; subscriptions; scripts.
-    Upkeep,
-}
-
-/// The label of each kind, in its order.
-const KINDS: [&str; 9] =
-    ["lease", "take", "keep", "forget", "absent", "locate", "publish", "batches", "upkeep"];
-
-const _: () = assert!(KINDS.len() == Kind::Upkeep as usize + 1);
-
-impl Kind {
-    fn as_str(self) -> &'static str {
-        KINDS[self as usize]
+named! {
+    /// The purpose of a command.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) enum Kind {
+        Lease = "lease",
+        Take = "take",
+        Keep = "keep",
+        Forget = "forget",
+        Absent = "absent",
+        Locate = "locate",
+        Publish = "publish",
+        Batches = "batches",
+        /// Health, identity and addresses of servers; subscriptions; scripts.
+        Upkeep = "upkeep",
     }
 }
 

@@ -6,7 +6,7 @@
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, PushService, SessionId,
-    Timestamp, UserId,
+    Timestamp, UserId, named,
 };
 
 /// One event and when it happened.
@@ -164,80 +164,34 @@ pub struct Exposed {
     pub variant: Box<str>,
 }
 
-/// The names of events in lines and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Started,
-    Lost,
-    Accepted,
-    Routed,
-    Kept,
-    Written,
-    Acked,
-    Opened,
-    Dropped,
-    Expired,
-    PushSkipped,
-    PushSent,
-    PushAnswered,
-    TokenInvalidated,
-    Registered,
-    Connected,
-    Closed,
-    Campaign,
-    Configured,
-    Exposed,
+named! {
+    /// The names of events in lines and metrics.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Kind {
+        Started = "started",
+        Lost = "lost",
+        Accepted = "accepted",
+        Routed = "routed",
+        Kept = "kept",
+        Written = "written",
+        Acked = "acked",
+        Opened = "opened",
+        Dropped = "dropped",
+        Expired = "expired",
+        PushSkipped = "push_skipped",
+        PushSent = "push_sent",
+        PushAnswered = "push_answered",
+        TokenInvalidated = "token_invalidated",
+        Registered = "registered",
+        Connected = "connected",
+        Closed = "closed",
+        Campaign = "campaign",
+        Configured = "configured",
+        Exposed = "exposed",
+    }
 }
 
 impl Kind {
-    pub const ALL: [Kind; 20] = [
-        Kind::Started,
-        Kind::Lost,
-        Kind::Accepted,
-        Kind::Routed,
-        Kind::Kept,
-        Kind::Written,
-        Kind::Acked,
-        Kind::Opened,
-        Kind::Dropped,
-        Kind::Expired,
-        Kind::PushSkipped,
-        Kind::PushSent,
-        Kind::PushAnswered,
-        Kind::TokenInvalidated,
-        Kind::Registered,
-        Kind::Connected,
-        Kind::Closed,
-        Kind::Campaign,
-        Kind::Configured,
-        Kind::Exposed,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Started => "started",
-            Kind::Lost => "lost",
-            Kind::Accepted => "accepted",
-            Kind::Routed => "routed",
-            Kind::Kept => "kept",
-            Kind::Written => "written",
-            Kind::Acked => "acked",
-            Kind::Opened => "opened",
-            Kind::Dropped => "dropped",
-            Kind::Expired => "expired",
-            Kind::PushSkipped => "push_skipped",
-            Kind::PushSent => "push_sent",
-            Kind::PushAnswered => "push_answered",
-            Kind::TokenInvalidated => "token_invalidated",
-            Kind::Registered => "registered",
-            Kind::Connected => "connected",
-            Kind::Closed => "closed",
-            Kind::Campaign => "campaign",
-            Kind::Configured => "configured",
-            Kind::Exposed => "exposed",
-        }
-    }
-
     /// The name of a notification's step on a device.
     pub fn of_outcome(outcome: Outcome) -> Self {
         match outcome {

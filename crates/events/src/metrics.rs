@@ -1,5 +1,6 @@
 //! The metrics of the event log: emitted events, accepted events by sink, queues and their age, and losses by reason.
 
+use noroshi_types::named;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,32 +9,20 @@ use prometheus_client::registry::Registry;
 
 use crate::event::Kind;
 
-/// Why an event is missing in all sinks, or in this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
-    /// A thread emitted faster than the collector read.
-    Ring,
-    /// Memory and spool of a sink were full, or the spool's disk failed.
-    SpoolFull,
-    /// The sink rejects it permanently.
-    Refused,
-    /// The node stopped before the sink accepted it, and the sink has no spool.
-    Ended,
-    /// The spool was damaged.
-    Damaged,
-}
-
-impl Loss {
-    const ALL: [Self; 5] = [Self::Ring, Self::SpoolFull, Self::Refused, Self::Ended, Self::Damaged];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Loss::Ring => "ring",
-            Loss::SpoolFull => "spool_full",
-            Loss::Refused => "refused",
-            Loss::Ended => "ended",
-            Loss::Damaged => "damaged",
-        }
+named! {
+    /// Why an event is missing in all sinks, or in this one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Loss {
+        /// A thread emitted faster than the collector read.
+        Ring = "ring",
+        /// Memory and spool of a sink were full, or the spool's disk failed.
+        SpoolFull = "spool_full",
+        /// The sink rejects it permanently.
+        Refused = "refused",
+        /// The node stopped before the sink accepted it, and the sink has no spool.
+        Ended = "ended",
+        /// The spool was damaged.
+        Damaged = "damaged",
     }
 }
 

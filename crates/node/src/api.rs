@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use noroshi_api::{Http2, Limits, Pool, PoolLimits, PoolMetrics, RateLimits, Serving};
+use noroshi_api::{Http2, Limits, Pool, PoolLimits, PoolMetrics, Serving};
 use noroshi_gateway::Gateway;
 use tokio::sync::watch;
 
@@ -26,10 +26,7 @@ pub(crate) fn config(config: &Config) -> noroshi_api::Config {
         xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
-        web_push: RateLimits {
-            endpoint_per_minute: config.web_push.endpoint_per_minute,
-            app_per_second: config.web_push.app_per_second,
-        },
+        web_push: config.web_push,
         ..Default::default()
     }
 }

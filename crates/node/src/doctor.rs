@@ -12,6 +12,8 @@ mod network;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use noroshi_types::named;
+
 use crate::capacity::{self, Capacity};
 use crate::descriptors::Serves;
 use crate::host::{Folder, Host};
@@ -39,13 +41,15 @@ pub struct Subject {
     pub clock_offset: Option<Duration>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    Ok,
-    /// It works, but not always, or slowly.
-    Warn,
-    /// The requirement is not met.
-    Fail,
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Verdict {
+        Ok = "ok",
+        /// It works, but not always, or slowly.
+        Warn = "warn",
+        /// The requirement is not met.
+        Fail = "fail",
+    }
 }
 
 /// The result of one check.
@@ -105,16 +109,6 @@ pub fn examine(subject: &Subject) -> Diagnosis {
     Diagnosis {
         findings: CHECKS.iter().filter_map(|check| check(subject)).collect(),
         capacity: capacity::estimate(&subject.host, Serves::DevicesAndApi, tls, connections_max),
-    }
-}
-
-impl Verdict {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "fail",
-        }
     }
 }
 

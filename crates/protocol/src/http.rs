@@ -12,7 +12,7 @@ mod problem;
 mod query;
 mod request_id;
 
-pub use problem::{REFUSALS, Refusal, push_problem};
+pub use problem::{REFUSALS, Refusal, push_problem, title};
 pub use request_id::is_request_id;
 
 /// Limits of a request head.

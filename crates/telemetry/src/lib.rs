@@ -17,9 +17,18 @@ pub use histogram::Histogram;
 pub use prometheus_client::registry::Registry;
 pub use span::Spans;
 
+use prometheus_client::registry::Metric;
+
 /// The registry of a node: every metric is named `noroshi_…`.
 pub fn registry() -> Registry {
     Registry::with_prefix("noroshi")
+}
+
+/// Creates a metric and registers it.
+pub fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// The text of `/metrics` in version 0.0.4 of the format, which all scrapers and `promtool` read.

@@ -2,98 +2,55 @@
 //! determines the metric label, the log entry, the WebSocket close code and the advice to the client. The
 //! operator page `docs/close-reasons.md` contains this table.
 
-/// Why a connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum CloseReason {
-    /// The node is draining.
-    Drain,
-    /// A newer connection of the same device replaced this one.
-    Replaced,
-    /// The token expired.
-    Expired,
-    /// The device was deleted or its tokens were revoked.
-    Revoked,
-    /// The token is invalid.
-    Unauthorized,
-    /// No token arrived in time.
-    AuthTimeout,
-    /// The client sent nothing within the timeout.
-    PingTimeout,
-    /// The client read too slowly.
-    SlowConsumer,
-    /// Too many frames per second, or too many failed log-ins of the client or its app.
-    RateLimited,
-    /// A message that violates the protocol.
-    BadMessage,
-    /// The node cannot accept another connection.
-    Overloaded,
-    /// The app has exhausted its quota.
-    QuotaExceeded,
-    /// The app's topic rules changed, and the session did not keep the claims that the new ones need.
-    RulesChanged,
-    /// An internal error.
-    Internal,
-    /// A frame that violates RFC 6455.
-    ProtocolError,
-    /// Text that is not UTF-8.
-    InvalidUtf8,
-    /// A frame or message above the size limit.
-    TooBig,
-    /// The client closed the connection.
-    PeerClosed,
-    /// The transport failed.
-    PeerReset,
+use crate::named;
+
+named! {
+    /// Why a connection ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum CloseReason {
+        /// The node is draining.
+        Drain = "drain",
+        /// A newer connection of the same device replaced this one.
+        Replaced = "replaced",
+        /// The token expired.
+        Expired = "expired",
+        /// The device was deleted or its tokens were revoked.
+        Revoked = "revoked",
+        /// The token is invalid.
+        Unauthorized = "unauthorized",
+        /// No token arrived in time.
+        AuthTimeout = "auth_timeout",
+        /// The client sent nothing within the timeout.
+        PingTimeout = "ping_timeout",
+        /// The client read too slowly.
+        SlowConsumer = "slow_consumer",
+        /// Too many frames per second, or too many failed log-ins of the client or its app.
+        RateLimited = "rate_limited",
+        /// A message that violates the protocol.
+        BadMessage = "bad_message",
+        /// The node cannot accept another connection.
+        Overloaded = "overloaded",
+        /// The app has exhausted its quota.
+        QuotaExceeded = "quota_exceeded",
+        /// The app's topic rules changed, and the session did not keep the claims that the new ones need.
+        RulesChanged = "rules_changed",
+        /// An internal error.
+        Internal = "internal",
+        /// A frame that violates RFC 6455.
+        ProtocolError = "protocol_error",
+        /// Text that is not UTF-8.
+        InvalidUtf8 = "invalid_utf8",
+        /// A frame or message above the size limit.
+        TooBig = "too_big",
+        /// The client closed the connection.
+        PeerClosed = "peer_closed",
+        /// The transport failed.
+        PeerReset = "peer_reset",
+    }
 }
 
 impl CloseReason {
-    pub const ALL: [CloseReason; 19] = [
-        CloseReason::Drain,
-        CloseReason::Replaced,
-        CloseReason::Expired,
-        CloseReason::Revoked,
-        CloseReason::Unauthorized,
-        CloseReason::AuthTimeout,
-        CloseReason::PingTimeout,
-        CloseReason::SlowConsumer,
-        CloseReason::RateLimited,
-        CloseReason::BadMessage,
-        CloseReason::Overloaded,
-        CloseReason::QuotaExceeded,
-        CloseReason::RulesChanged,
-        CloseReason::Internal,
-        CloseReason::ProtocolError,
-        CloseReason::InvalidUtf8,
-        CloseReason::TooBig,
-        CloseReason::PeerClosed,
-        CloseReason::PeerReset,
-    ];
-
-    /// The name in close frames, metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CloseReason::Drain => "drain",
-            CloseReason::Replaced => "replaced",
-            CloseReason::Expired => "expired",
-            CloseReason::Revoked => "revoked",
-            CloseReason::Unauthorized => "unauthorized",
-            CloseReason::AuthTimeout => "auth_timeout",
-            CloseReason::PingTimeout => "ping_timeout",
-            CloseReason::SlowConsumer => "slow_consumer",
-            CloseReason::RateLimited => "rate_limited",
-            CloseReason::BadMessage => "bad_message",
-            CloseReason::Overloaded => "overloaded",
-            CloseReason::QuotaExceeded => "quota_exceeded",
-            CloseReason::RulesChanged => "rules_changed",
-            CloseReason::Internal => "internal",
-            CloseReason::ProtocolError => "protocol_error",
-            CloseReason::InvalidUtf8 => "invalid_utf8",
-            CloseReason::TooBig => "too_big",
-            CloseReason::PeerClosed => "peer_closed",
-            CloseReason::PeerReset => "peer_reset",
-        }
-    }
-
     /// The code in the WebSocket close frame: 4000 to 4099 are private use (RFC 6455 §7.4.2), the others are
     /// from RFC 6455 §7.4.1. `None` if the peer ended the connection, since no frame is sent.
     pub fn websocket_code(self) -> Option<u16> {

@@ -3,29 +3,20 @@
 //! The format of tokens is defined in the push service's folder in `push`; here tokens are opaque, with the
 //! attributes that the store and decisions need.
 
-use crate::JsonText;
+use crate::{JsonText, named};
 
-/// A service that reaches devices without a connection. The values are stored and never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum PushService {
-    Apns = 1,
-    Fcm = 2,
-    WebPush = 3,
+named! {
+    /// A service that reaches devices without a connection. The values are stored and never change.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum PushService {
+        Apns(1) = "apns",
+        Fcm(2) = "fcm",
+        WebPush(3) = "webpush",
+    }
 }
 
 impl PushService {
-    pub const ALL: [PushService; 3] = [PushService::Apns, PushService::Fcm, PushService::WebPush];
-
-    /// The name in the API, metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PushService::Apns => "apns",
-            PushService::Fcm => "fcm",
-            PushService::WebPush => "webpush",
-        }
-    }
-
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.as_str() == text)
     }
@@ -35,25 +26,18 @@ impl PushService {
     }
 }
 
-/// APNs' environment of a token; other services only have `Production`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-#[repr(u8)]
-pub enum PushEnvironment {
-    #[default]
-    Production = 1,
-    Sandbox = 2,
+named! {
+    /// APNs' environment of a token; other services only have `Production`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+    #[repr(u8)]
+    pub enum PushEnvironment {
+        #[default]
+        Production(1) = "production",
+        Sandbox(2) = "sandbox",
+    }
 }
 
 impl PushEnvironment {
-    pub const ALL: [PushEnvironment; 2] = [PushEnvironment::Production, PushEnvironment::Sandbox];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PushEnvironment::Production => "production",
-            PushEnvironment::Sandbox => "sandbox",
-        }
-    }
-
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|environment| environment.as_str() == text)
     }
@@ -71,28 +55,20 @@ pub struct PushToken {
     pub json: JsonText,
 }
 
-/// The priority of a push batch. A higher lane overtakes a lower one between batches, never within one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Lane {
-    /// A campaign that cannot wait: breaking news.
-    Extra = 1,
-    /// A single notification with a push section.
-    Direct = 2,
-    Campaign = 3,
+named! {
+    /// The priority of a push batch. A higher lane overtakes a lower one between batches, never within one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Lane {
+        /// A campaign that cannot wait: breaking news.
+        Extra(1) = "extra",
+        /// A single notification with a push section.
+        Direct(2) = "direct",
+        Campaign(3) = "campaign",
+    }
 }
 
 impl Lane {
-    pub const ALL: [Lane; 3] = [Lane::Extra, Lane::Direct, Lane::Campaign];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Lane::Extra => "extra",
-            Lane::Direct => "direct",
-            Lane::Campaign => "campaign",
-        }
-    }
-
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|lane| *lane as u8 == code)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId};
+use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId, named};
 
 /// The recipients. The API guarantees non-empty lists without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,67 +26,54 @@ impl Target {
     }
 }
 
-/// The presence policy: which recipients receive it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum When {
-    /// Devices in use.
-    Active = 1,
-    /// Connected devices.
-    Connected = 2,
-    /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
-    Stored = 3,
+named! {
+    /// The presence policy: which recipients receive it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    pub enum When {
+        /// Devices in use.
+        Active(1) = "active",
+        /// Connected devices.
+        Connected(2) = "connected",
+        /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
+        Stored(3) = "stored",
+    }
 }
 
 impl When {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            When::Active => "active",
-            When::Connected => "connected",
-            When::Stored => "stored",
-        }
-    }
-
     pub fn from_code(code: u8) -> Option<Self> {
-        [When::Active, When::Connected, When::Stored].into_iter().find(|when| *when as u8 == code)
+        Self::ALL.into_iter().find(|when| *when as u8 == code)
     }
 }
 
-/// RFC 8030 §5.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(u8)]
-pub enum Urgency {
-    VeryLow = 1,
-    Low = 2,
-    #[default]
-    Normal = 3,
-    High = 4,
+named! {
+    /// RFC 8030 §5.3.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+    #[repr(u8)]
+    pub enum Urgency {
+        VeryLow(1) = "very-low",
+        Low(2) = "low",
+        #[default]
+        Normal(3) = "normal",
+        High(4) = "high",
+    }
 }
 
 impl Urgency {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Urgency::VeryLow => "very-low",
-            Urgency::Low => "low",
-            Urgency::Normal => "normal",
-            Urgency::High => "high",
-        }
-    }
-
     pub fn from_code(code: u8) -> Option<Self> {
-        [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High]
-            .into_iter()
-            .find(|urgency| *urgency as u8 == code)
+        Self::ALL.into_iter().find(|urgency| *urgency as u8 == code)
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PushMode {
-    #[default]
-    Never,
-    /// Only if the device does not confirm within `after`.
-    Fallback,
-    Always,
+named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum PushMode {
+        #[default]
+        Never = "never",
+        /// Only if the device does not confirm within `after`.
+        Fallback = "fallback",
+        Always = "always",
+    }
 }
 
 /// Instructions for push services, with service-specific fields passed through.

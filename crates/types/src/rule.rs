@@ -14,7 +14,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::topic::needs_rule;
-use crate::{DeviceId, UserId};
+use crate::{DeviceId, UserId, named};
 
 pub mod claims;
 pub mod pattern;
@@ -31,49 +31,31 @@ pub const RULES_BYTES_MAX: usize = 64 << 10;
 /// Claims that the rules of one app use: sessions keep only these.
 pub const CLAIMS_MAX: usize = 16;
 
-/// What a device wants to do with a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Action {
-    Subscribe,
-    Publish,
-}
-
-impl Action {
-    pub const ALL: [Action; 2] = [Action::Subscribe, Action::Publish];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Action::Subscribe => "subscribe",
-            Action::Publish => "publish",
-        }
+named! {
+    /// What a device wants to do with a topic.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Action {
+        Subscribe = "subscribe",
+        Publish = "publish",
     }
 }
 
-/// Who is allowed by a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Allow {
-    /// Every device of the app.
-    Anyone,
-    /// Devices whose JWT lists the topic in its claim `topics`.
-    Token,
-    /// Only API keys, no devices.
-    Server,
-    /// Devices that the app's webhook allows.
-    Ask,
+named! {
+    /// Who is allowed by a rule.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Allow {
+        /// Every device of the app.
+        Anyone = "anyone",
+        /// Devices whose JWT lists the topic in its claim `topics`.
+        Token = "token",
+        /// Only API keys, no devices.
+        Server = "server",
+        /// Devices that the app's webhook allows.
+        Ask = "ask",
+    }
 }
 
 impl Allow {
-    pub const ALL: [Allow; 4] = [Allow::Anyone, Allow::Token, Allow::Server, Allow::Ask];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Allow::Anyone => "anyone",
-            Allow::Token => "token",
-            Allow::Server => "server",
-            Allow::Ask => "ask",
-        }
-    }
-
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|allow| allow.as_str() == text)
     }

@@ -215,26 +215,24 @@ pub(super) fn carried(raw: &RawValue, field: &str, bytes_max: usize) -> Result<J
     }
 }
 
-macro_rules! word {
-    ($type:ty, $what:literal, $($word:literal => $value:expr),+) => {
-        impl FromText for $type {
+macro_rules! words {
+    ($($type:ty, $what:literal;)*) => {
+        $(impl FromText for $type {
             const WHAT: &'static str = $what;
             fn from_text(text: &str) -> Result<Self, Invalid> {
-                match text {
-                    $($word => Ok($value),)+
-                    _ => Err(Invalid::new(concat!("must be one of", $(" \"", $word, "\""),+))),
-                }
+                let names = || Self::ALL.map(|one| format!(" \"{}\"", one.as_str())).concat();
+                let found = Self::ALL.into_iter().find(|one| one.as_str() == text);
+                found.ok_or_else(|| Invalid::new(format!("must be one of{}", names())))
             }
-        }
+        })*
     };
 }
 
-word!(When, "a presence gate (a string)",
-    "active" => When::Active, "connected" => When::Connected, "stored" => When::Stored);
-word!(Urgency, "an urgency (a string)",
-    "very-low" => Urgency::VeryLow, "low" => Urgency::Low, "normal" => Urgency::Normal, "high" => Urgency::High);
-word!(PushMode, "a push mode (a string)",
-    "never" => PushMode::Never, "fallback" => PushMode::Fallback, "always" => PushMode::Always);
+words! {
+    When, "a presence gate (a string)";
+    Urgency, "an urgency (a string)";
+    PushMode, "a push mode (a string)";
+}
 
 #[cfg(test)]
 mod tests;

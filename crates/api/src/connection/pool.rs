@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use noroshi_auth::ClientNetwork;
+use noroshi_types::named;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -40,23 +41,27 @@ pub struct PoolLimits {
     pub per_client_max: usize,
 }
 
-/// Why the pool rejected a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejection {
-    /// Every connection of the pool is in use.
-    PoolFull,
-    /// Every connection allowed to this client is in use.
-    ClientFull,
+named! {
+    /// Why the pool rejected a connection.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Rejection {
+        /// Every connection of the pool is in use.
+        PoolFull = "full",
+        /// Every connection allowed to this client is in use.
+        ClientFull = "client",
+    }
 }
 
-/// The best credential of a connection so far, in the order of eviction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Trust {
-    None,
-    /// A valid credential of a device.
-    Device,
-    /// A valid API key, or the operator's token.
-    Provider,
+named! {
+    /// The best credential of a connection so far, in the order of eviction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Trust {
+        None = "none",
+        /// A valid credential of a device.
+        Device = "device",
+        /// A valid API key, or the operator's token.
+        Provider = "provider",
+    }
 }
 
 /// What a connection is doing, in the order of eviction.
@@ -70,25 +75,6 @@ pub(crate) enum Activity {
     /// ([`crate::observe`]).
     AwaitsPeer,
     Working,
-}
-
-impl Trust {
-    fn as_str(self) -> &'static str {
-        match self {
-            Trust::None => "none",
-            Trust::Device => "device",
-            Trust::Provider => "provider",
-        }
-    }
-}
-
-impl Rejection {
-    fn as_str(self) -> &'static str {
-        match self {
-            Rejection::PoolFull => "full",
-            Rejection::ClientFull => "client",
-        }
-    }
 }
 
 /// Cheap to clone.
@@ -352,39 +338,17 @@ pub struct Place {
     holder: Holder,
 }
 
-/// Why an HTTP/2 connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Http2Close {
-    Client,
-    Idle,
-    Drain,
-    Evicted,
-    Unresponsive,
-    Flood,
-    Error,
-}
-
-impl Http2Close {
-    pub(super) const ALL: [Http2Close; 7] = [
-        Http2Close::Client,
-        Http2Close::Idle,
-        Http2Close::Drain,
-        Http2Close::Evicted,
-        Http2Close::Unresponsive,
-        Http2Close::Flood,
-        Http2Close::Error,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Http2Close::Client => "client",
-            Http2Close::Idle => "idle",
-            Http2Close::Drain => "drain",
-            Http2Close::Evicted => "evicted",
-            Http2Close::Unresponsive => "unresponsive",
-            Http2Close::Flood => "flood",
-            Http2Close::Error => "error",
-        }
+named! {
+    /// Why an HTTP/2 connection ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Http2Close {
+        Client = "client",
+        Idle = "idle",
+        Drain = "drain",
+        Evicted = "evicted",
+        Unresponsive = "unresponsive",
+        Flood = "flood",
+        Error = "error",
     }
 }
 

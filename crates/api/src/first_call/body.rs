@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use noroshi_delivery::first_call::{Current, ShownNotice};
 use noroshi_store::FirstCall;
-use noroshi_types::JsonText;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::cache::Inputs;
 use crate::address::{Addresses, ConnectBody};
 use crate::error::Problem;
-use crate::respond::{self, device};
+use crate::respond::{self, device, raw};
 
 #[derive(Serialize)]
 struct MeBody<'a> {
@@ -81,9 +80,4 @@ fn notice_body<'a>(shown: &'a ShownNotice, locale: Option<&str>) -> Result<Notic
         notification: raw(text.notification.as_ref())?,
         data: raw(text.data.as_ref())?,
     })
-}
-
-/// Valid JSON, copied as it is.
-fn raw(text: Option<&JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
-    text.map(|text| RawValue::from_string(text.as_str().to_owned())).transpose().map_err(Problem::internal)
 }

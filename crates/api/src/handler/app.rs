@@ -1,13 +1,8 @@
 //! Apps and their API keys. On the public listener, a key with the scope `admin` manages its own app. On the admin listener,
 //! the operator manages all apps, and creates and deletes them.
 
-use std::sync::Arc;
-
-use axum::extract::State as Shared;
-use axum::response::Response;
 use http::StatusCode;
 use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
 use noroshi_store::{App, AppSettings, Key};
 use noroshi_types::{AppName, KeyId, Quota};
 use serde::Serialize;
@@ -17,7 +12,7 @@ use crate::error::{Code, Problem};
 use crate::request::access::Manager;
 use crate::request::body::JsonBody;
 use crate::request::parameter::Path;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// Shows whether secrets are set, never the secrets.
 #[derive(Serialize)]
@@ -36,11 +31,6 @@ struct AppBody {
 }
 
 #[derive(Serialize)]
-struct AppsBody {
-    apps: Vec<AppBody>,
-}
-
-#[derive(Serialize)]
 struct KeyBody {
     id: String,
     name: String,
@@ -51,79 +41,53 @@ struct KeyBody {
     key: Option<String>,
 }
 
-#[derive(Serialize)]
-struct KeysBody {
-    keys: Vec<KeyBody>,
-}
-
 /// `GET /v1/apps`
-pub(crate) async fn list(Shared(auth): Shared<Arc<Auth>>, _: Manager) -> Response {
-    respond::json(StatusCode::OK, &AppsBody { apps: auth.apps().into_iter().map(AppBody::from).collect() })
+pub(crate) async fn list(manager: Manager) -> Answer {
+    respond::field("apps", manager.auth.apps().into_iter().map(AppBody::from).collect::<Vec<_>>())
 }
 
 /// `POST /v1/apps`
-pub(crate) async fn create(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Manager,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn create(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let (name, settings) = body::app(&body)?;
-    check_claims(&auth, &name, &settings)?;
-    let app = auth.create_app(name, settings, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("app", "made"), None);
+    check_claims(&manager.auth, &name, &settings)?;
+    let app = manager.auth.create_app(name, settings, manager.delivery.clock().now()).await?;
+    manager.delivery.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
 /// `GET /v1/apps/{app}`
-pub(crate) async fn show(
-    Shared(auth): Shared<Arc<Auth>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    Ok(respond::json(StatusCode::OK, &AppBody::from(manager.app(&auth, &name)?)))
+pub(crate) async fn show(manager: Manager) -> Answer {
+    respond::ok(&AppBody::from(manager.app()?))
 }
 
 /// `PATCH /v1/apps/{app}`
-pub(crate) async fn change(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+pub(crate) async fn change(manager: Manager, JsonBody(body): JsonBody) -> Answer {
+    let app = manager.app()?;
     let author = manager.author();
     let settings = body::app_change(&body, app.settings, author)?;
-    check_claims(&auth, &app.name, &settings)?;
-    if author == Author::Tenant && auth.ends_unnamed_tokens(app.id, &settings) {
+    check_claims(&manager.auth, &app.name, &settings)?;
+    if author == Author::Tenant && manager.auth.ends_unnamed_tokens(app.id, &settings) {
         return Err(Problem::new(
             Code::Forbidden,
             "tokens of another app on this server need not name their app yet; only the operator can enable app JWTs \
              for a second app",
         ));
     }
-    let app = auth.update_app(app.id, settings).await?;
-    delivery.configured(Some(app.id), ("app", "changed"), None);
-    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+    let app = manager.auth.update_app(app.id, settings).await?;
+    manager.delivery.configured(Some(app.id), ("app", "changed"), None);
+    respond::ok(&AppBody::from(app))
 }
 
 /// `PUT /v1/apps/{app}`: mirrors an app of a front, with all its keys.
-pub(crate) async fn mirror(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Manager,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
+pub(crate) async fn mirror(manager: Manager, JsonBody(body): JsonBody) -> Answer {
+    let name = AppName::parse(&manager.name).map_err(|invalid| Problem::from(invalid).at("app"))?;
     // The front checked issuers and audiences. While its changes arrive one by one, two apps may share them here; until then
     // their tokens are rejected as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
-    let app = auth.mirror(name, settings, keys, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("app", "changed"), None);
+    let app = manager.auth.mirror(name, settings, keys, manager.delivery.clock().now()).await?;
+    manager.delivery.configured(Some(app.id), ("app", "changed"), None);
     let number = Some(app.id.0);
-    Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
+    respond::ok(&AppBody { number, ..AppBody::from(app) })
 }
 
 /// Rejects settings with which a token would belong to two apps.
@@ -137,62 +101,41 @@ fn check_claims(auth: &Auth, name: &AppName, settings: &AppSettings) -> Result<(
 }
 
 /// `DELETE /v1/apps/{app}`: deletes the app with everything it owns.
-pub(crate) async fn delete(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    let app = manager.app(&auth, &name)?;
-    delivery.configured(Some(app.id), ("app", "removed"), Some(&name));
-    auth.delete_app(app.id).await?;
-    delivery.close_app(app.id).await;
+pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
+    let app = manager.app()?;
+    manager.delivery.configured(Some(app.id), ("app", "removed"), Some(&manager.name));
+    manager.auth.delete_app(app.id).await?;
+    manager.delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/apps/{app}/keys`
-pub(crate) async fn keys(
-    Shared(auth): Shared<Arc<Auth>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
-    let keys = auth.keys(app.id).into_iter().map(|key| key_body(key, None)).collect();
-    Ok(respond::json(StatusCode::OK, &KeysBody { keys }))
+pub(crate) async fn keys(manager: Manager) -> Answer {
+    let app = manager.app()?;
+    let keys = manager.auth.keys(app.id).into_iter().map(|key| key_body(key, None));
+    respond::field("keys", keys.collect::<Vec<_>>())
 }
 
 /// `POST /v1/apps/{app}/keys`: only this response contains the key itself.
-pub(crate) async fn create_key(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+pub(crate) async fn create_key(manager: Manager, JsonBody(body): JsonBody) -> Answer {
+    let app = manager.app()?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
-    let present = auth.keys(app.id).len() as u64;
-    delivery.quotas().check(app.id, Quota::Keys, present)?;
-    let (key, secret) = auth.create_key(app.id, name, scopes, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
+    let present = manager.auth.keys(app.id).len() as u64;
+    manager.delivery.quotas().check(app.id, Quota::Keys, present)?;
+    let (key, secret) = manager.auth.create_key(app.id, name, scopes, manager.delivery.clock().now()).await?;
+    manager.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
 /// `DELETE /v1/apps/{app}/keys/{key}`
 pub(crate) async fn revoke_key(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((name, key)): Path<(String, String)>,
+    Path((_, key)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&auth, &name)?;
-    let unknown = || Problem::not_found("key");
-    let key = KeyId(key.parse().map_err(|_| unknown())?);
-    auth.revoke_key(app.id, key).await.map_err(|error| match error {
-        noroshi_store::Error::NotFound => unknown(),
-        error => error.into(),
-    })?;
-    delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
+    let app = manager.app()?;
+    let key = KeyId(key.parse().map_err(|_| Problem::not_found("key"))?);
+    manager.auth.revoke_key(app.id, key).await.map_err(Problem::missing("key"))?;
+    manager.delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -12,8 +12,7 @@ use std::task::Poll;
 
 use axum::extract::State as Shared;
 use http::HeaderMap;
-use noroshi_delivery::Delivery;
-use noroshi_delivery::{Error, Origin, OverQuota, Receipt};
+use noroshi_delivery::{Delivery, Error, Origin, OverQuota, Receipt};
 use noroshi_store::{Device, Idempotency, Registration};
 use noroshi_types::{AppId, Request, Target, Topic};
 use serde::Serialize;
@@ -58,7 +57,6 @@ struct DeviceLine {
 
 /// `POST /v1/notifications/batch`
 pub(crate) async fn notifications(
-    Shared(delivery): Shared<Arc<Delivery>>,
     Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Traced(trace): Traced,
@@ -67,7 +65,7 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Client);
+    let mut batch = Batch::new(&provider.delivery, provider.app, lines.len(), Origin::Client);
     for (index, line) in lines.into_iter().enumerate() {
         // A header cannot contain a line break, so the key of a line differs from every key of a request.
         let idempotency =
@@ -185,7 +183,6 @@ fn of_topic(over: OverQuota) -> Problem {
 
 /// `POST /v1/devices/batch`
 pub(crate) async fn devices(
-    Shared(delivery): Shared<Arc<Delivery>>,
     Shared(tokens): Shared<TokenIssuer>,
     provider: Provider<Devices>,
     NdjsonBody(body): NdjsonBody,
@@ -193,10 +190,10 @@ pub(crate) async fn devices(
     let lines = lines(&body)?;
     let mut answers = Lines::with_capacity(lines.len() * 2);
     for chunk in lines.chunks(DEVICES_PER_COMMIT) {
-        for answer in register(&delivery, provider.app, chunk).await {
+        for answer in register(&provider.delivery, provider.app, chunk).await {
             match answer {
                 Ok(device) => {
-                    let (token, _) = tokens.issue(&device, delivery.clock().now());
+                    let (token, _) = tokens.issue(&device, provider.delivery.clock().now());
                     answers.push(&DeviceLine { device: device.id.to_string(), token })?;
                 }
                 Err(problem) => answers.push_problem(&problem)?,

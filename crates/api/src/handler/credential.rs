@@ -3,13 +3,7 @@
 //! A secret arrives with one request, and delivery encrypts it. It appears in no response and no log; errors name only the
 //! field and the rule.
 
-use std::sync::Arc;
-
-use axum::extract::State as Shared;
-use axum::response::Response;
 use http::StatusCode;
-use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
 use noroshi_delivery::push::{CredentialView, Tested};
 use noroshi_types::CredentialId;
 use serde::{Deserialize, Serialize};
@@ -20,7 +14,7 @@ use crate::error::{Code, Problem};
 use crate::request::access::Manager;
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct CredentialBody {
@@ -31,11 +25,6 @@ struct CredentialBody {
     /// The other public parts.
     settings: Map<String, Value>,
     created_at: String,
-}
-
-#[derive(Serialize)]
-struct CredentialsBody {
-    credentials: Vec<CredentialBody>,
 }
 
 #[derive(Serialize)]
@@ -53,30 +42,18 @@ pub(crate) struct AddQuery {
 }
 
 /// `GET /v1/apps/{app}/push`
-pub(crate) async fn list(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
-    let credentials = delivery.credentials(app.id).await?;
-    let credentials = credentials.into_iter().map(credential_body).collect::<Result<_, _>>()?;
-    Ok(respond::json(StatusCode::OK, &CredentialsBody { credentials }))
+pub(crate) async fn list(manager: Manager) -> Answer {
+    let app = manager.app()?;
+    let credentials = manager.delivery.credentials(app.id).await?;
+    let credentials = credentials.into_iter().map(credential_body).collect::<Result<Vec<_>, _>>()?;
+    respond::field("credentials", credentials)
 }
 
 /// `POST /v1/apps/{app}/push`
-pub(crate) async fn add(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-    Query(query): Query<AddQuery>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+pub(crate) async fn add(manager: Manager, Query(query): Query<AddQuery>, JsonBody(body): JsonBody) -> Answer {
+    let app = manager.app()?;
     body::push_credential(&body)?;
-    let added = delivery.put_credential(app.id, &body, query.replace).await;
+    let added = manager.delivery.put_credential(app.id, &body, query.replace).await;
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
@@ -85,56 +62,51 @@ pub(crate) async fn add(
         error => error.into(),
     })?;
     let (app, id) = (Some(app.id), credential.id.0.to_string());
-    delivery.configured(app, ("credential", if query.replace { "changed" } else { "made" }), Some(&id));
+    manager.delivery.configured(
+        app,
+        ("credential", if query.replace { "changed" } else { "made" }),
+        Some(&id),
+    );
     Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
 }
 
 /// `DELETE /v1/apps/{app}/push/{id}`
 pub(crate) async fn remove(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((name, id)): Path<(String, String)>,
+    Path((_, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let app = manager.app(&auth, &name)?;
-    delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
-    delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
+    let app = manager.app()?;
+    let deleted = manager.delivery.delete_credential(app.id, credential_id(&id)?).await;
+    deleted.map_err(Problem::missing("credential"))?;
+    manager.delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/apps/{app}/push/{id}/test`
 pub(crate) async fn test(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((name, id)): Path<(String, String)>,
+    Path((_, id)): Path<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+) -> Answer {
+    let app = manager.app()?;
     let id = credential_id(&id)?;
     let token = match body::push_test(&body)? {
         TestTarget::Token(token) => token,
         TestTarget::Device(device) => {
-            let found = delivery.store().device(app.id, &device).await?;
+            let found = manager.delivery.store().device(app.id, &device).await?;
             let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
             device
                 .push_token
                 .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
         }
     };
-    let tested = delivery.test_credential(app.id, id, token).await.map_err(no_credential)?;
-    Ok(respond::json(StatusCode::OK, &TestedBody::from(tested)))
+    let tested =
+        manager.delivery.test_credential(app.id, id, token).await.map_err(Problem::missing("credential"))?;
+    respond::ok(&TestedBody::from(tested))
 }
 
 fn credential_id(text: &str) -> Result<CredentialId, Problem> {
     text.parse().map(CredentialId).map_err(|_| Problem::not_found("credential"))
-}
-
-fn no_credential(error: noroshi_delivery::Error) -> Problem {
-    match error {
-        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("credential"),
-        error => error.into(),
-    }
 }
 
 fn credential_body(view: CredentialView) -> Result<CredentialBody, Problem> {

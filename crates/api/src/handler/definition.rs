@@ -1,14 +1,13 @@
 //! What the handlers of experiments and maintenance notices share. For keys with the scope `admin` on the public listener, and
 //! for the operator on the admin listener.
 
-use noroshi_delivery::Delivery;
-use noroshi_delivery::Held;
+use noroshi_delivery::{Delivery, Held};
 use noroshi_store::{Definition, DefinitionKind, NewDefinition};
 use noroshi_types::{AppId, JsonText, Label, Quota, Timestamp, limits};
 use serde::Deserialize;
 
 use crate::error::Problem;
-use crate::request::page::page_limit;
+use crate::request::page::{next, not_a_position, not_first, page_limit};
 use crate::request::parameter::Query;
 
 #[derive(Deserialize)]
@@ -42,12 +41,10 @@ pub(super) async fn list(
         return Ok((live.into_iter().filter(|one| one.kind == kind).collect(), None));
     }
     let limit = page_limit(query.limit)?;
-    let place = |text: String| {
-        text.parse::<u64>().map_err(|_| Problem::parameter("after", "must be the `next` of an earlier page"))
-    };
-    let before = query.after.filter(|after| !after.is_empty()).map(place).transpose()?;
+    let position = |text: String| text.parse::<u64>().map_err(|_| not_a_position());
+    let before = not_first(query.after).map(position).transpose()?;
     let found = store.archived_definitions(app, kind, before, limit).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| last.num.to_string());
+    let next = next(&found, limit, |last| last.num.to_string());
     Ok((found, next))
 }
 
@@ -58,7 +55,7 @@ pub(super) async fn find(
     name: &Label,
 ) -> Result<Definition, Problem> {
     let found = delivery.store().definition(app, kind, name).await?;
-    found.ok_or_else(|| missing(kind))
+    found.ok_or_else(|| Problem::not_found(kind.as_str()))
 }
 
 /// Stores a definition. This node uses it when this returns.
@@ -100,8 +97,4 @@ async fn is_live(
     }
     let found = delivery.store().definition(app, kind, name).await?;
     Ok(found.is_some_and(|found| found.archived_at.is_none()))
-}
-
-pub(super) fn missing(kind: DefinitionKind) -> Problem {
-    Problem::not_found(kind.as_str())
 }

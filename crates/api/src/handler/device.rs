@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
 use http::{Extensions, HeaderMap, StatusCode};
 use noroshi_delivery::Delivery;
 use noroshi_store::{DeviceFilter, Registration};
@@ -18,9 +17,9 @@ use crate::handler::topic_rules;
 use crate::registration::{TokenIssuer, draw_device_id, register_one};
 use crate::request::access::{Devices, Provider, Read, Registrar, own_device};
 use crate::request::body::JsonBody;
-use crate::request::page::page_limit;
+use crate::request::page::{next, not_a_position, not_first, page_limit};
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct RegisteredBody<'a> {
@@ -37,12 +36,6 @@ struct ShownBody {
     device: respond::device::DeviceBody,
     /// Number of Web Push endpoints.
     endpoints: usize,
-}
-
-#[derive(Serialize)]
-struct DevicesBody {
-    devices: Vec<respond::device::DeviceBody>,
-    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -68,7 +61,7 @@ pub(crate) async fn register(
     headers: HeaderMap,
     extensions: Extensions,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+) -> Answer {
     let Registering { device: named, registration } =
         body::device(if body.is_empty() { b"{}" } else { &body })?;
     let device = match registrar {
@@ -111,70 +104,53 @@ pub(crate) async fn register(
 }
 
 /// `GET /v1/devices`
-pub(crate) async fn list(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    Query(query): Query<ListQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(provider: Provider<Read>, Query(query): Query<ListQuery>) -> Answer {
     let limit = page_limit(query.limit)?;
     let user =
         query.user.map(|user| UserId::parse(&user).map_err(|invalid| Problem::from(invalid).at("user")));
-    let after = query.after.filter(|after| !after.is_empty()).map(|after| cursor(&after)).transpose()?;
+    let after = not_first(query.after).map(|after| cursor(&after)).transpose()?;
     let filter = DeviceFilter { user: user.transpose()?, after, limit };
-    let found = delivery.store().devices(provider.app, filter).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| format!("{:016x}", last.num.0));
+    let found = provider.delivery.store().devices(provider.app, filter).await?;
+    let next = next(&found, limit, |last| format!("{:016x}", last.num.0));
     let ids: Vec<DeviceId> = found.iter().map(|device| device.id.clone()).collect();
-    let sessions = delivery.device_sessions(provider.app, &ids).await;
+    let sessions = provider.delivery.device_sessions(provider.app, &ids).await;
     let body = |(device, session)| respond::device::with_session(device, session);
-    let devices = found.into_iter().zip(sessions).map(body).collect::<Result<_, _>>()?;
-    Ok(respond::json(StatusCode::OK, &DevicesBody { devices, next }))
+    let devices = found.into_iter().zip(sessions).map(body).collect::<Result<Vec<_>, _>>()?;
+    respond::page("devices", devices, next)
 }
 
 /// `GET /v1/devices/{device}`
-pub(crate) async fn show(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    Path(device): Path<String>,
-) -> Result<Response, Problem> {
-    let found = delivery.store().device(provider.app, &body::device_id(&device)?).await?;
+pub(crate) async fn show(provider: Provider<Read>, Path(device): Path<String>) -> Answer {
+    let found = provider.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
-    let session = delivery.session(provider.app, &device.id).await;
-    let endpoints = delivery.store().endpoints(provider.app, &device.id, delivery.clock().now()).await?.len();
+    let session = provider.delivery.session(provider.app, &device.id).await;
+    let now = provider.delivery.clock().now();
+    let endpoints = provider.delivery.store().endpoints(provider.app, &device.id, now).await?.len();
     let body = ShownBody { device: respond::device::with_session(device, session)?, endpoints };
-    Ok(respond::json(StatusCode::OK, &body))
+    respond::ok(&body)
 }
 
 /// `DELETE /v1/devices/{device}`
 pub(crate) async fn delete(
-    Shared(delivery): Shared<Arc<Delivery>>,
     provider: Provider<Devices>,
     Path(device): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    delivery.delete_device(provider.app, &body::device_id(&device)?).await.map_err(no_device)?;
+    let deleted = provider.delivery.delete_device(provider.app, &body::device_id(&device)?).await;
+    deleted.map_err(Problem::missing("device"))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /v1/devices/{device}/revoke`
-pub(crate) async fn revoke(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Devices>,
-    Path(device): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn revoke(provider: Provider<Devices>, Path(device): Path<String>) -> Answer {
     let device = body::device_id(&device)?;
-    let token_version = delivery.revoke_tokens(provider.app, &device).await.map_err(no_device)?;
-    Ok(respond::json(StatusCode::OK, &RevokedBody { device: device.to_string(), token_version }))
-}
-
-pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
-    match error {
-        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("device"),
-        error => error.into(),
-    }
+    let token_version =
+        provider.delivery.revoke_tokens(provider.app, &device).await.map_err(Problem::missing("device"))?;
+    respond::ok(&RevokedBody { device: device.to_string(), token_version })
 }
 
 /// The position of a page.
 fn cursor(text: &str) -> Result<DeviceNum, Problem> {
     let is_valid = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
     let num = u64::from_str_radix(text, 16).ok().filter(|_| is_valid);
-    num.map(DeviceNum).ok_or_else(|| Problem::parameter("after", "must be the `next` of an earlier page"))
+    num.map(DeviceNum).ok_or_else(not_a_position)
 }

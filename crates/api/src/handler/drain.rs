@@ -3,9 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
-use http::StatusCode;
-use noroshi_delivery::Delivery;
 use noroshi_types::Timestamp;
 use serde::Serialize;
 
@@ -14,7 +11,7 @@ use crate::drain::{Drain, DrainReport, Stopping};
 use crate::error::{Code, Problem};
 use crate::request::access::Manager;
 use crate::request::body::JsonBody;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// None: the node has no gateway.
 type SharedDrain = Option<Arc<dyn Drain>>;
@@ -35,43 +32,35 @@ struct DrainBody {
 }
 
 /// `GET /v1/drain`
-pub(crate) async fn show(
-    Shared(drain): Shared<SharedDrain>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Manager,
-) -> Result<Response, Problem> {
-    Ok(answer(&delivery, available(&drain)?))
+pub(crate) async fn show(Shared(drain): Shared<SharedDrain>, manager: Manager) -> Answer {
+    answer(&manager, available(&drain)?)
 }
 
 /// `PUT /v1/drain`: starts a drain, or changes one in progress.
 pub(crate) async fn begin(
     Shared(drain): Shared<SharedDrain>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Manager,
+
+    manager: Manager,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+) -> Answer {
     let drain = available(&drain)?;
     drain.begin(body::drain(&body)?)?;
-    Ok(answer(&delivery, drain))
+    answer(&manager, drain)
 }
 
 /// `DELETE /v1/drain`: accepts devices again.
-pub(crate) async fn cancel(
-    Shared(drain): Shared<SharedDrain>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Manager,
-) -> Result<Response, Problem> {
+pub(crate) async fn cancel(Shared(drain): Shared<SharedDrain>, manager: Manager) -> Answer {
     let drain = available(&drain)?;
     drain.cancel()?;
-    Ok(answer(&delivery, drain))
+    answer(&manager, drain)
 }
 
 fn available(drain: &SharedDrain) -> Result<&dyn Drain, Problem> {
     drain.as_deref().ok_or_else(|| Problem::new(Code::Unavailable, "this node has no gateway"))
 }
 
-fn answer(delivery: &Delivery, drain: &dyn Drain) -> Response {
-    respond::json(StatusCode::OK, &drain_body(&drain.report(), delivery.clock().now()))
+fn answer(manager: &Manager, drain: &dyn Drain) -> Answer {
+    respond::ok(&drain_body(&drain.report(), manager.delivery.clock().now()))
 }
 
 fn drain_body(report: &DrainReport, now: Timestamp) -> DrainBody {

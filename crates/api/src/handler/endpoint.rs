@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Extensions, HeaderMap, StatusCode};
 use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
 use noroshi_store::{Endpoint, NewEndpoint};
 use noroshi_types::{EndpointId, Quota};
 use serde::Serialize;
@@ -20,7 +18,7 @@ use crate::error::Problem;
 use crate::request::access::Consumer;
 use crate::request::body::JsonBody;
 use crate::request::parameter::Path;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct EndpointBody {
@@ -35,21 +33,16 @@ struct EndpointBody {
     expires_at: Option<String>,
 }
 
-#[derive(Serialize)]
-struct EndpointsBody {
-    endpoints: Vec<EndpointBody>,
-}
-
 /// `POST /v1/me/endpoints`
 pub(crate) async fn create(
     Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
+
     Shared(addresses): Shared<Arc<Addresses>>,
     consumer: Consumer,
     headers: HeaderMap,
     extensions: Extensions,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+) -> Answer {
     let EndpointRequest { vapid_key, label, idle_urgency, expires_in } =
         body::endpoint(if body.is_empty() { b"{}" } else { &body })?;
     let token = auth.draw_endpoint()?;
@@ -57,7 +50,7 @@ pub(crate) async fn create(
         auth.endpoint(&token).ok_or_else(|| Problem::internal("a new endpoint token has an invalid tag"))?;
     let base = addresses.api_base(&headers, extensions.get::<Peer>());
     let url = format!("{base}/push/{token}");
-    let now = delivery.clock().now();
+    let now = consumer.delivery.clock().now();
     let new = NewEndpoint {
         app: consumer.device.app,
         device: consumer.device.id,
@@ -68,41 +61,28 @@ pub(crate) async fn create(
         idle_urgency,
         expires_at: expires_in.map(|span| now.saturating_add(span)),
     };
-    let held = delivery.admit_one(new.app, Quota::Endpoints).await?;
-    let made = delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
-        // The device was deleted after its credential was checked.
-        noroshi_store::Error::NotFound => Problem::revoked(),
-        error => error.into(),
-    })?;
+    let held = consumer.delivery.admit_one(new.app, Quota::Endpoints).await?;
+    // The device may have been deleted after its credential was checked.
+    let made = consumer.delivery.store().create_endpoint(new, now).await.map_err(Problem::gone)?;
     held.settle();
     let body = EndpointBody { url: Some(url), ..EndpointBody::from(made) };
     Ok(respond::json(StatusCode::CREATED, &body))
 }
 
 /// `GET /v1/me/endpoints`
-pub(crate) async fn list(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(consumer: Consumer) -> Answer {
     let device = &consumer.device;
-    let found = delivery.store().endpoints(device.app, &device.id, delivery.clock().now()).await?;
-    let endpoints = found.into_iter().map(EndpointBody::from).collect();
-    Ok(respond::json(StatusCode::OK, &EndpointsBody { endpoints }))
+    let found =
+        consumer.delivery.store().endpoints(device.app, &device.id, consumer.delivery.clock().now()).await?;
+    respond::field("endpoints", found.into_iter().map(EndpointBody::from).collect::<Vec<_>>())
 }
 
 /// `DELETE /v1/me/endpoints/{id}`: later posts get 410.
-pub(crate) async fn delete(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete(consumer: Consumer, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     let id = id.parse().map(EndpointId).map_err(|_| Problem::not_found("endpoint"))?;
     let device = &consumer.device;
-    let deleted = delivery.store().delete_endpoint(device.app, &device.id, id).await;
-    deleted.map_err(|error| match error {
-        noroshi_store::Error::NotFound => Problem::not_found("endpoint"),
-        error => error.into(),
-    })?;
+    let deleted = consumer.delivery.store().delete_endpoint(device.app, &device.id, id).await;
+    deleted.map_err(Problem::missing("endpoint"))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,27 +1,22 @@
 //! Experiments of an app, and the devices' reports of shown variants.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State as Shared;
-use axum::response::Response;
 use http::StatusCode;
-use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
-use noroshi_delivery::definition::{Experiment, Group};
+use noroshi_delivery::definition::{Experiment, ExperimentVariant, Group};
 use noroshi_store::{Definition, DefinitionKind};
-use noroshi_types::{Label, Timestamp};
+use noroshi_types::{AppId, Label, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::body;
 use crate::error::{Code, Problem};
 use crate::handler::campaign::show::FilterBody;
-use crate::handler::definition::{self, ListQuery, missing};
+use crate::handler::definition::{self, ListQuery};
 use crate::request::access::{Consumer, Manager};
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 const KIND: DefinitionKind = DefinitionKind::Experiment;
 
@@ -65,12 +60,6 @@ struct OverridesBody {
 }
 
 #[derive(Serialize)]
-struct ExperimentsBody {
-    experiments: Vec<ExperimentBody>,
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
 struct AssignedBody {
     experiment: String,
     device: String,
@@ -81,127 +70,98 @@ struct AssignedBody {
     variant: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ExposedBody {
-    exposed: BTreeMap<String, String>,
-}
-
 /// `GET /v1/apps/{app}/experiments`
-pub(crate) async fn list(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(app): Path<String>,
-    query: Query<ListQuery>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
-    let (found, next) = definition::list(&delivery, app.id, KIND, query).await?;
-    let experiments =
-        found.into_iter().map(|one| shown(one, delivery.clock().now())).collect::<Result<_, _>>()?;
-    Ok(respond::json(StatusCode::OK, &ExperimentsBody { experiments, next }))
+pub(crate) async fn list(manager: Manager, query: Query<ListQuery>) -> Answer {
+    let app = manager.app()?;
+    let (found, next) = definition::list(&manager.delivery, app.id, KIND, query).await?;
+    let now = manager.delivery.clock().now();
+    let experiments = found.into_iter().map(|one| shown(one, now)).collect::<Result<Vec<_>, _>>()?;
+    respond::page("experiments", experiments, next)
 }
 
 /// `GET /v1/apps/{app}/experiments/{name}`: the live one with this name, otherwise the last archived one.
-pub(crate) async fn show(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path((app, name)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
-    let found = definition::find(&delivery, app.id, KIND, &definition::name(&name)?).await?;
-    Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
+pub(crate) async fn show(manager: Manager, Path((_, name)): Path<(String, String)>) -> Answer {
+    let app = manager.app()?;
+    let found = definition::find(&manager.delivery, app.id, KIND, &definition::name(&name)?).await?;
+    respond::ok(&shown(found, manager.delivery.clock().now())?)
 }
 
 /// `PUT /v1/apps/{app}/experiments/{name}`: creates or replaces it.
 pub(crate) async fn put(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
+) -> Answer {
+    let app = manager.app()?;
     let (name, experiment) = (definition::name(&name)?, body::experiment(&body)?);
-    if experiment.ends_at.is_some_and(|ends_at| ends_at <= delivery.clock().now()) {
+    if experiment.ends_at.is_some_and(|ends_at| ends_at <= manager.delivery.clock().now()) {
         return Err(Problem::field("ends_at", "must not be in the past"));
     }
-    let kept =
-        definition::put(&delivery, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
+    keep(&manager, app.id, name, &experiment).await
 }
 
 /// `PATCH /v1/apps/{app}/experiments/{name}`: stops or restarts it.
 pub(crate) async fn kill(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
+) -> Answer {
+    let app = manager.app()?;
     let (name, killed) = (definition::name(&name)?, body::killing(&body)?);
-    let found = definition::find(&delivery, app.id, KIND, &name).await?;
+    let found = definition::find(&manager.delivery, app.id, KIND, &name).await?;
     if found.archived_at.is_some() {
         return Err(Problem::new(Code::WrongState, "the experiment is archived"));
     }
     let experiment = Experiment { killed, ..read(&found)? };
-    let kept =
-        definition::put(&delivery, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
+    keep(&manager, app.id, name, &experiment).await
+}
+
+async fn keep(manager: &Manager, app: AppId, name: Label, experiment: &Experiment) -> Answer {
+    let (spec, ends_at) = (experiment.to_json(), experiment.ends_at);
+    let kept = definition::put(&manager.delivery, app, KIND, name, spec, ends_at).await?;
+    respond::ok(&shown(kept, manager.delivery.clock().now())?)
 }
 
 /// `DELETE /v1/apps/{app}/experiments/{name}`: archives it.
 pub(crate) async fn archive(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let (app, name) = (manager.app(&auth, &app)?, definition::name(&name)?);
-    let archived = delivery.store().archive_definition(app.id, KIND, &name, delivery.clock().now()).await;
-    archived.map_err(|error| match error {
-        noroshi_store::Error::NotFound => missing(KIND),
-        error => error.into(),
-    })?;
-    delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
-    delivery.definitions_changed().await?;
+    let (app, name) = (manager.app()?, definition::name(&name)?);
+    let now = manager.delivery.clock().now();
+    let archived = manager.delivery.store().archive_definition(app.id, KIND, &name, now).await;
+    archived.map_err(Problem::missing(KIND.as_str()))?;
+    manager.delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
+    manager.delivery.definitions_changed().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/apps/{app}/experiments/{name}/devices/{device}`: the variant of a device.
 pub(crate) async fn assigned(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name, device)): Path<(String, String, String)>,
-) -> Result<Response, Problem> {
-    let (app, name) = (manager.app(&auth, &app)?, definition::name(&name)?);
-    let found = definition::find(&delivery, app.id, KIND, &name).await?;
-    let device = delivery.store().device(app.id, &body::device_id(&device)?).await?;
+    Path((_, name, device)): Path<(String, String, String)>,
+) -> Answer {
+    let (app, name) = (manager.app()?, definition::name(&name)?);
+    let found = definition::find(&manager.delivery, app.id, KIND, &name).await?;
+    let device = manager.delivery.store().device(app.id, &body::device_id(&device)?).await?;
     let device = device.ok_or_else(|| Problem::not_found("device"))?;
     let group = Group::new(name, read(&found)?);
     let body = AssignedBody {
         experiment: group.name.to_string(),
         device: device.id.to_string(),
         user: device.user.as_ref().map(ToString::to_string),
-        running: found.archived_at.is_none() && group.experiment.is_running(delivery.clock().now()),
+        running: found.archived_at.is_none() && group.experiment.is_running(manager.delivery.clock().now()),
         variant: group.variant_of(&device).map(|variant| variant.name.to_string()),
     };
-    Ok(respond::json(StatusCode::OK, &body))
+    respond::ok(&body)
 }
 
 /// `POST /v1/me/exposures`: reports that the device was shown its variants.
-pub(crate) async fn exposed(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn exposed(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let names = body::exposures(&body)?;
-    let exposed = delivery.exposed(&consumer.device, &names);
+    let exposed = consumer.delivery.exposed(&consumer.device, &names);
     let name = |(experiment, variant): (&Label, Label)| (experiment.to_string(), variant.to_string());
-    let body = ExposedBody { exposed: exposed.into_iter().map(name).collect() };
-    Ok(respond::json(StatusCode::OK, &body))
+    respond::field("exposed", exposed.into_iter().map(name).collect::<BTreeMap<_, _>>())
 }
 
 fn read(definition: &Definition) -> Result<Experiment, Problem> {
@@ -219,17 +179,15 @@ fn shown(definition: Definition, now: Timestamp) -> Result<ExperimentBody, Probl
         () => "running",
     };
     let text = |at: Timestamp| at.to_string();
-    let mut shown_variants = Vec::with_capacity(variants.len());
-    for variant in variants {
-        let data = variant.data.map(|data| RawValue::from_string(data.as_str().to_owned())).transpose();
-        let (name, weight) = (variant.name.to_string(), variant.weight);
-        shown_variants.push(VariantBody { name, weight, data: data.map_err(Problem::internal)? });
-    }
+    let variant = |variant: ExperimentVariant| {
+        let data = respond::raw(variant.data.as_ref())?;
+        Ok(VariantBody { name: variant.name.to_string(), weight: variant.weight, data })
+    };
     Ok(ExperimentBody {
         name: definition.name.to_string(),
         state,
         description,
-        variants: shown_variants,
+        variants: variants.into_iter().map(variant).collect::<Result<_, Problem>>()?,
         starts_at: starts_at.map(text),
         ends_at: ends_at.map(text),
         audience: AudienceBody {

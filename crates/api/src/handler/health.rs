@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::State as Shared;
-use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use axum::response::IntoResponse;
+use http::header;
 use noroshi_delivery::Delivery;
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
-use serde::Serialize;
 
 use crate::drain::{Drain, DrainState};
 use crate::error::{Code, Problem};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// What the health of a node depends on.
 pub struct Health {
@@ -24,20 +23,15 @@ pub struct Health {
     pub(crate) delivery: Arc<Delivery>,
 }
 
-#[derive(Serialize)]
-struct StatusBody {
-    status: &'static str,
-}
-
 /// `GET /livez`, also as `/healthz`: the process answers and none of its threads failed. Independent of the store: an
 /// unavailable database is no reason to restart a node.
-pub(crate) async fn livez(Shared(health): Shared<Arc<Health>>) -> Result<Response, Problem> {
+pub(crate) async fn livez(Shared(health): Shared<Arc<Health>>) -> Answer {
     health.check_threads()?;
-    Ok(respond::json(StatusCode::OK, &StatusBody { status: "ok" }))
+    respond::field("status", "ok")
 }
 
 /// `GET /readyz`: the node accepts devices, and can store what it accepts.
-pub(crate) async fn readyz(Shared(health): Shared<Arc<Health>>) -> Result<Response, Problem> {
+pub(crate) async fn readyz(Shared(health): Shared<Arc<Health>>) -> Answer {
     health.check_threads()?;
     if !health.ready.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Unavailable, "the node is starting or stopping"));
@@ -46,11 +40,11 @@ pub(crate) async fn readyz(Shared(health): Shared<Arc<Health>>) -> Result<Respon
         return Err(Problem::new(Code::Unavailable, "the node is drained of devices"));
     }
     health.delivery.store().check().await?;
-    Ok(respond::json(StatusCode::OK, &StatusBody { status: "ready" }))
+    respond::field("status", "ready")
 }
 
 /// `GET /metrics`
-pub(crate) async fn metrics(Shared(registry): Shared<Arc<Registry>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(Shared(registry): Shared<Arc<Registry>>) -> Answer {
     const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
     let text = noroshi_telemetry::encode(&registry).map_err(Problem::internal)?;
     Ok(([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response())

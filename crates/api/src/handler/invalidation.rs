@@ -1,20 +1,16 @@
 //! Push tokens that push services invalidated, for backends that store tokens themselves: in pages, or as lines if `Accept`
 //! requests them.
 
-use std::sync::Arc;
-
-use axum::extract::State as Shared;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, header};
-use noroshi_delivery::Delivery;
+use axum::response::IntoResponse;
+use http::{HeaderMap, header};
 use noroshi_store::Invalidation;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::Problem;
 use crate::request::access::{Provider, Read};
-use crate::request::page::page_limit;
+use crate::request::page::{Page, next};
 use crate::request::parameter::Query;
-use crate::respond::{self, Lines};
+use crate::respond::{self, Answer, Lines};
 
 #[derive(Serialize)]
 struct InvalidationBody {
@@ -28,28 +24,11 @@ struct InvalidationBody {
     removed: bool,
 }
 
-#[derive(Serialize)]
-struct InvalidationsBody {
-    invalidations: Vec<InvalidationBody>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Page {
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
 /// `GET /v1/push/invalidations`
-pub(crate) async fn list(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    Query(page): Query<Page>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let limit = page_limit(page.limit)?;
-    let found = delivery.store().invalidations(provider.app, after(page.after)?, limit).await?;
+pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>, headers: HeaderMap) -> Answer {
+    let limit = page.limit()?;
+    let after = after(page.after())?;
+    let found = provider.delivery.store().invalidations(provider.app, after, limit).await?;
     if wants_lines(&headers) {
         let mut lines = Lines::with_capacity(found.len());
         for one in found {
@@ -57,15 +36,13 @@ pub(crate) async fn list(
         }
         return Ok(lines.into_response());
     }
-    let next = found.last().filter(|_| found.len() == limit).map(|last| last.seq.to_string());
-    let invalidations = found.into_iter().map(InvalidationBody::from).collect();
-    Ok(respond::json(StatusCode::OK, &InvalidationsBody { invalidations, next }))
+    let next = next(&found, limit, |last| last.seq.to_string());
+    respond::page("invalidations", found.into_iter().map(InvalidationBody::from).collect(), next)
 }
 
-/// An empty `after` is the first page, which suits scripts.
 fn after(after: Option<String>) -> Result<u64, Problem> {
-    let Some(text) = after.filter(|after| !after.is_empty()) else { return Ok(0) };
-    text.parse().map_err(|_| Problem::parameter("after", "must be the `next` or a `seq` of an earlier page"))
+    let invalid = |_| Problem::parameter("after", "must be the `next` or a `seq` of an earlier page");
+    after.map_or(Ok(0), |text| text.parse().map_err(invalid))
 }
 
 /// RFC 9110 §12.5.1, reduced to two formats: lines if `Accept` names them but not JSON.

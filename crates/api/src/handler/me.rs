@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
 use http::{Extensions, HeaderMap, StatusCode};
-use noroshi_delivery::Delivery;
-use noroshi_store::DeviceChange;
+use noroshi_store::{Device, DeviceChange};
 use noroshi_types::{Topic, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +18,7 @@ use crate::handler::topic_rules;
 use crate::request::access::{Consumer, FirstCaller};
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// Default number of messages in a response.
 const INBOX_PAGE_DEFAULT: usize = 100;
@@ -29,21 +27,6 @@ const INBOX_PAGE_DEFAULT: usize = 100;
 struct InboxBody {
     messages: Vec<Box<RawValue>>,
     total: u64,
-}
-
-#[derive(Serialize)]
-struct AckedBody {
-    acked: u64,
-}
-
-#[derive(Serialize)]
-struct OpenedBody {
-    opened: u64,
-}
-
-#[derive(Serialize)]
-struct PresenceBody {
-    presence: &'static str,
 }
 
 #[derive(Deserialize)]
@@ -61,20 +44,19 @@ pub(crate) async fn show(
     caller: FirstCaller,
     headers: HeaderMap,
     extensions: Extensions,
-) -> Result<Response, Problem> {
+) -> Answer {
     let answer = first_calls.answer(&caller.identity, &headers, extensions.get::<Peer>()).await?;
     Ok(answer.respond(&headers))
 }
 
 /// `PATCH /v1/me`
 pub(crate) async fn change(
-    Shared(delivery): Shared<Arc<Delivery>>,
     Shared(first_calls): Shared<Arc<FirstCallService>>,
     consumer: Consumer,
     headers: HeaderMap,
     extensions: Extensions,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+) -> Answer {
     let change = body::device_change(&body)?;
     // The credential determines the user. A device that changed its user could read another user's inbox.
     if change.user.as_ref().is_some_and(|user| *user != consumer.device.user) {
@@ -84,67 +66,53 @@ pub(crate) async fn change(
         )
         .at("user"));
     }
-    update(&delivery, &consumer, DeviceChange { user: None, ..change }).await?;
+    update(&consumer, DeviceChange { user: None, ..change }).await?;
     let answer = first_calls.answer(&consumer.identity, &headers, extensions.get::<Peer>()).await?;
     Ok(answer.whole())
 }
 
 /// `DELETE /v1/me`
-pub(crate) async fn delete(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-) -> Result<StatusCode, Problem> {
-    delivery.delete_device(consumer.device.app, &consumer.device.id).await.map_err(gone)?;
+pub(crate) async fn delete(consumer: Consumer) -> Result<StatusCode, Problem> {
+    consumer.delivery.delete_device(consumer.device.app, &consumer.device.id).await.map_err(Problem::gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/topics/{topic}`
-pub(crate) async fn subscribe(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn subscribe(consumer: Consumer, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+    let Consumer { device, identity, delivery } = consumer;
     let topic = topic(&name)?;
-    let holder = topic_rules::holder(&consumer.device, consumer.identity.claims.clone());
+    let holder = topic_rules::holder(&device, identity.claims);
     let (topics, place) = (std::slice::from_ref(&topic), |_| "topic".to_owned());
     topic_rules::permit(&delivery, &holder, topics, place).await?;
-    delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    delivery.subscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
     topic_rules::keep(&delivery, &holder, topics, place).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `DELETE /v1/me/topics/{topic}`: succeeds also without a subscription.
-pub(crate) async fn unsubscribe(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn unsubscribe(consumer: Consumer, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     // Includes topics that topic rules allow only to MQTT clients.
     let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
-    delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    let Consumer { device, delivery, .. } = consumer;
+    delivery.unsubscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/push-token`
 pub(crate) async fn set_push_token(
-    Shared(delivery): Shared<Arc<Delivery>>,
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, Problem> {
     let change = DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
-    update(&delivery, &consumer, change).await?;
+    update(&consumer, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PUT /v1/me/presence`: sets the presence of the open connection. Fails without one.
-pub(crate) async fn set_presence(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn set_presence(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let presence = body::presence(&body)?;
-    match delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
-        true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
+    match consumer.delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
+        true => respond::field("presence", presence.as_str()),
         false => Err(Problem::new(
             Code::NotConnected,
             "the device has no open connection; a new connection is active",
@@ -153,65 +121,41 @@ pub(crate) async fn set_presence(
 }
 
 /// `GET /v1/me/inbox`
-pub(crate) async fn inbox(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    Query(query): Query<InboxQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn inbox(consumer: Consumer, Query(query): Query<InboxQuery>) -> Answer {
     let limit = query.limit.unwrap_or(INBOX_PAGE_DEFAULT);
     if !(1..=limits::INBOX_PAGE_MAX).contains(&limit) {
         let rule = format!("must be 1 to {}", limits::INBOX_PAGE_MAX);
         return Err(Problem::parameter("limit", rule));
     }
-    let device = &consumer.device;
+    let Consumer { device, delivery, .. } = consumer;
     let (messages, total) =
         delivery.store().inbox(device.app, &device.id, limit, delivery.clock().now()).await?;
     let messages = messages.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?;
-    Ok(respond::json(StatusCode::OK, &InboxBody { messages, total }))
+    respond::ok(&InboxBody { messages, total })
 }
 
 /// `POST /v1/me/inbox/ack`: durable when the response is sent.
-pub(crate) async fn ack(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn ack(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let acked = delivery.ack_now(consumer.device.num, ids).await?;
-    Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
+    let acked = consumer.delivery.ack_now(consumer.device.num, ids).await?;
+    respond::field("acked", acked)
 }
 
 /// `POST /v1/me/opened`: durable when the response is sent. Does not confirm messages.
-pub(crate) async fn open(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    consumer: Consumer,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn open(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let opened = delivery.open(consumer.device.num, ids).await?;
-    Ok(respond::json(StatusCode::OK, &OpenedBody { opened }))
+    let opened = consumer.delivery.open(consumer.device.num, ids).await?;
+    respond::field("opened", opened)
 }
 
 fn topic(name: &str) -> Result<Topic, Problem> {
     Topic::parse_subscription(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }
 
-async fn update(
-    delivery: &Delivery,
-    consumer: &Consumer,
-    change: DeviceChange,
-) -> Result<noroshi_store::Device, Problem> {
-    let device = &consumer.device;
+async fn update(consumer: &Consumer, change: DeviceChange) -> Result<Device, Problem> {
+    let Consumer { device, delivery, .. } = consumer;
     let updated =
         delivery.store().update_device(device.app, &device.id, change, delivery.clock().now()).await;
     delivery.device_changed(device.app, &device.id);
-    updated.map_err(|error| gone(error.into()))
-}
-
-/// An error if the device was deleted after the credential check.
-fn gone(error: noroshi_delivery::Error) -> Problem {
-    match error {
-        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::revoked(),
-        error => error.into(),
-    }
+    updated.map_err(Problem::gone)
 }

@@ -3,19 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
-use http::StatusCode;
 use serde::Serialize;
 
-use crate::error::Problem;
 use crate::nodes::{Node, Nodes};
 use crate::request::access::Manager;
-use crate::respond;
-
-#[derive(Serialize)]
-struct NodesBody {
-    nodes: Vec<NodeBody>,
-}
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct NodeBody {
@@ -35,12 +27,9 @@ struct NodeBody {
 }
 
 /// `GET /v1/nodes`
-pub(crate) async fn list(
-    Shared(nodes): Shared<Option<Arc<dyn Nodes>>>,
-    _: Manager,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(Shared(nodes): Shared<Option<Arc<dyn Nodes>>>, _: Manager) -> Answer {
     let nodes = nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
-    Ok(respond::json(StatusCode::OK, &NodesBody { nodes: nodes.into_iter().map(NodeBody::from).collect() }))
+    respond::field("nodes", nodes.into_iter().map(NodeBody::from).collect::<Vec<_>>())
 }
 
 impl From<Node> for NodeBody {

@@ -1,26 +1,21 @@
 //! Maintenance notices of an app. Deleting one ends it now; subscribers of its topic are notified before it is archived.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State as Shared;
-use axum::response::Response;
 use http::StatusCode;
-use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
 use noroshi_delivery::definition::{Notice, NoticeText};
 use noroshi_store::{Definition, DefinitionKind};
-use noroshi_types::{JsonText, Timestamp};
+use noroshi_types::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::body;
 use crate::error::Problem;
-use crate::handler::definition::{self, ListQuery, missing};
+use crate::handler::definition::{self, ListQuery};
 use crate::request::access::Manager;
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer, raw};
 
 const KIND: DefinitionKind = DefinitionKind::Notice;
 
@@ -47,74 +42,54 @@ struct TextBody {
     data: Option<Box<RawValue>>,
 }
 
-#[derive(Serialize)]
-struct NoticesBody {
-    notices: Vec<NoticeBody>,
-    next: Option<String>,
-}
-
 /// `GET /v1/apps/{app}/notices`
-pub(crate) async fn list(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(app): Path<String>,
-    query: Query<ListQuery>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
+pub(crate) async fn list(manager: Manager, query: Query<ListQuery>) -> Answer {
+    let app = manager.app()?;
     let archived = query.0.wants_archived();
-    let (mut found, next) = definition::list(&delivery, app.id, KIND, query).await?;
+    let (mut found, next) = definition::list(&manager.delivery, app.id, KIND, query).await?;
+    let now = manager.delivery.clock().now();
     // Hides an ended notice, although not all subscribers may be notified yet.
-    found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| delivery.clock().now() < ends_at));
-    let notices =
-        found.into_iter().map(|one| shown(one, delivery.clock().now())).collect::<Result<_, _>>()?;
-    Ok(respond::json(StatusCode::OK, &NoticesBody { notices, next }))
+    found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| now < ends_at));
+    let notices = found.into_iter().map(|one| shown(one, now)).collect::<Result<Vec<_>, _>>()?;
+    respond::page("notices", notices, next)
 }
 
 /// `GET /v1/apps/{app}/notices/{name}`: the live one with this name, otherwise the last archived one.
-pub(crate) async fn show(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path((app, name)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
-    let found = definition::find(&delivery, app.id, KIND, &definition::name(&name)?).await?;
-    Ok(respond::json(StatusCode::OK, &shown(found, delivery.clock().now())?))
+pub(crate) async fn show(manager: Manager, Path((_, name)): Path<(String, String)>) -> Answer {
+    let app = manager.app()?;
+    let found = definition::find(&manager.delivery, app.id, KIND, &definition::name(&name)?).await?;
+    respond::ok(&shown(found, manager.delivery.clock().now())?)
 }
 
 /// `PUT /v1/apps/{app}/notices/{name}`: creates or replaces it.
 pub(crate) async fn put(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &app)?;
+) -> Answer {
+    let app = manager.app()?;
     let (name, notice) = (definition::name(&name)?, body::notice(&body)?);
-    if notice.ends_at <= delivery.clock().now() {
+    if notice.ends_at <= manager.delivery.clock().now() {
         return Err(Problem::field("ends_at", "must not be in the past"));
     }
-    let kept = definition::put(&delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at)).await?;
-    Ok(respond::json(StatusCode::OK, &shown(kept, delivery.clock().now())?))
+    let kept = definition::put(&manager.delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at))
+        .await?;
+    respond::ok(&shown(kept, manager.delivery.clock().now())?)
 }
 
 /// `DELETE /v1/apps/{app}/notices/{name}`: ends it now.
 pub(crate) async fn end(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
     manager: Manager,
-    Path((app, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let (app, name, now) = (manager.app(&auth, &app)?, definition::name(&name)?, delivery.clock().now());
-    let found = definition::find(&delivery, app.id, KIND, &name).await?;
+    let (app, name, now) = (manager.app()?, definition::name(&name)?, manager.delivery.clock().now());
+    let found = definition::find(&manager.delivery, app.id, KIND, &name).await?;
     let notice = read(&found)?;
     if found.archived_at.is_some() || notice.ends_at <= now {
-        return Err(missing(KIND));
+        return Err(Problem::not_found(KIND.as_str()));
     }
     let ended = Notice { starts_at: notice.starts_at.min(now), ends_at: now, ..notice };
-    definition::put(&delivery, app.id, KIND, name, ended.to_json(), Some(now)).await?;
+    definition::put(&manager.delivery, app.id, KIND, name, ended.to_json(), Some(now)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -144,10 +119,5 @@ fn shown(definition: Definition, now: Timestamp) -> Result<NoticeBody, Problem> 
 }
 
 fn text(own: NoticeText) -> Result<TextBody, Problem> {
-    let raw = |text: Option<JsonText>| {
-        text.map(|text| RawValue::from_string(text.as_str().to_owned()))
-            .transpose()
-            .map_err(Problem::internal)
-    };
-    Ok(TextBody { notification: raw(own.notification)?, data: raw(own.data)? })
+    Ok(TextBody { notification: raw(own.notification.as_ref())?, data: raw(own.data.as_ref())? })
 }

@@ -1,11 +1,7 @@
 //! Publishing, cancelling and tracing notifications.
 
-use std::sync::Arc;
-
 use axum::extract::State as Shared;
-use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode};
-use noroshi_delivery::Delivery;
+use http::{HeaderMap, StatusCode};
 use noroshi_delivery::Receipt;
 use noroshi_store::{NotificationState, RequestSummary, State, TraceStep};
 use noroshi_types::{NotificationId, Presence, Request, TraceContext};
@@ -16,10 +12,10 @@ use crate::error::Problem;
 use crate::handler::summary::summary;
 use crate::request::access::{Provider, Publish, Read};
 use crate::request::body::JsonBody;
-use crate::request::idempotency::{IDEMPOTENT_REPLAYED, idempotency};
+use crate::request::idempotency::{idempotency, mark_replayed};
 use crate::request::parameter::Path;
 use crate::request::trace::Traced;
-use crate::respond;
+use crate::respond::{self, Answer};
 use crate::{body, push_check};
 
 /// Body of `202`, and a line of a batch response.
@@ -86,48 +82,38 @@ struct CancelledBody {
 
 /// `POST /v1/notifications`
 pub(crate) async fn publish(
-    Shared(delivery): Shared<Arc<Delivery>>,
     Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     Traced(trace): Traced,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+) -> Answer {
     let idempotency = idempotency(&headers, &body)?;
     let request = Request { trace, ..body::notification(&body, &body_limits)? };
     drop(body);
-    push_check::check_request(&delivery, provider.app, &request).await?;
-    let receipt = delivery.publish(provider.app, request, idempotency).await?;
-    let mut response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
-    if receipt.replayed {
-        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    }
+    push_check::check_request(&provider.delivery, provider.app, &request).await?;
+    let receipt = provider.delivery.publish(provider.app, request, idempotency).await?;
+    let response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
+    let mut response = mark_replayed(response, receipt.replayed);
     response.extensions_mut().insert(receipt.id);
     Ok(response)
 }
 
 /// `GET /v1/notifications/{id}`
-pub(crate) async fn show(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show(provider: Provider<Read>, Path(id): Path<String>) -> Answer {
     let id = notification_id(&id)?;
-    let found = delivery.store().notification(provider.app, id, delivery.clock().now()).await?;
+    let found =
+        provider.delivery.store().notification(provider.app, id, provider.delivery.clock().now()).await?;
     let state = found.ok_or_else(|| Problem::not_found("notification"))?;
-    Ok(respond::json(StatusCode::OK, &StateBody::from(state)))
+    respond::ok(&StateBody::from(state))
 }
 
 /// `GET /v1/notifications/{id}/devices/{device}`
-pub(crate) async fn trace(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    Path((id, device)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(String, String)>) -> Answer {
     let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
-    let found = delivery.store().trace(provider.app, id, &device).await?;
+    let found = provider.delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
-    let session = delivery.session(provider.app, &device).await;
+    let session = provider.delivery.session(provider.app, &device).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
     let summary = summary(&trace, connected);
     let step = |step: TraceStep| StepBody {
@@ -146,20 +132,14 @@ pub(crate) async fn trace(
         trace: trace.trace.map(trace_id),
         summary,
     };
-    Ok(respond::json(StatusCode::OK, &body))
+    respond::ok(&body)
 }
 
 /// `DELETE /v1/notifications/{id}`
-pub(crate) async fn cancel(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Publish>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn cancel(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = notification_id(&id)?;
-    let cancelled = delivery.cancel(provider.app, id).await.map_err(|error| match error {
-        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("notification"),
-        error => error.into(),
-    })?;
+    let cancelled = provider.delivery.cancel(provider.app, id).await;
+    let cancelled = cancelled.map_err(Problem::missing("notification"))?;
     let mut response =
         respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });
     response.extensions_mut().insert(id);

@@ -1,26 +1,15 @@
 //! `POST /v1/presence`: which users are online, from the memory of the nodes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State as Shared;
-use axum::response::Response;
-use http::StatusCode;
-use noroshi_delivery::Delivery;
 use noroshi_delivery::Session;
 use noroshi_types::Presence;
 use serde::Serialize;
 
 use crate::body;
-use crate::error::Problem;
 use crate::request::access::{Provider, Read};
 use crate::request::body::JsonBody;
-use crate::respond;
-
-#[derive(Serialize)]
-struct PresenceBody<'a> {
-    users: BTreeMap<&'a str, UserBody>,
-}
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct UserBody {
@@ -35,16 +24,11 @@ struct DeviceBody {
 }
 
 /// An unknown user is offline: the response does not reveal whether a user exists.
-pub(crate) async fn query(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Read>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn query(provider: Provider<Read>, JsonBody(body): JsonBody) -> Answer {
     let users = body::presence_query(&body)?;
-    let sessions = delivery.sessions(provider.app, &users).await;
-    let users =
-        users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions))).collect();
-    Ok(respond::json(StatusCode::OK, &PresenceBody { users }))
+    let sessions = provider.delivery.sessions(provider.app, &users).await;
+    let users = users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions)));
+    respond::field("users", users.collect::<BTreeMap<_, _>>())
 }
 
 fn user_body(sessions: &[Session]) -> UserBody {

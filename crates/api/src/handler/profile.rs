@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::error::{Code, Problem};
 use crate::request::access::Operator;
 use crate::request::parameter::Query;
+use crate::respond::Answer;
 
 /// The default of Go's `net/http/pprof`.
 const SECONDS_DEFAULT: u64 = 30;
@@ -33,7 +34,7 @@ pub(crate) async fn cpu(
     Shared(profiler): Shared<Profiler>,
     _: Operator,
     Query(parameters): Query<Parameters>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let seconds = parameters.seconds.unwrap_or(SECONDS_DEFAULT);
     if !(1..=SECONDS_MAX).contains(&seconds) {
         let rule = format!("must be 1 to {SECONDS_MAX} seconds");
@@ -53,7 +54,7 @@ pub(crate) async fn heap(
     Shared(profiler): Shared<Profiler>,
     _: Operator,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Response, Problem> {
+) -> Answer {
     Ok(answer(profiler.heap(Detail::Lines).await?, "heap"))
 }
 

@@ -1,13 +1,7 @@
 //! Quotas of an app: limits, usage and rejections. A key with the scope `admin` reads those of its own app on the public
 //! listener; only the operator changes them, on the admin listener.
 
-use std::sync::Arc;
-
-use axum::extract::State as Shared;
-use axum::response::Response;
 use http::StatusCode;
-use noroshi_auth::Auth;
-use noroshi_delivery::Delivery;
 use noroshi_delivery::quota;
 use noroshi_store::App;
 use noroshi_types::Quota;
@@ -18,8 +12,7 @@ use crate::body;
 use crate::error::{Code, Problem};
 use crate::request::access::{Manager, Operator};
 use crate::request::body::JsonBody;
-use crate::request::parameter::Path;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// Retries of a change after concurrent changes.
 const ATTEMPTS_MAX: usize = 16;
@@ -46,43 +39,27 @@ struct QuotaBody {
 }
 
 /// `GET /v1/apps/{app}/quotas`
-pub(crate) async fn show(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+pub(crate) async fn show(manager: Manager) -> Answer {
+    let app = manager.app()?;
     // Counts usage without a limit only for the operator, since that reads all data of the app.
-    let all = matches!(manager, Manager::Operator);
-    answer(&auth, &app, delivery.shown_quotas(app.id, all).await?)
+    let all = manager.is_operator();
+    answer(&manager, &app, manager.delivery.shown_quotas(app.id, all).await?)
 }
 
 /// `PUT /v1/apps/{app}/quotas`: replaces all limits. The others are the node's defaults.
-pub(crate) async fn put(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Operator,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = set(&auth, &delivery, &name, &body::quotas(&body)?).await?;
-    answer(&auth, &app, delivery.known_quotas(app.id))
+pub(crate) async fn put(_: Operator, manager: Manager, JsonBody(body): JsonBody) -> Answer {
+    let app = set(&manager, &body::quotas(&body)?).await?;
+    answer(&manager, &app, manager.delivery.known_quotas(app.id))
 }
 
 /// `PATCH /v1/apps/{app}/quotas`: absent limits stay, `null` restores the node's default.
-pub(crate) async fn change(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Operator,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn change(_: Operator, manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let changes = body::quota_changes(&body)?;
+    let Manager { auth, delivery, .. } = &manager;
     for _ in 0..ATTEMPTS_MAX {
         // Another node may have changed them.
         auth.follow().await?;
-        let app = Manager::Operator.app(&auth, &name)?;
+        let app = manager.app()?;
         let before = app.settings.quotas;
         let mut overrides =
             before.as_deref().map(quota::parse).transpose().map_err(|_| unreadable())?.unwrap_or_default();
@@ -93,7 +70,7 @@ pub(crate) async fn change(
             changed => {
                 let app = changed?;
                 delivery.configured(Some(app.id), ("quotas", "changed"), None);
-                return answer(&auth, &app, delivery.known_quotas(app.id));
+                return answer(&manager, &app, delivery.known_quotas(app.id));
             }
         }
     }
@@ -101,21 +78,17 @@ pub(crate) async fn change(
 }
 
 /// `DELETE /v1/apps/{app}/quotas`: restores the node's defaults.
-pub(crate) async fn clear(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    _: Operator,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    set(&auth, &delivery, &name, &Overrides::default()).await?;
+pub(crate) async fn clear(_: Operator, manager: Manager) -> Result<StatusCode, Problem> {
+    set(&manager, &Overrides::default()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Replaces the quotas, even if the stored ones are unreadable.
-async fn set(auth: &Auth, delivery: &Delivery, name: &str, overrides: &Overrides) -> Result<App, Problem> {
+async fn set(manager: &Manager, overrides: &Overrides) -> Result<App, Problem> {
+    let Manager { auth, delivery, .. } = manager;
     // Another node may have created the app.
     auth.follow().await?;
-    let app = Manager::Operator.app(auth, name)?;
+    let app = manager.app()?;
     let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
     delivery.configured(Some(app.id), ("quotas", "changed"), None);
     Ok(app)
@@ -125,13 +98,13 @@ fn unreadable() -> Problem {
     Problem::new(Code::WrongState, "the stored quotas of this app are unreadable; replace them with PUT")
 }
 
-fn answer(auth: &Auth, app: &App, shown: Option<Vec<quota::Shown>>) -> Result<Response, Problem> {
+fn answer(manager: &Manager, app: &App, shown: Option<Vec<quota::Shown>>) -> Answer {
     let mut shown = shown.ok_or_else(|| Problem::not_found("app"))?;
     // All keys are in memory.
-    let keys = auth.keys(app.id).len() as u64;
+    let keys = manager.auth.keys(app.id).len() as u64;
     shown.iter_mut().filter(|one| one.quota == Quota::Keys).for_each(|one| one.used = Some(keys));
     let quotas = shown.into_iter().map(QuotaBody::from).collect();
-    Ok(respond::json(StatusCode::OK, &QuotasBody { app: app.name.to_string(), quotas }))
+    respond::ok(&QuotasBody { app: app.name.to_string(), quotas })
 }
 
 impl From<quota::Shown> for QuotaBody {

@@ -1,10 +1,7 @@
 //! `POST /v1/notifications/relay`: notifications that a front accepted and forwards. A batch in which every line has its own
 //! idempotency key, so that a retry in another batch is recognized.
 
-use std::sync::Arc;
-
 use axum::extract::State as Shared;
-use noroshi_delivery::Delivery;
 use noroshi_delivery::{InOrder, Origin};
 use noroshi_store::Idempotency;
 
@@ -22,16 +19,16 @@ use crate::respond::Lines;
 const KEY_PREFIX: &str = "\n";
 
 pub(crate) async fn notifications(
-    Shared(delivery): Shared<Arc<Delivery>>,
     Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
-    delivery.admit_relay(provider.app).await?;
-    let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Front(InOrder::default()));
+    provider.delivery.admit_relay(provider.app).await?;
+    let mut batch =
+        Batch::new(&provider.delivery, provider.app, lines.len(), Origin::Front(InOrder::default()));
     for line in lines {
-        let read = body::relayed(line, &body_limits, delivery.clock().now());
+        let read = body::relayed(line, &body_limits, provider.delivery.clock().now());
         let read = read.map(|relayed| {
             let key = format!("{KEY_PREFIX}{}", relayed.key).into();
             let same = relayed.untraced.as_deref().map_or(line, str::as_bytes);

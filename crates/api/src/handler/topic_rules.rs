@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
-use axum::response::Response;
 use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_auth::Auth;
@@ -21,50 +20,35 @@ use crate::error::{Code, Problem};
 use crate::request::access::{Manager, Provider, Read};
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
-use crate::respond;
+use crate::respond::{self, Answer};
 
 /// Maximum number of topics of one request that the webhook decides.
 const PENDING_MAX: usize = 64;
 
 /// `GET /v1/apps/{app}/topic-rules`
-pub(crate) async fn show(
-    Shared(auth): Shared<Arc<Auth>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
-    let rules = auth.topic_rules(app.id).ok_or_else(|| Problem::not_found("topic rules"))?;
-    Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
+pub(crate) async fn show(manager: Manager) -> Answer {
+    let app = manager.app()?;
+    let rules = manager.auth.topic_rules(app.id).ok_or_else(|| Problem::not_found("topic rules"))?;
+    respond::ok(&noroshi_auth::topic_rules::show(&rules))
 }
 
 /// `PUT /v1/apps/{app}/topic-rules`: replaces all rules. Subscriptions without permission end.
-pub(crate) async fn put(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Problem> {
-    let app = manager.app(&auth, &name)?;
+pub(crate) async fn put(manager: Manager, JsonBody(body): JsonBody) -> Answer {
+    let app = manager.app()?;
     // Another node may have changed the secret.
-    auth.follow().await?;
-    let kept = auth.topic_rules(app.id);
+    manager.auth.follow().await?;
+    let kept = manager.auth.topic_rules(app.id);
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
-    auth.set_topic_rules(app.id, Some(text)).await?;
-    delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
-    Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
+    manager.auth.set_topic_rules(app.id, Some(text)).await?;
+    manager.delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
+    respond::ok(&noroshi_auth::topic_rules::show(&rules))
 }
 
 /// `DELETE /v1/apps/{app}/topic-rules`: succeeds also without rules.
-pub(crate) async fn delete(
-    Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
-    manager: Manager,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    let app = manager.app(&auth, &name)?;
-    auth.set_topic_rules(app.id, None).await?;
-    delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
+pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
+    let app = manager.app()?;
+    manager.auth.set_topic_rules(app.id, None).await?;
+    manager.delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -99,22 +83,22 @@ struct RuleBody {
 /// `GET /v1/devices/{device}/topics/{topic}/permission`: the decision of the topic rules, and why. Calls no webhook.
 pub(crate) async fn explain(
     Shared(auth): Shared<Arc<Auth>>,
-    Shared(delivery): Shared<Arc<Delivery>>,
+
     provider: Provider<Read>,
     Path((device, topic)): Path<(String, String)>,
     Query(query): Query<PermissionQuery>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let action = match query.action.as_deref() {
         None | Some("subscribe") => Action::Subscribe,
         Some("publish") => Action::Publish,
         Some(_) => return Err(Problem::parameter("action", "must be \"subscribe\" or \"publish\"")),
     };
     let topic = Topic::parse_any(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
-    let found = delivery.store().device(provider.app, &body::device_id(&device)?).await?;
+    let found = provider.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
     let holder = holder(&device, None);
     let (decision, rules) = match Delivery::is_ruled(topic.as_str()) {
-        true => delivery.explain_topic(&holder, action, topic.as_str()),
+        true => provider.delivery.explain_topic(&holder, action, topic.as_str()),
         false => (Decision::Unruled, None),
     };
     let (decision, reason, detail, number) = match decision {
@@ -150,7 +134,7 @@ pub(crate) async fn explain(
         detail,
         rule,
     };
-    Ok(respond::json(StatusCode::OK, &body))
+    respond::ok(&body)
 }
 
 type Explained = (&'static str, Option<&'static str>, String, Option<usize>);

@@ -1,18 +1,12 @@
 //! Users. They exist only in devices and app JWTs.
 
-use std::sync::Arc;
-
-use axum::extract::State as Shared;
-use axum::response::Response;
-use http::StatusCode;
-use noroshi_delivery::Delivery;
 use noroshi_types::UserId;
 use serde::Serialize;
 
 use crate::error::Problem;
 use crate::request::access::{Devices, Provider};
 use crate::request::parameter::Path;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
 struct RevokedBody {
@@ -21,14 +15,10 @@ struct RevokedBody {
 }
 
 /// `POST /v1/users/{user}/revoke`: also for an unknown user, who may still have valid JWTs.
-pub(crate) async fn revoke(
-    Shared(delivery): Shared<Arc<Delivery>>,
-    provider: Provider<Devices>,
-    Path(user): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn revoke(provider: Provider<Devices>, Path(user): Path<String>) -> Answer {
     let user = user_id(&user)?;
-    let devices = delivery.revoke_user(provider.app, &user).await?;
-    Ok(respond::json(StatusCode::OK, &RevokedBody { user: user.to_string(), devices }))
+    let devices = provider.delivery.revoke_user(provider.app, &user).await?;
+    respond::ok(&RevokedBody { user: user.to_string(), devices })
 }
 
 /// A `user` parameter of a path.

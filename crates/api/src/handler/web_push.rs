@@ -30,7 +30,7 @@ use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::request::access::record_app;
 use crate::request::body::{BodyReader, Bound};
 use crate::request::parameter::Path;
-use crate::respond;
+use crate::respond::{self, Answer};
 
 pub(crate) use self::receipt::receipt;
 
@@ -81,12 +81,9 @@ struct Version {
 }
 
 /// `GET /push/{token}`: UnifiedPush discovery. Shows that the endpoint exists, but not whose it is.
-pub(crate) async fn discover(
-    Shared(web_push): Shared<Arc<WebPush>>,
-    Path(token): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn discover(Shared(web_push): Shared<Arc<WebPush>>, Path(token): Path<String>) -> Answer {
     web_push.endpoint(&token).await?;
-    Ok(respond::json(StatusCode::OK, &Discovery { unifiedpush: Version { version: 1 } }))
+    respond::ok(&Discovery { unifiedpush: Version { version: 1 } })
 }
 
 /// `POST /push/{token}`

@@ -2,8 +2,9 @@
 //! without.
 //!
 //! [`Provider`] takes an API key with a scope; [`Consumer`] a device token or app JWT whose device exists and whose version
-//! is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. The credential comes only from
-//! `Authorization: Bearer`: a token in a query would end up in logs.
+//! is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. An extractor also has the components
+//! that most of its handlers use. The credential comes only from `Authorization: Bearer`: a token in a query would end up in
+//! logs.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -18,11 +19,13 @@ use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
 use noroshi_types::{AppId, Scope, Timestamp};
 use ring::digest;
+use serde::Deserialize;
 
 use crate::body::Author;
 use crate::connection::{Client, Handle, Trust};
 use crate::error::{Code, Problem};
 use crate::registration::register_one;
+use crate::request::parameter::Path;
 
 /// The listener that a request arrived on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,23 +55,24 @@ pub trait Needs {
     const SCOPE: Scope;
 }
 
-pub struct Publish;
-pub struct Devices;
-pub struct Read;
+macro_rules! needs {
+    ($($name:ident)*) => {
+        $(
+            pub struct $name;
 
-impl Needs for Publish {
-    const SCOPE: Scope = Scope::Publish;
+            impl Needs for $name {
+                const SCOPE: Scope = Scope::$name;
+            }
+        )*
+    };
 }
-impl Needs for Devices {
-    const SCOPE: Scope = Scope::Devices;
-}
-impl Needs for Read {
-    const SCOPE: Scope = Scope::Read;
-}
+
+needs! { Publish Devices Read }
 
 /// An API key with the scope `N`.
 pub struct Provider<N> {
     pub app: AppId,
+    pub(crate) delivery: Arc<Delivery>,
     needs: PhantomData<N>,
 }
 
@@ -76,6 +80,7 @@ pub struct Provider<N> {
 pub(crate) struct Consumer {
     pub(crate) device: Device,
     pub(crate) identity: Identity,
+    pub(crate) delivery: Arc<Delivery>,
 }
 
 /// A device by its credential. [`crate::first_call`] checks whether the device exists and the credential is current.
@@ -90,12 +95,14 @@ pub(crate) enum Registrar {
     Consumer(Identity),
 }
 
-/// Who may change apps and keys.
-pub(crate) enum Manager {
-    /// The operator, on the admin listener.
-    Operator,
-    /// A key with the scope `admin`: its own app only.
-    Admin(AppId),
+/// Who may change apps and keys: the operator on the admin listener, or a key with the scope `admin` on the public one.
+pub(crate) struct Manager {
+    /// The app of an `admin` key. None: the operator.
+    own: Option<AppId>,
+    /// The app's name in the path. Empty if the path has none.
+    pub(crate) name: String,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) delivery: Arc<Delivery>,
 }
 
 /// The operator, on the admin listener.
@@ -140,14 +147,15 @@ impl Authenticator {
         }
     }
 
-    fn manager(&self, parts: &Parts) -> Result<Manager, Problem> {
+    /// The app of an `admin` key. None: the operator.
+    fn manager(&self, parts: &Parts) -> Result<Option<AppId>, Problem> {
         match self.listener {
             Listener::Admin if self.is_operator(bearer(&parts.headers)?) => {
                 record_trust(parts, Trust::Provider);
-                Ok(Manager::Operator)
+                Ok(None)
             }
             Listener::Admin => Err(Refused::Unknown.into()),
-            Listener::Public => self.provider(parts, Scope::Admin).map(Manager::Admin),
+            Listener::Public => self.provider(parts, Scope::Admin).map(Some),
         }
     }
 
@@ -158,77 +166,52 @@ impl Authenticator {
     }
 }
 
-impl<N: Needs, S: Send + Sync> FromRequestParts<S> for Provider<N>
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
+/// Extractors that use the listener's [`Authenticator`].
+macro_rules! extractors {
+    ($($extractor:ident $(<$needs:ident>)?: |$authenticator:ident, $parts:ident| $extracted:expr;)*) => {
+        $(impl<$($needs: Needs,)? S: Send + Sync> FromRequestParts<S> for $extractor $(<$needs>)?
+        where
+            Arc<Authenticator>: FromRef<S>,
+        {
+            type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let app = Arc::<Authenticator>::from_ref(state).provider(parts, N::SCOPE)?;
-        Ok(Self { app, needs: PhantomData })
-    }
+            async fn from_request_parts($parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+                let $authenticator = Arc::<Authenticator>::from_ref(state);
+                $extracted
+            }
+        })*
+    };
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Consumer
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let authenticator = Arc::<Authenticator>::from_ref(state);
+extractors! {
+    Provider<N>: |authenticator, parts| {
+        let app = authenticator.provider(parts, N::SCOPE)?;
+        Ok(Self { app, delivery: authenticator.delivery.clone(), needs: PhantomData })
+    };
+    Consumer: |authenticator, parts| {
         let identity = authenticator.consumer(parts).await?;
         let device = own_device(&authenticator.delivery, &identity).await?;
-        Ok(Self { device, identity })
-    }
+        Ok(Self { device, identity, delivery: authenticator.delivery.clone() })
+    };
+    FirstCaller: |authenticator, parts| Ok(Self { identity: authenticator.consumer(parts).await? });
+    Registrar: |authenticator, parts| authenticator.registrar(parts).await;
+    Manager: |authenticator, parts| {
+        let own = authenticator.manager(parts)?;
+        let Path(NamedApp { app }) = Path::from_request_parts(parts, &()).await?;
+        let Authenticator { auth, delivery, .. } = &*authenticator;
+        Ok(Self { own, name: app, auth: auth.clone(), delivery: delivery.clone() })
+    };
+    Operator: |authenticator, parts| match authenticator.manager(parts)? {
+        None => Ok(Self),
+        Some(_) => Err(Refused::Unknown.into()),
+    };
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for FirstCaller
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Ok(Self { identity: Arc::<Authenticator>::from_ref(state).consumer(parts).await? })
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Registrar
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Authenticator>::from_ref(state).registrar(parts).await
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Manager
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Authenticator>::from_ref(state).manager(parts)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Operator
-where
-    Arc<Authenticator>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Arc::<Authenticator>::from_ref(state).manager(parts)? {
-            Manager::Operator => Ok(Self),
-            Manager::Admin(_) => Err(Refused::Unknown.into()),
-        }
-    }
+/// The app in a path. Other parameters are ignored.
+#[derive(Deserialize)]
+struct NamedApp {
+    #[serde(default)]
+    app: String,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Network {
@@ -240,21 +223,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Network {
 }
 
 impl Manager {
-    pub(crate) fn author(&self) -> Author {
-        match self {
-            Manager::Operator => Author::Operator,
-            Manager::Admin(_) => Author::Tenant,
-        }
+    pub(crate) fn is_operator(&self) -> bool {
+        self.own.is_none()
     }
 
-    /// The app of this name. An `admin` key finds only its own app.
-    pub(crate) fn app(&self, auth: &Auth, name: &str) -> Result<App, Problem> {
-        let app = auth.app(name).ok_or_else(|| Problem::not_found("app"))?;
-        match self {
-            Manager::Operator => Ok(app),
-            Manager::Admin(own) if *own == app.id => Ok(app),
-            Manager::Admin(_) => Err(Problem::not_found("app")),
-        }
+    pub(crate) fn author(&self) -> Author {
+        if self.is_operator() { Author::Operator } else { Author::Tenant }
+    }
+
+    /// The app that the path names. An `admin` key finds only its own app.
+    pub(crate) fn app(&self) -> Result<App, Problem> {
+        let found = self.auth.app(&self.name).filter(|app| self.own.is_none_or(|own| own == app.id));
+        found.ok_or_else(|| Problem::not_found("app"))
     }
 }
 

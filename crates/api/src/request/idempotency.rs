@@ -1,6 +1,7 @@
 //! `Idempotency-Key`, and the hash that identifies repetitions of a request.
 
-use http::{HeaderMap, HeaderName};
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use noroshi_store::Idempotency;
 use noroshi_types::limits;
 use ring::digest;
@@ -8,8 +9,15 @@ use ring::digest;
 use crate::error::Problem;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Set on responses that repeat an earlier one.
-pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Marks the response if it repeats an earlier one.
+pub fn mark_replayed(mut response: Response, is_replayed: bool) -> Response {
+    if is_replayed {
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
 
 /// None if the request has no key.
 pub fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {

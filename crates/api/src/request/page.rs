@@ -1,6 +1,7 @@
-//! Sizes of list pages, and the lines of batches.
+//! Pages of lists, and the lines of batches.
 
 use noroshi_types::limits;
+use serde::Deserialize;
 
 use crate::error::{Code, Problem};
 
@@ -13,6 +14,40 @@ pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
         limit @ 1..=PAGE_MAX => Ok(limit),
         _ => Err(Problem::parameter("limit", format!("a page has 1 to {PAGE_MAX} entries"))),
     }
+}
+
+/// The parameters of a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Page {
+    pub(crate) fn limit(&self) -> Result<usize, Problem> {
+        page_limit(self.limit)
+    }
+
+    /// None: the first page.
+    pub(crate) fn after(self) -> Option<String> {
+        not_first(self.after)
+    }
+}
+
+/// An empty `after` is the first page, which suits scripts.
+pub(crate) fn not_first(after: Option<String>) -> Option<String> {
+    after.filter(|after| !after.is_empty())
+}
+
+/// The position of the next page, if this one is full.
+pub(crate) fn next<T>(found: &[T], limit: usize, position: impl Fn(&T) -> String) -> Option<String> {
+    found.last().filter(|_| found.len() == limit).map(position)
+}
+
+/// `after` is not a position of this list.
+pub(crate) fn not_a_position() -> Problem {
+    Problem::parameter("after", "must be the `next` of an earlier page")
 }
 
 /// The lines of a batch. A line break at the very end does not start another line.

@@ -40,7 +40,6 @@ pub(crate) fn with_session(device: Device, session: Option<Session>) -> Result<D
 
 /// A device with this presence.
 pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<DeviceBody, Problem> {
-    let push_token = device.push_token.map(|token| RawValue::from_string(token.json.as_str().to_owned()));
     Ok(DeviceBody {
         device: device.id.to_string(),
         user: device.user.map(|user| user.to_string()),
@@ -50,7 +49,7 @@ pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<Device
         app_version: device.attributes.app_version,
         tags: device.attributes.tags,
         topics: device.topics.iter().map(Topic::to_string).collect(),
-        push_token: push_token.transpose().map_err(Problem::internal)?,
+        push_token: super::raw(device.push_token.as_ref().map(|token| &token.json))?,
         push_suspect: device
             .push_suspect
             .map(|suspect| SuspectBody { at: suspect.at.to_string(), reason: suspect.reason }),

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use noroshi_api::parts::{JsonBody, Operator, Path, json};
-use noroshi_api::{Api, Code, Problem};
+use noroshi_api::{Code, Problem};
 use noroshi_store::cells::{CellChange, CellNum, Population, Relocated, Relocation};
 use noroshi_types::{AppId, DeviceId, UserId, limits};
 use serde::de::DeserializeOwned;
@@ -74,11 +73,7 @@ fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>
 }
 
 /// `GET /v1/cells`
-pub(crate) async fn list(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    _: Operator,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(axum::Extension(front): FrontExtension, _: Operator) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &CellsBody { cells: cells(&front).await? }))
 }
 
@@ -110,7 +105,6 @@ async fn cells(front: &Front) -> Result<Vec<CellBody>, Problem> {
 
 /// `PATCH /v1/cells/{cell}`
 pub(crate) async fn change(
-    Shared(_): Shared<Api>,
     axum::Extension(front): FrontExtension,
     _: Operator,
     Path(name): Path<String>,
@@ -132,7 +126,6 @@ pub(crate) async fn change(
 
 /// `POST /v1/cells/{cell}/moves`: selects users or devices and returns. They move one by one afterwards.
 pub(crate) async fn relocate(
-    Shared(_): Shared<Api>,
     axum::Extension(front): FrontExtension,
     _: Operator,
     Path(name): Path<String>,

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{FromRequestParts, State as Shared};
+use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 use noroshi_api::parts::{
-    Devices, JsonBody, Lines, NdjsonBody, Path, Provider, Query, Read, Traced, bearer, draw_device_id, json,
-    lines, page_limit, record_provider, scoped,
+    Devices, JsonBody, Lines, NdjsonBody, Path, Query, Read, Traced, bearer, draw_device_id, json, lines,
+    page_limit, record_provider, scoped,
 };
 use noroshi_api::{Api, Problem, body};
 use noroshi_auth::Refused;
 use noroshi_store::cells::{CellNum, Residence};
-use noroshi_types::{AppId, DeviceId, Scope, TraceContext, UserId};
+use noroshi_types::{AppId, DeviceId, Scope, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::me::Resident;
-use super::{FrontExtension, no_key, send, send_each};
+use super::me::{Resident, at};
+use super::{By, Call, FrontExtension};
+use crate::cell_set::CellSet;
 use crate::client::{CellRequest, escaped};
-use crate::front::Front;
 use crate::placement::moving;
 use crate::splice::{quoted, splice};
 
@@ -53,7 +53,6 @@ impl FromRequestParts<Api> for Registrar {
 
 /// `POST /v1/devices`
 pub(crate) async fn register(
-    Shared(_): Shared<Api>,
     axum::Extension(front): FrontExtension,
     registrar: Registrar,
     Traced(trace): Traced,
@@ -66,15 +65,12 @@ pub(crate) async fn register(
             let residence = front.placement.assign_one(app, device.clone(), read.registration.user).await?;
             let body = named(&text, &device)?;
             let cell = front.cells.get(residence.cell)?;
-            let make = |key| {
-                CellRequest::post("/v1/devices", key, front.cells.timeout(), CellRequest::JSON, body.clone())
-            };
-            (send(&front.cells, cell, app, trace, make).await?, app, device, residence)
+            let call = Call { front: front.clone(), app, trace };
+            let request = CellRequest::post("/v1/devices", body);
+            (call.send(cell, request).await?, app, device, residence)
         }
         Registrar::Consumer(resident) => {
-            let body = text.to_vec();
-            let request =
-                CellRequest::post("/v1/devices", no_key(), front.cells.timeout(), CellRequest::JSON, body);
+            let request = CellRequest::post("/v1/devices", text.to_vec());
             // Completes the move of a device that is moving to another cell.
             let (answer, residence) =
                 resident.send(&front.cells, |residence| residence.cell, request).await?;
@@ -104,32 +100,20 @@ enum Line {
 }
 
 /// `POST /v1/devices/batch`: each cell gets its own lines; a cell that is down fails only those.
-pub(crate) async fn batch(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Devices>,
-    Traced(trace): Traced,
-    NdjsonBody(text): NdjsonBody,
-) -> Result<Lines, Problem> {
+pub(crate) async fn batch(By(call, _): By<Devices>, NdjsonBody(text): NdjsonBody) -> Result<Lines, Problem> {
     let lines = lines(&text)?;
     let mut answers = Lines::with_capacity(lines.len() * 2);
     for chunk in lines.chunks(PLACES_PER_COMMIT) {
-        import(&front, provider.app, trace, chunk, &mut answers).await?;
+        import(&call, chunk, &mut answers).await?;
     }
     Ok(answers)
 }
 
-async fn import(
-    front: &Front,
-    app: AppId,
-    trace: Option<TraceContext>,
-    chunk: &[&[u8]],
-    answers: &mut Lines,
-) -> Result<(), Problem> {
+async fn import(call: &Call, chunk: &[&[u8]], answers: &mut Lines) -> Result<(), Problem> {
     let read: Vec<Result<(DeviceId, Option<UserId>), Problem>> =
         chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<_> = read.iter().flatten().cloned().collect();
-    let mut places = front.placement.assign(app, &good).await?.into_iter();
+    let mut places = call.front.placement.assign(call.app, &good).await?.into_iter();
     let mut bodies: BTreeMap<CellNum, String> = BTreeMap::new();
     let mut sent: BTreeMap<CellNum, Vec<(DeviceId, Residence)>> = BTreeMap::new();
     let mut order = Vec::with_capacity(chunk.len());
@@ -150,7 +134,7 @@ async fn import(
             Err(problem) => order.push(Line::Wrong(problem)),
         }
     }
-    let mut lines_by_cell = send_lines(front, app, trace, bodies, &sent).await?;
+    let mut lines_by_cell = send_lines(call, bodies, &sent).await?;
     for line in order {
         match line {
             Line::Wrong(problem) => answers.push_problem(&problem)?,
@@ -168,9 +152,7 @@ type CellLines = std::vec::IntoIter<Result<Box<RawValue>, Problem>>;
 
 /// Sends each cell its lines. Returns one answer per line.
 async fn send_lines(
-    front: &Front,
-    app: AppId,
-    trace: Option<TraceContext>,
+    call: &Call,
     bodies: BTreeMap<CellNum, String>,
     sent: &BTreeMap<CellNum, Vec<(DeviceId, Residence)>>,
 ) -> Result<BTreeMap<CellNum, CellLines>, Problem> {
@@ -181,27 +163,18 @@ async fn send_lines(
     let mut lines_by_cell = BTreeMap::new();
     let mut requests = Vec::new();
     for (num, body) in bodies {
-        match front.cells.get(num) {
-            Ok(cell) => {
-                let request = CellRequest::post(
-                    "/v1/devices/batch",
-                    no_key(),
-                    front.cells.timeout(),
-                    CellRequest::NDJSON,
-                    body,
-                );
-                requests.push((cell.clone(), request));
-            }
+        match call.front.cells.get(num) {
+            Ok(cell) => requests.push((cell.clone(), CellRequest::post_lines("/v1/devices/batch", body))),
             Err(problem) => lines_by_cell.extend([refused(problem, num)]),
         }
     }
-    for (cell, answer) in send_each(&front.cells, app, trace, requests).await {
+    for (cell, answer) in call.send_each(requests).await {
+        let answer = answer.and_then(|answer| match answer.status {
+            StatusCode::OK => Ok(answer),
+            _ => Err(cell.away()),
+        });
         let answer = match answer {
-            Ok(answer) if answer.status == StatusCode::OK => answer,
-            Ok(_) => {
-                lines_by_cell.extend([refused(cell.away(), cell.num)]);
-                continue;
-            }
+            Ok(answer) => answer,
             Err(problem) => {
                 lines_by_cell.extend([refused(problem, cell.num)]);
                 continue;
@@ -213,7 +186,7 @@ async fn send_lines(
         if let Some(sent) = sent.get(&cell.num) {
             let registered = sent.iter().zip(&lines).filter(|(_, line)| is_registered(line));
             let registered: Vec<_> = registered.map(|(one, _)| one.clone()).collect();
-            let elsewhere = front.placement.arrived(app, &registered).await?;
+            let elsewhere = call.front.placement.arrived(call.app, &registered).await?;
             for ((device, _), line) in sent.iter().zip(&mut lines) {
                 if elsewhere.contains(device) {
                     *line = Err(moving());
@@ -247,56 +220,40 @@ pub(crate) struct ListQuery {
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct DevicesBody {
     devices: Vec<Value>,
     next: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    devices: Vec<Value>,
-    next: Option<String>,
-}
-
 /// `GET /v1/devices`: cell by cell; `next` names the cell and the position in its list.
-pub(crate) async fn list(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    Query(query): Query<ListQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(By(call, _): By<Read>, Query(query): Query<ListQuery>) -> Result<Response, Problem> {
     let limit = page_limit(query.limit)?;
-    let (first, mut after) = place(&front, query.after.as_deref().unwrap_or_default())?;
+    let cells = &call.front.cells;
+    let (first, mut after) = place(cells, query.after.as_deref().unwrap_or_default())?;
     let user = query.user.map(|user| UserId::parse(&user).map_err(|wrong| Problem::from(wrong).at("user")));
     let user = user.transpose()?;
     let homes = match &user {
         Some(user) => {
-            let found = front
-                .cells
-                .store
-                .cells_of_users(provider.app, vec![user.clone()], front.cells.state.now())
-                .await?;
+            let found = cells.store.cells_of_users(call.app, vec![user.clone()], cells.state.now()).await?;
             Some(found.into_iter().flatten().collect::<Vec<_>>())
         }
         None => None,
     };
     let mut found = DevicesBody { devices: Vec::new(), next: None };
-    let cells = front.cells.iter().enumerate().skip(first);
-    for (index, cell) in
-        cells.filter(|(_, cell)| homes.as_ref().is_none_or(|homes| homes.contains(&cell.num)))
-    {
+    for (index, cell) in cells.iter().enumerate().skip(first) {
+        if homes.as_ref().is_some_and(|homes| !homes.contains(&cell.num)) {
+            continue;
+        }
         let mut path = format!("/v1/devices?limit={}&after={after}", limit - found.devices.len());
         if let Some(user) = &user {
             path += &format!("&user={}", escaped(user.as_str()));
         }
-        let make = |key| CellRequest::get(path.clone(), key, front.cells.timeout());
-        let answer = send(&front.cells, cell, provider.app, trace, make).await?;
+        let answer = call.send(cell, CellRequest::get(path)).await?;
         if answer.status != StatusCode::OK {
             return Ok(answer.into_response());
         }
-        let page: Page = answer.json()?;
+        let page: DevicesBody = answer.json()?;
         found.devices.extend(page.devices);
         after = String::new();
         if let Some(next) = page.next {
@@ -304,7 +261,7 @@ pub(crate) async fn list(
             break;
         }
         if found.devices.len() >= limit {
-            found.next = (index + 1 < front.cells.len()).then(|| format!("{}.", index + 1));
+            found.next = (index + 1 < cells.len()).then(|| format!("{}.", index + 1));
             break;
         }
     }
@@ -312,7 +269,7 @@ pub(crate) async fn list(
 }
 
 /// Parses `after` into the cell's index in the configuration and the position in its list.
-fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
+fn place(cells: &CellSet, after: &str) -> Result<(usize, String), Problem> {
     if after.is_empty() {
         return Ok((0, String::new()));
     }
@@ -320,7 +277,7 @@ fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
     let (index, inner) = after.split_once('.').ok_or_else(wrong)?;
     let index: usize = index.parse().map_err(|_| wrong())?;
     let plain = inner.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if index >= front.cells.len() || !plain || inner.len() > 16 {
+    if index >= cells.len() || !plain || inner.len() > 16 {
         return Err(wrong());
     }
     Ok((index, inner.to_owned()))
@@ -328,75 +285,48 @@ fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
 
 /// `GET /v1/devices/{device}`
 pub(crate) async fn show(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
+    By(call, _): By<Read>,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    at_cell_of_device(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
+    at_cell_of_device(&call, &device, at(&uri)).await
 }
 
 /// `GET /v1/devices/{device}/topics/{topic}/permission`
 pub(crate) async fn permission(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
+    By(call, _): By<Read>,
     Path((device, _)): Path<(String, String)>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    at_cell_of_device(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
+    at_cell_of_device(&call, &device, at(&uri)).await
 }
 
 /// `POST /v1/devices/{device}/revoke`
 pub(crate) async fn revoke(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Devices>,
-    Traced(trace): Traced,
+    By(call, _): By<Devices>,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let make = |key| CellRequest { method: http::Method::POST, ..one(&front, &uri, key) };
-    at_cell_of_device(&front, provider.app, trace, &device, make).await
+    at_cell_of_device(&call, &device, CellRequest { method: Method::POST, ..at(&uri) }).await
 }
 
 /// `DELETE /v1/devices/{device}`
 pub(crate) async fn delete(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Devices>,
-    Traced(trace): Traced,
+    By(call, _): By<Devices>,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let make = |key| CellRequest { method: http::Method::DELETE, ..one(&front, &uri, key) };
-    let response = at_cell_of_device(&front, provider.app, trace, &device, make).await?;
+    let request = CellRequest { method: Method::DELETE, ..at(&uri) };
+    let response = at_cell_of_device(&call, &device, request).await?;
     if response.status().is_success() || response.status() == StatusCode::NOT_FOUND {
-        front.cells.store.forget_device(provider.app, &device_id(&device)?).await?;
+        call.front.cells.store.forget_device(call.app, &body::device_id(&device)?).await?;
     }
     Ok(response)
 }
 
-fn one(front: &Front, uri: &Uri, key: http::HeaderValue) -> CellRequest {
-    CellRequest::get(uri.path_and_query().map_or("/", |path| path.as_str()), key, front.cells.timeout())
-}
-
-async fn at_cell_of_device(
-    front: &Front,
-    app: AppId,
-    trace: Option<TraceContext>,
-    device: &str,
-    make: impl Fn(http::HeaderValue) -> CellRequest,
-) -> Result<Response, Problem> {
-    let found = front.cells.store.residences(&[app], &device_id(device)?).await?;
+async fn at_cell_of_device(call: &Call, device: &str, request: CellRequest) -> Result<Response, Problem> {
+    let cells = &call.front.cells;
+    let found = cells.store.residences(&[call.app], &body::device_id(device)?).await?;
     let residence = found.first().ok_or_else(|| Problem::not_found("device"))?;
-    let cell = front.cells.get(residence.present())?;
-    Ok(send(&front.cells, cell, app, trace, make).await?.into_response())
-}
-
-fn device_id(text: &str) -> Result<DeviceId, Problem> {
-    DeviceId::parse(text).map_err(|invalid| Problem::from(invalid).at("device"))
+    Ok(call.send(cells.get(residence.present())?, request).await?.into_response())
 }

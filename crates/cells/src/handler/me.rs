@@ -1,14 +1,12 @@
 //! Requests of a device about itself: the front forwards them to the device's cell with the device's own token. The
 //! cell verifies the token.
 
-use std::sync::Arc;
-
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use noroshi_api::parts::{JsonBody, bearer, client, named_app};
+use noroshi_api::parts::{self, JsonBody, bearer, named_app};
 use noroshi_api::{Api, Code, Problem};
 use noroshi_auth::{ClientNetwork, Credential, Refused, unverified_device};
 use noroshi_store::cells::{CellNum, Residence};
@@ -16,7 +14,7 @@ use noroshi_types::{AppId, AppName, DeviceId, UserId};
 
 use super::FrontExtension;
 use crate::cell_set::CellSet;
-use crate::client::{CellRequest, CellResponse};
+use crate::client::{self, CellRequest, CellResponse};
 use crate::front::Front;
 
 /// A device as its credential names it, and where it may be assigned.
@@ -47,10 +45,9 @@ impl FromRequestParts<Api> for Resident {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let front =
-            parts.extensions.get::<Arc<Front>>().ok_or_else(|| Problem::internal("no front"))?.clone();
+        let front = super::front(parts)?;
         let token = bearer(&parts.headers)?;
-        let bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)?;
+        let bearer = client::bearer(token)?;
         if let Some((number, device)) = unverified_device(token) {
             let homes = homes(&front.cells, number, &device).await?;
             let is_unsure = front.cells.misses_app_numbers();
@@ -60,7 +57,7 @@ impl FromRequestParts<Api> for Resident {
         let identity = match api.auth.key(token) {
             Ok(_) => return Err(Refused::NotAToken.into()),
             Err(_) => {
-                let credential = Credential { token, app: app.as_deref(), client: client(parts) };
+                let credential = Credential { token, app: app.as_deref(), client: parts::client(parts) };
                 let identity = api.auth.authenticate(credential, api.now()).await;
                 identity.map_err(|refused| Problem::failed_log_in(token, refused))?
             }
@@ -188,7 +185,7 @@ pub(crate) async fn forward(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let request = unchanged(&front, method, &uri, &headers, &body);
+    let request = unchanged(method, &uri, &headers, &body);
     Ok(resident.send(&front.cells, Residence::present, request).await?.0.into_response())
 }
 
@@ -199,7 +196,7 @@ pub(crate) async fn delete(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let request = unchanged(&front, Method::DELETE, &uri, &headers, b"");
+    let request = unchanged(Method::DELETE, &uri, &headers, b"");
     let (answer, residence) = resident.send(&front.cells, Residence::present, request).await?;
     if answer.status.is_success() {
         front.cells.store.forget_device(residence.app, &resident.device).await?;
@@ -207,16 +204,14 @@ pub(crate) async fn delete(
     Ok(answer.into_response())
 }
 
-fn unchanged(front: &Front, method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> CellRequest {
-    CellRequest {
-        method,
-        path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
-        bearer: super::no_key(),
-        trace: None,
-        content_type: headers.get(header::CONTENT_TYPE).cloned(),
-        body: Bytes::copy_from_slice(body),
-        timeout: front.cells.timeout(),
-    }
+fn unchanged(method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> CellRequest {
+    let content_type = headers.get(header::CONTENT_TYPE).cloned();
+    CellRequest { method, content_type, body: Bytes::copy_from_slice(body), ..at(uri) }
+}
+
+/// `GET` of the same path and query.
+pub(super) fn at(uri: &Uri) -> CellRequest {
+    CellRequest::get(uri.path_and_query().map_or("/", |path| path.as_str()))
 }
 
 #[cfg(test)]

@@ -1,23 +1,20 @@
 //! The outcome of a message: the sum of the cells' answers, and the front's own state for cells that do not answer.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use noroshi_api::parts::{Path, Provider, Publish, Read, Traced, json, notification_id};
-use noroshi_api::{Api, Problem};
+use noroshi_api::parts::{Path, Publish, Read, json, notification_id};
+use noroshi_api::{Problem, body};
 use noroshi_store::cells::{PartState, Relayed, RelayedPart};
 use noroshi_types::{DeviceId, NotificationId, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::By;
 use super::publish::{Summary, TargetSummary};
-use super::{FrontExtension, no_key, send, send_each};
-use crate::cell::Cell;
+use crate::cell_set::CellSet;
 use crate::client::{CellRequest, CellResponse, escaped};
-use crate::front::Front;
 
 #[derive(Serialize)]
 struct StateBody {
@@ -69,14 +66,8 @@ struct CancelledBody {
 }
 
 /// `GET /v1/notifications/{id}`
-pub(crate) async fn show(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let found = front.cells.store.relayed(provider.app, notification_id(&id)?).await?;
+pub(crate) async fn show(By(call, _): By<Read>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let found = call.front.cells.store.relayed(call.app, notification_id(&id)?).await?;
     let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
     let mut counts = BTreeMap::new();
     if relayed.unknown > 0 {
@@ -84,15 +75,15 @@ pub(crate) async fn show(
     }
     let (mut cells, mut requests) = (Vec::new(), Vec::new());
     for part in &relayed.parts {
-        match (part.remote, front.cells.get(part.cell)) {
+        match (part.remote, call.front.cells.get(part.cell)) {
             (Some(remote), Ok(cell)) => {
                 let path = format!("/v1/notifications/{remote}");
-                requests.push((cell.clone(), CellRequest::get(path, no_key(), front.cells.timeout())));
+                requests.push((cell.clone(), CellRequest::get(path)));
             }
-            _ => cells.push(part_body(&front, part)),
+            _ => cells.push(part_body(&call.front.cells, part)),
         }
     }
-    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+    for (cell, answer) in call.send_each(requests).await {
         let cell_state = answer.ok().filter(|answer| answer.status == StatusCode::OK);
         let cell_state: Option<CellState> = cell_state.and_then(|answer| answer.json().ok());
         for (outcome, count) in cell_state.iter().flat_map(|cell_state| &cell_state.counts) {
@@ -146,7 +137,7 @@ fn state(relayed: &Relayed, cells: &[CellBody]) -> &'static str {
 }
 
 /// The part of a cell that does not have the message, or is no longer configured.
-fn part_body(front: &Front, part: &RelayedPart) -> CellBody {
+fn part_body(cells: &CellSet, part: &RelayedPart) -> CellBody {
     let state = match part.state {
         PartState::Waiting => "waiting",
         PartState::Forwarded | PartState::Cancelling => "unanswered",
@@ -155,7 +146,7 @@ fn part_body(front: &Front, part: &RelayedPart) -> CellBody {
         PartState::Cancelled => "cancelled",
     };
     CellBody {
-        cell: front.cells.get(part.cell).map_or_else(|_| "?".to_owned(), |cell| cell.name().to_owned()),
+        cell: cells.get(part.cell).map_or_else(|_| "?".to_owned(), |cell| cell.name().to_owned()),
         state: state.to_owned(),
         id: part.remote.map(|id| id.to_string()),
         reason: part.reason.clone(),
@@ -164,17 +155,14 @@ fn part_body(front: &Front, part: &RelayedPart) -> CellBody {
 
 /// `GET /v1/notifications/{id}/devices/{device}`: the answer of the device's cell.
 pub(crate) async fn trace(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
+    By(call, _): By<Read>,
     Path((id, device)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let device = DeviceId::parse(&device).map_err(|invalid| Problem::from(invalid).at("device"))?;
+    let device = body::device_id(&device)?;
     let nothing = || Problem::not_found("notification or device");
-    let relayed = front.cells.store.relayed(provider.app, id).await?.ok_or_else(nothing)?;
-    let residences = front.cells.store.residences(&[provider.app], &device).await?;
+    let relayed = call.front.cells.store.relayed(call.app, id).await?.ok_or_else(nothing)?;
+    let residences = call.front.cells.store.residences(&[call.app], &device).await?;
     let residence = residences.first().ok_or_else(nothing)?;
     let mut last = None;
     // The previous cell may have delivered it.
@@ -185,9 +173,8 @@ pub(crate) async fn trace(
             continue;
         };
         let path = format!("/v1/notifications/{remote}/devices/{}", escaped(device.as_str()));
-        let cell = front.cells.get(num)?;
-        let make = |key| CellRequest::get(path.clone(), key, front.cells.timeout());
-        let answer = send(&front.cells, cell, provider.app, trace, make).await?;
+        let cell = call.front.cells.get(num)?;
+        let answer = call.send(cell, CellRequest::get(path)).await?;
         if answer.status == StatusCode::OK {
             return with_id(&answer, id);
         }
@@ -224,30 +211,17 @@ fn unforwarded(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Resp
 
 /// `DELETE /v1/notifications/{id}`: unsent parts are dropped, the others are cancelled in their cells; the relay
 /// retries cells that do not answer.
-pub(crate) async fn cancel(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Publish>,
-    Traced(trace): Traced,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn cancel(By(call, _): By<Publish>, Path(id): Path<String>) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let found = front.cells.store.cancel_relayed(provider.app, id).await?;
+    let found = call.front.cells.store.cancel_relayed(call.app, id).await?;
     let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
-    let in_cells = relayed
-        .parts
-        .iter()
-        .filter_map(|part| Some((front.cells.get(part.cell).ok()?.clone(), part.remote?)));
-    let requests: Vec<(Arc<Cell>, CellRequest)> = in_cells
-        .map(|(cell, remote)| {
-            (
-                cell,
-                CellRequest::delete(format!("/v1/notifications/{remote}"), no_key(), front.cells.timeout()),
-            )
-        })
-        .collect();
+    let in_cell = |part: &RelayedPart| {
+        let path = format!("/v1/notifications/{}", part.remote?);
+        Some((call.front.cells.get(part.cell).ok()?.clone(), CellRequest::delete(path)))
+    };
+    let requests = relayed.parts.iter().filter_map(in_cell);
     let (mut removed, mut unanswered) = (0, Vec::new());
-    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+    for (cell, answer) in call.send_each(requests).await {
         match answer.ok().filter(|answer| answer.status.is_success()) {
             Some(answer) => {
                 removed += answer.json::<CellCancelled>().map_or(0, |cell_state| cell_state.removed)

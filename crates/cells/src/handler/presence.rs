@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
-use noroshi_api::parts::{JsonBody, Provider, Read, Traced, json};
-use noroshi_api::{Api, Problem, body};
+use noroshi_api::parts::{JsonBody, Read, json};
+use noroshi_api::{Problem, body};
 use noroshi_store::cells::CellNum;
 use noroshi_types::Presence;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FrontExtension, no_key, send_each};
+use super::By;
 use crate::client::CellRequest;
 
 #[derive(Serialize)]
@@ -34,16 +33,10 @@ struct CellPresence {
 }
 
 /// A user of a cell that does not answer counts as offline, and `unanswered` names the cell.
-pub(crate) async fn query(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    JsonBody(text): JsonBody,
-) -> Result<Response, Problem> {
+pub(crate) async fn query(By(call, _): By<Read>, JsonBody(text): JsonBody) -> Result<Response, Problem> {
     let users = body::presence_query(&text)?;
-    let cells =
-        front.cells.store.cells_of_users(provider.app, users.clone(), front.cells.state.now()).await?;
+    let front = &call.front.cells;
+    let cells = front.store.cells_of_users(call.app, users.clone(), front.state.now()).await?;
     let mut by_cell: BTreeMap<CellNum, Vec<&str>> = BTreeMap::new();
     for (user, cells) in users.iter().zip(cells) {
         for cell in cells {
@@ -53,24 +46,15 @@ pub(crate) async fn query(
     let (mut requests, mut unanswered) = (Vec::new(), Vec::new());
     for (num, users) in by_cell {
         let body = serde_json::json!({ "users": users }).to_string();
-        match front.cells.get(num) {
-            Ok(cell) => {
-                let request = CellRequest::post(
-                    "/v1/presence",
-                    no_key(),
-                    front.cells.timeout(),
-                    CellRequest::JSON,
-                    body,
-                );
-                requests.push((cell.clone(), request));
-            }
+        match front.get(num) {
+            Ok(cell) => requests.push((cell.clone(), CellRequest::post("/v1/presence", body))),
             Err(_) => unanswered.push("?".to_owned()),
         }
     }
     let offline = || UserBody { presence: Presence::Offline.as_str().to_owned(), devices: Vec::new() };
     let mut merged: BTreeMap<String, UserBody> =
         users.iter().map(|user| (user.to_string(), offline())).collect();
-    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+    for (cell, answer) in call.send_each(requests).await {
         let body = answer.ok().filter(|answer| answer.status == StatusCode::OK);
         let Some(body) = body.and_then(|answer| answer.json::<CellPresence>().ok()) else {
             unanswered.push(cell.name().to_owned());
@@ -88,5 +72,5 @@ pub(crate) async fn query(
 }
 
 fn rank(presence: &str) -> Option<Presence> {
-    [Presence::Offline, Presence::Idle, Presence::Active].into_iter().find(|one| one.as_str() == presence)
+    Presence::ALL.into_iter().find(|one| one.as_str() == presence)
 }

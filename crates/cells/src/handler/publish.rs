@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use noroshi_api::parts::{
-    IDEMPOTENT_REPLAYED, JsonBody, Lines, NdjsonBody, Provider, Publish, Traced, body_hash, check_request,
-    idempotency, idempotency_key, json, lines,
+    JsonBody, Lines, NdjsonBody, Publish, body_hash, check_request, idempotency, idempotency_key, json,
+    lines, mark_replayed,
 };
 use noroshi_api::{Api, Problem, body};
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
-use noroshi_types::{AppId, Quota, Request, Target, TraceContext};
+use noroshi_types::{Quota, Request, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::FrontExtension;
-use crate::front::Front;
+use super::{By, Call};
 use crate::outbox::{self, COMMIT_MESSAGES_MAX};
 use crate::splice::splice;
 
@@ -50,22 +49,20 @@ pub(crate) struct TargetSummary {
 /// `POST /v1/notifications`
 pub(crate) async fn one(
     Shared(api): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Publish>,
-    Traced(trace): Traced,
+    By(call, _): By<Publish>,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let idempotency = idempotency(&headers, &body)?;
-    let places = Places::of(&front, provider.app);
-    let message = message(&api, &front, provider.app, &body, trace, idempotency, &places).await?;
+    let places = Places::of(&call);
+    let message = message(&api, &call, &body, idempotency, &places).await?;
     drop(body);
-    let taken = front.outbox.keep(message).await?;
-    let mut response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
+    let taken = call.front.outbox.keep(message).await?;
     if taken.replayed {
-        api.delivery.quotas().give_back_publish(provider.app);
-        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+        api.delivery.quotas().give_back_publish(call.app);
     }
+    let response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
+    let mut response = mark_replayed(response, taken.replayed);
     response.extensions_mut().insert(taken.id);
     Ok(response)
 }
@@ -73,31 +70,29 @@ pub(crate) async fn one(
 /// `POST /v1/notifications/batch`
 pub(crate) async fn batch(
     Shared(api): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Publish>,
-    Traced(trace): Traced,
+    By(call, _): By<Publish>,
     headers: HeaderMap,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let places = Places::of(&front, provider.app);
+    let places = Places::of(&call);
     let mut answers = Lines::with_capacity(lines.len());
     for (chunk, first) in lines.chunks(COMMIT_MESSAGES_MAX).zip((0..).step_by(COMMIT_MESSAGES_MAX)) {
         let mut read = Vec::with_capacity(chunk.len());
         for (line, index) in chunk.iter().zip(first..) {
             let idempotency = key
                 .map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-            read.push(message(&api, &front, provider.app, line, trace, idempotency, &places).await);
+            read.push(message(&api, &call, line, idempotency, &places).await);
         }
         let good = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
-        let mut kept = outbox::keep_all(&front.cells, good).await.into_iter();
+        let mut kept = outbox::keep_all(&call.front.cells, good).await.into_iter();
         let missing = || Problem::internal("the store answered too few lines");
         for line in read {
             match line.and_then(|_| kept.next().ok_or_else(missing)?) {
                 Ok(taken) => {
                     if taken.replayed {
-                        api.delivery.quotas().give_back_publish(provider.app);
+                        api.delivery.quotas().give_back_publish(call.app);
                     }
                     answers.push(&ReceiptBody::from(&taken))?;
                 }
@@ -115,18 +110,17 @@ struct Places {
 }
 
 impl Places {
-    fn of(front: &Front, app: AppId) -> Self {
-        Self { everywhere: front.cells.nums(), full: outbox::full(&front.cells, app) }
+    fn of(call: &Call) -> Self {
+        let cells = &call.front.cells;
+        Self { everywhere: cells.nums(), full: outbox::full(cells, call.app) }
     }
 }
 
 /// Validates a body and builds the message to store.
 async fn message(
     api: &Api,
-    front: &Front,
-    app: AppId,
+    call: &Call,
     body: &[u8],
-    trace: Option<TraceContext>,
     idempotency: Option<Idempotency>,
     places: &Places,
 ) -> Result<NewMessage, Problem> {
@@ -136,9 +130,9 @@ async fn message(
         to: &'a RawValue,
     }
     let request = body::notification(body, &api.config.limits)?;
-    check_request(api, app, &request).await?;
+    check_request(api, call.app, &request).await?;
     // Earlier than a cell would: a message that the cell rejects would wait in the outbox.
-    api.delivery.quotas().take(app, Quota::PublishesPerSecond, 1)?;
+    api.delivery.quotas().take(call.app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {
         // Written separately for each cell.
@@ -149,13 +143,13 @@ async fn message(
         splice(body, &["to"], &[]).ok_or_else(|| Problem::internal("a validated body is not an object"))?;
     Ok(NewMessage {
         id: outbox::new_id(),
-        app,
+        app: call.app,
         to: to.into(),
         body: rest.into(),
         summary: summary.into(),
-        expires_at: request.expires_at(front.cells.state.now()),
+        expires_at: request.expires_at(call.front.cells.state.now()),
         target: request.target,
-        trace,
+        trace: call.trace,
         idempotency,
         everywhere: places.everywhere.clone(),
         full: places.full.clone(),

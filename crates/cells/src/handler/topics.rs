@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use noroshi_api::parts::{Path, Provider, Publish, Query, Read, Traced, json, page_limit, topic};
-use noroshi_api::{Api, Code, Problem};
-use noroshi_types::{AppId, NotificationId, TraceContext};
+use noroshi_api::parts::{Path, Publish, Query, Read, json, page_limit, topic};
+use noroshi_api::{Code, Problem};
+use noroshi_types::NotificationId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FrontExtension, no_key, send_each};
+use super::{By, Call};
 use crate::cell::Cell;
 use crate::client::{CellRequest, CellResponse, escaped};
 use crate::front::Front;
@@ -42,14 +41,8 @@ struct CellTopic {
     connected: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct TopicsBody {
-    topics: Vec<TopicBody>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Page {
     topics: Vec<TopicBody>,
     next: Option<String>,
 }
@@ -81,13 +74,7 @@ impl TopicBody {
 }
 
 /// `GET /v1/topics`
-pub(crate) async fn list(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    Query(query): Query<ListQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(By(call, _): By<Read>, Query(query): Query<ListQuery>) -> Result<Response, Problem> {
     let limit = page_limit(query.limit)?;
     let after = query.after.unwrap_or_default();
     if !after.is_empty() {
@@ -96,8 +83,8 @@ pub(crate) async fn list(
     let path = format!("/v1/topics?limit={limit}&after={}", escaped(&after));
     let mut sums: BTreeMap<String, TopicBody> = BTreeMap::new();
     let mut more = false;
-    for (cell, answer) in all(&front, provider.app, trace, &path).await? {
-        let page: Page = answer.json()?;
+    for (cell, answer) in all(&call, path).await? {
+        let page: TopicsBody = answer.json()?;
         more |= page.next.is_some();
         for one in page.topics {
             sums.entry(one.topic.clone()).or_default().add(&cell, one);
@@ -111,34 +98,19 @@ pub(crate) async fn list(
 }
 
 /// `GET /v1/topics/{topic}`
-pub(crate) async fn show(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show(By(call, _): By<Read>, Path(name): Path<String>) -> Result<Response, Problem> {
     let path = format!("/v1/topics/{}", escaped(&topic(&name)?.to_string()));
     let mut sum = TopicBody::default();
-    for (cell, answer) in all(&front, provider.app, trace, &path).await? {
+    for (cell, answer) in all(&call, path).await? {
         sum.add(&cell, answer.json()?);
     }
     Ok(json(StatusCode::OK, &sum))
 }
 
 /// The answers of all cells; a sum without one of them would be wrong.
-async fn all(
-    front: &Front,
-    app: AppId,
-    trace: Option<TraceContext>,
-    path: &str,
-) -> Result<Vec<(Arc<Cell>, CellResponse)>, Problem> {
-    let requests = front
-        .cells
-        .iter()
-        .map(|cell| (cell.clone(), CellRequest::get(path, no_key(), front.cells.timeout())));
+async fn all(call: &Call, path: String) -> Result<Vec<(Arc<Cell>, CellResponse)>, Problem> {
     let mut answers = Vec::new();
-    for (cell, answer) in send_each(&front.cells, app, trace, requests).await {
+    for (cell, answer) in call.send_all(CellRequest::get(path)).await {
         let answer = answer?;
         if answer.status != StatusCode::OK {
             return Err(cell.away());
@@ -150,23 +122,12 @@ async fn all(
 
 /// `GET /v1/topics/{topic}/retained`: all cells hold the same message. Returns the first one found, under the front's
 /// id.
-pub(crate) async fn retained(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Read>,
-    Traced(trace): Traced,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let path = retained_path(&name)?;
-    let requests = front
-        .cells
-        .iter()
-        .map(|cell| (cell.clone(), CellRequest::get(&path, no_key(), front.cells.timeout())));
+pub(crate) async fn retained(By(call, _): By<Read>, Path(name): Path<String>) -> Result<Response, Problem> {
     let mut away = None;
-    for (cell, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+    for (cell, answer) in call.send_all(CellRequest::get(retained_path(&name)?)).await {
         match answer {
             Ok(answer) if answer.status == StatusCode::OK => {
-                return Ok(json(StatusCode::OK, &under_our_id(&front, &cell, &answer).await?));
+                return Ok(json(StatusCode::OK, &under_our_id(&call.front, &cell, &answer).await?));
             }
             Ok(_) => {}
             Err(problem) => away = Some(problem),
@@ -187,19 +148,11 @@ async fn under_our_id(front: &Front, cell: &Cell, answer: &CellResponse) -> Resu
 
 /// `DELETE /v1/topics/{topic}/retained`: in all cells. If one does not answer, the client has to repeat the request.
 pub(crate) async fn delete_retained(
-    Shared(_): Shared<Api>,
-    axum::Extension(front): FrontExtension,
-    provider: Provider<Publish>,
-    Traced(trace): Traced,
+    By(call, _): By<Publish>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = retained_path(&name)?;
-    let requests = front
-        .cells
-        .iter()
-        .map(|cell| (cell.clone(), CellRequest::delete(&path, no_key(), front.cells.timeout())));
     let mut deleted = false;
-    for (_, answer) in send_each(&front.cells, provider.app, trace, requests).await {
+    for (_, answer) in call.send_all(CellRequest::delete(retained_path(&name)?)).await {
         let answer = answer?;
         deleted |= answer.status == StatusCode::NO_CONTENT;
         if answer.status.is_server_error() {

@@ -106,6 +106,22 @@ impl Reader {
         value
     }
 
+    /// As [`Reader::read`], for a key without a default. An empty string unsets a lower layer.
+    fn read_optional<T: Clone>(
+        &mut self,
+        key: &'static str,
+        help: &'static str,
+        (unit, range): (&'static str, String),
+        show: impl Fn(&T) -> String,
+        parse: impl Fn(&Raw) -> Result<T, String>,
+    ) -> Option<T> {
+        let show = |value: &Option<T>| value.as_ref().map(&show).unwrap_or_default();
+        self.read(key, help, Field { unit, range, default: None, show: &show }, |raw| match raw {
+            Raw::Text(text) if text.is_empty() => Ok(None),
+            raw => parse(raw).map(Some),
+        })
+    }
+
     pub(super) fn duration(
         &mut self,
         key: &'static str,
@@ -157,17 +173,22 @@ impl Reader {
     ) -> u64 {
         let bounds = format!("{} to {}", range.start(), range.end());
         let show = |value: &u64| value.to_string();
-        self.read(key, help, Field { unit, range: bounds.clone(), default, show: &show }, |raw| {
-            let digits = match raw {
-                Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
-            };
-            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
-            within(value, &range, raw, &bounds)
-        })
+        let field = Field { unit, range: bounds.clone(), default, show: &show };
+        self.read(key, help, field, |raw| within(whole(raw, unit)?, &range, raw, &bounds))
     }
 
-    /// A count that may be unset by an empty string.
+    /// A count from 1 to ten million.
+    pub(super) fn positive(
+        &mut self,
+        key: &'static str,
+        default: u32,
+        unit: &'static str,
+        help: &'static str,
+    ) -> u32 {
+        // The range fits in 32 bits.
+        self.count(key, u64::from(default), 1..=10_000_000, unit, help) as u32
+    }
+
     pub(super) fn optional_count(
         &mut self,
         key: &'static str,
@@ -176,36 +197,26 @@ impl Reader {
         help: &'static str,
     ) -> Option<u64> {
         let bounds = format!("{} to {}", range.start(), range.end());
-        let show = |value: &Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-        self.read(key, help, Field { unit, range: bounds.clone(), default: None, show: &show }, |raw| {
-            let digits = match raw {
-                Raw::Text(text) if text.is_empty() => return Ok(None),
-                Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
-                _ => return Err(unexpected(raw, &format!("a whole number ({unit})"))),
-            };
-            let value = digits.parse().map_err(|_| unexpected(raw, &format!("a whole number ({unit})")))?;
-            within(value, &range, raw, &bounds).map(Some)
+        self.read_optional(key, help, (unit, bounds.clone()), u64::to_string, |raw| {
+            within(whole(raw, unit)?, &range, raw, &bounds)
         })
     }
 
-    /// One of `words`. Returns its index.
-    pub(super) fn one_of(
+    /// One of these words. The first one is the default.
+    pub(super) fn one_of<T: Copy>(
         &mut self,
         key: &'static str,
-        words: &'static [&'static str],
+        words: &[(&str, T)],
         help: &'static str,
-    ) -> usize {
-        let show = |value: &usize| quoted(words[*value]);
-        self.read(
-            key,
-            help,
-            Field { unit: "word", range: words.join(", "), default: 0, show: &show },
-            |raw| {
-                let expected = format!("one of {}", words.join(", "));
-                let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
-                words.iter().position(|word| word == text).ok_or_else(|| unexpected(raw, &expected))
-            },
-        )
+    ) -> T {
+        let range = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        let expected = format!("one of {range}");
+        let show = |at: &usize| quoted(words[*at].0);
+        let at = self.read(key, help, Field { unit: "word", range, default: 0, show: &show }, |raw| {
+            let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
+            words.iter().position(|(word, _)| word == text).ok_or_else(|| unexpected(raw, &expected))
+        });
+        words[at].1
     }
 
     pub(super) fn switch(&mut self, key: &'static str, default: bool, help: &'static str) -> bool {
@@ -225,42 +236,19 @@ impl Reader {
         help: &'static str,
     ) -> SocketAddr {
         let show = |value: &SocketAddr| quoted(value);
-        let field = Field {
-            unit: "address",
-            range: "IP:PORT; port 0: chosen by the system".to_owned(),
-            default,
-            show: &show,
-        };
-        self.read(key, help, field, |raw| {
-            let expected = "an IP address with a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
-            let Raw::Text(text) = raw else { return Err(unexpected(raw, expected)) };
-            text.parse().map_err(|_| unexpected(raw, expected))
-        })
+        let field = Field { unit: "address", range: ADDRESS.to_owned(), default, show: &show };
+        self.read(key, help, field, |raw| parse_address(raw, 8080))
     }
 
-    /// An optional address. An empty string unsets a lower layer. `port`: the standard port, for the example in errors.
+    /// `port`: the standard port, for the example in errors.
     pub(super) fn optional_address(
         &mut self,
         key: &'static str,
         port: u16,
         help: &'static str,
     ) -> Option<SocketAddr> {
-        let show = |value: &Option<SocketAddr>| value.as_ref().map(quoted).unwrap_or_default();
-        let field = Field {
-            unit: "address",
-            range: "IP:PORT; port 0: chosen by the system".to_owned(),
-            default: None,
-            show: &show,
-        };
-        self.read(key, help, field, |raw| {
-            let expected =
-                format!("an IP address with a port, such as \"127.0.0.1:{port}\" or \"[::]:{port}\"");
-            let Raw::Text(text) = raw else { return Err(unexpected(raw, &expected)) };
-            if text.is_empty() {
-                return Ok(None);
-            }
-            text.parse().map(Some).map_err(|_| unexpected(raw, &expected))
-        })
+        let parse = |raw: &Raw| parse_address(raw, port);
+        self.read_optional(key, help, ("address", ADDRESS.to_owned()), |value| quoted(value), parse)
     }
 
     pub(super) fn path(&mut self, key: &'static str, default: &str, help: &'static str) -> PathBuf {
@@ -282,11 +270,10 @@ impl Reader {
         &mut self,
         key: &'static str,
         default: &str,
-        form: (&'static str, &'static str),
+        (unit, range): (&'static str, &'static str),
         check: impl Fn(&str) -> Result<(), String>,
         help: &'static str,
     ) -> String {
-        let (unit, range) = form;
         let show = |value: &String| quoted(redact::shown(unit, value));
         let field = Field { unit, range: range.to_owned(), default: default.to_owned(), show: &show };
         self.read(key, help, field, |raw| {
@@ -295,26 +282,28 @@ impl Reader {
         })
     }
 
-    /// An optional string. An empty one unsets a lower layer.
+    /// An optional string. `check` returns what it expects instead of an invalid value.
     pub(super) fn optional(
         &mut self,
         key: &'static str,
-        form: (&'static str, &'static str),
+        (unit, range): (&'static str, &'static str),
         check: impl Fn(&str) -> Result<(), String>,
         help: &'static str,
     ) -> Option<String> {
-        let (unit, range) = form;
-        let show = |value: &Option<String>| {
-            value.as_ref().map(|value| quoted(redact::shown(unit, value))).unwrap_or_default()
-        };
-        let field = Field { unit, range: range.to_owned(), default: None, show: &show };
-        self.read(key, help, field, |raw| match raw {
-            Raw::Text(text) if text.is_empty() => Ok(None),
-            Raw::Text(text) => check(text)
-                .map(|()| Some(text.clone()))
-                .map_err(|expected| unexpected_unit(unit, raw, &expected)),
-            _ => Err(unexpected_unit(unit, raw, range)),
+        let show = |value: &String| quoted(redact::shown(unit, value));
+        self.read_optional(key, help, (unit, range.to_owned()), show, |raw| {
+            let Raw::Text(text) = raw else { return Err(unexpected_unit(unit, raw, range)) };
+            check(text).map(|()| text.clone()).map_err(|expected| unexpected_unit(unit, raw, &expected))
         })
+    }
+
+    pub(super) fn optional_path(
+        &mut self,
+        key: &'static str,
+        range: &'static str,
+        help: &'static str,
+    ) -> Option<PathBuf> {
+        self.optional(key, ("path", range), any, help).map(Into::into)
     }
 
     /// An optional credential. Its value is never shown, even if it is invalid.
@@ -322,14 +311,11 @@ impl Reader {
         &mut self,
         key: &'static str,
         range: &'static str,
-        check: impl Fn(&str) -> Result<(), String>,
         help: &'static str,
     ) -> Option<String> {
-        self.optional(key, (redact::SECRET, range), check, help)
+        self.optional(key, (redact::SECRET, range), any, help)
     }
-}
 
-impl Reader {
     /// The URL of a database or Redis, beginning with one of `schemes`. Never shown with its password.
     pub(super) fn engine_url(
         &mut self,
@@ -337,15 +323,14 @@ impl Reader {
         schemes: &'static [&'static str],
         help: &'static str,
     ) -> Option<EngineUrl> {
-        let show = |value: &Option<EngineUrl>| value.as_ref().map(quoted).unwrap_or_default();
-        let field = Field { unit: redact::URL, range: schemes.join(", "), default: None, show: &show };
-        self.read(key, help, field, |raw| match raw {
-            Raw::Text(text) if text.is_empty() => Ok(None),
+        let range = schemes.join(", ");
+        let show = |value: &EngineUrl| quoted(value);
+        self.read_optional(key, help, (redact::URL, range.clone()), show, |raw| match raw {
+            Raw::Text(text) if schemes.iter().any(|scheme| text.starts_with(scheme)) => {
+                Ok(EngineUrl(text.clone()))
+            }
             // Not quoted, since it may contain a password.
-            Raw::Text(text) => match schemes.iter().any(|scheme| text.starts_with(scheme)) {
-                true => Ok(Some(EngineUrl(text.clone()))),
-                false => Err(format!("must begin with one of {}", schemes.join(", "))),
-            },
+            Raw::Text(_) => Err(format!("must begin with one of {range}")),
             _ => Err("expected a URL".to_owned()),
         })
     }
@@ -411,19 +396,16 @@ impl Reader {
 
     /// The URL of a proxy, or `direct` for none. Never shown with its password.
     pub(super) fn proxy(&mut self, key: &'static str, help: &'static str) -> Option<ProxyChoice> {
-        let show = |value: &Option<ProxyChoice>| match value {
-            None => String::new(),
-            Some(ProxyChoice::Direct) => quoted(DIRECT),
-            Some(ProxyChoice::Through(proxy)) => quoted(proxy),
+        let show = |value: &ProxyChoice| match value {
+            ProxyChoice::Direct => quoted(DIRECT),
+            ProxyChoice::Through(proxy) => quoted(proxy),
         };
         let range = format!("http://[USER:PASSWORD@]HOST[:PORT], or {DIRECT}");
-        let field = Field { unit: redact::URL, range, default: None, show: &show };
-        self.read(key, help, field, |raw| match raw {
-            Raw::Text(text) if text.is_empty() => Ok(None),
-            Raw::Text(text) if text == DIRECT => Ok(Some(ProxyChoice::Direct)),
-            Raw::Text(text) => ProxyUrl::parse(text)
-                .map(|proxy| Some(ProxyChoice::Through(proxy)))
-                .map_err(|reason| format!("invalid: {reason}")),
+        self.read_optional(key, help, (redact::URL, range), show, |raw| match raw {
+            Raw::Text(text) if text == DIRECT => Ok(ProxyChoice::Direct),
+            Raw::Text(text) => {
+                ProxyUrl::parse(text).map(ProxyChoice::Through).map_err(|reason| format!("invalid: {reason}"))
+            }
             _ => Err("expected a proxy URL".to_owned()),
         })
     }
@@ -459,6 +441,33 @@ const DIRECT: &str = "direct";
 pub(super) enum ProxyChoice {
     Direct,
     Through(ProxyUrl),
+}
+
+const ADDRESS: &str = "IP:PORT; port 0: chosen by the system";
+
+/// Accepts any text.
+pub(super) fn any(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
+/// `port`: for the example in the error.
+fn parse_address(raw: &Raw, port: u16) -> Result<SocketAddr, String> {
+    let wrong = || {
+        unexpected(
+            raw,
+            &format!("an IP address with a port, such as \"127.0.0.1:{port}\" or \"[::]:{port}\""),
+        )
+    };
+    let Raw::Text(text) = raw else { return Err(wrong()) };
+    text.parse().map_err(|_| wrong())
+}
+
+fn whole(raw: &Raw, unit: &str) -> Result<u64, String> {
+    let wrong = || unexpected(raw, &format!("a whole number ({unit})"));
+    match raw {
+        Raw::Integer(text) | Raw::Text(text) => text.replace('_', "").parse().map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
 }
 
 fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds: &str) -> Result<T, String> {

@@ -16,97 +16,70 @@ pub struct Refusal {
     pub advice: &'static str,
 }
 
-const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &'static str) -> Refusal {
-    Refusal { code, status, title, advice }
+/// The titles of codes that the API uses as well.
+pub mod title {
+    pub const UNAUTHORIZED: &str = "The credential is missing or invalid";
+    pub const NOT_FOUND: &str = "Not found";
+    pub const METHOD_NOT_ALLOWED: &str = "The path does not support this method";
+    pub const TOO_MANY_REQUESTS: &str = "Too many requests";
+    pub const QUOTA_EXCEEDED: &str = "The app has exhausted its quota";
+    pub const OVERLOADED: &str = "The service is overloaded";
+    pub const UNAVAILABLE: &str = "The service is starting, stopping or drained";
 }
 
-/// Every code that [`push_problem`] is called with.
-pub const REFUSALS: [Refusal; 19] = [
-    refusal(
-        "bad_handshake",
-        400,
-        "Not a WebSocket handshake",
-        "The detail names the violated rule (RFC 6455 §4.2.1).",
-    ),
-    refusal(
-        "bad_last_event_id",
-        400,
-        "The position to resume from is not valid",
-        "Send the `id:` of the last event unchanged, or none.",
-    ),
-    refusal("bad_topic", 400, "The topic name is not allowed", "The detail states the rule."),
-    refusal("malformed_request", 400, "The request is malformed", "The detail names the error in its head."),
-    refusal(
-        "too_many_topics",
-        400,
-        "Too many topics for one device",
-        "At most 1,000, including durable ones.",
-    ),
-    refusal(
-        "unauthorized",
-        401,
-        "The credential is missing or not valid",
-        "Missing, unknown, expired or revoked. Obtain a new one; a retry with the same one fails.",
-    ),
-    refusal("expired", 401, "The token has expired", "Obtain a new one; a retry with the same one fails."),
-    refusal("revoked", 401, "The token was revoked", "Obtain a new one; a retry with the same one fails."),
-    refusal(
-        "quota_exceeded",
-        429,
-        "The app has used up its quota",
-        "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the quota.",
-    ),
-    refusal("not_found", 404, "There is no such thing", "Also returned for resources of another app."),
-    refusal(
-        "method_not_allowed",
-        405,
-        "The path does not take this method",
-        "The `Allow` header lists the supported methods.",
-    ),
-    refusal(
-        "request_timeout",
-        408,
-        "The request head did not arrive in time",
-        "The default timeout is 10 seconds. Retry.",
-    ),
-    refusal(
-        "replaced",
-        409,
-        "A newer connection of the device replaced this one",
-        "A device has one connection: the newest.",
-    ),
-    refusal(
-        "upgrade_required",
-        426,
-        "The address requires WebSocket",
-        "Send `Connection: Upgrade` and `Upgrade: websocket`.",
-    ),
-    refusal(
-        "websocket_version",
-        426,
-        "The WebSocket version is not 13",
-        "The `Sec-WebSocket-Version` header of the response states it.",
-    ),
-    refusal(
-        "too_many_requests",
-        429,
-        "More requests than are allowed",
-        "Retry after `Retry-After`. The detail names the limit.",
-    ),
-    refusal(
-        "head_too_large",
-        431,
-        "The request head is too large",
-        "The default limits are 16 KiB and 64 headers.",
-    ),
-    refusal(
-        "overloaded",
-        503,
-        "The service has more work than it can take now",
-        "Retry after `Retry-After`. Nothing was accepted.",
-    ),
-    refusal("unavailable", 503, "The service is starting, stopping or drained", "Retry after `Retry-After`."),
-];
+/// Declares [`REFUSALS`]. The comment of a code is its advice.
+macro_rules! refusals {
+    ($($(#[doc = $advice:literal])+ $code:literal, $status:literal, $title:expr;)*) => {
+        /// Every code that [`push_problem`] is called with.
+        pub const REFUSALS: [Refusal; [$($status),*].len()] = [$(Refusal {
+            code: $code,
+            status: $status,
+            title: $title,
+            advice: concat!($($advice),+).trim_ascii_start(),
+        }),*];
+    };
+}
+
+refusals! {
+    /// The detail names the violated rule (RFC 6455 §4.2.1).
+    "bad_handshake", 400, "Not a WebSocket handshake";
+    /// Send the `id:` of the last event unchanged, or none.
+    "bad_last_event_id", 400, "The position to resume from is not valid";
+    /// The detail states the rule.
+    "bad_topic", 400, "The topic name is not allowed";
+    /// The detail names the error in its head.
+    "malformed_request", 400, "The request is malformed";
+    /// At most 1,000, including durable ones.
+    "too_many_topics", 400, "Too many topics for one device";
+    /// Missing, unknown, expired or revoked. Obtain a new one; a retry with the same one fails.
+    "unauthorized", 401, title::UNAUTHORIZED;
+    /// Obtain a new one; a retry with the same one fails.
+    "expired", 401, "The token has expired";
+    /// Obtain a new one; a retry with the same one fails.
+    "revoked", 401, "The token was revoked";
+    /// Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the quota.
+    "quota_exceeded", 429, title::QUOTA_EXCEEDED;
+    /// Also returned for resources of another app.
+    "not_found", 404, title::NOT_FOUND;
+    /// The `Allow` header lists the supported methods.
+    "method_not_allowed", 405, title::METHOD_NOT_ALLOWED;
+    /// The default timeout is 10 seconds. Retry.
+    "request_timeout", 408, "The request head did not arrive in time";
+    /// A device has one connection: the newest.
+    "replaced", 409, "A newer connection of the device replaced this one";
+    /// Send `Connection: Upgrade` and `Upgrade: websocket`.
+    "upgrade_required", 426, "The address requires WebSocket";
+    /// The `Sec-WebSocket-Version` header of the response states it.
+    "websocket_version", 426, "The WebSocket version is not 13";
+    /// Retry after `Retry-After`. The detail names the limit.
+    "too_many_requests", 429, title::TOO_MANY_REQUESTS;
+    /// The default limits are 16 KiB and 64 headers.
+    "head_too_large", 431, "The request head is too large";
+    /// Retry after `Retry-After`. Nothing was accepted.
+    "overloaded", 503, title::OVERLOADED;
+    /// Retry after `Retry-After`.
+    "unavailable", 503, title::UNAVAILABLE;
+}
 
 /// RFC 9457 §3.1, and the stable code.
 #[derive(Serialize)]

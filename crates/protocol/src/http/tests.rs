@@ -121,7 +121,7 @@ fn debug_shows_no_secret() {
 fn problem_is_a_complete_response() {
     let mut out = Vec::new();
     push_problem(&mut out, 503, "overloaded", "come \"back\"", &[("Retry-After", "3")]);
-    let body = r#"{"type":"/docs#overloaded","title":"The service has more work than it can take now","status":503,"code":"overloaded","detail":"come \"back\""}"#;
+    let body = r#"{"type":"/docs#overloaded","title":"The service is overloaded","status":503,"code":"overloaded","detail":"come \"back\""}"#;
     let expected = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\nRetry-After: 3\r\n\r\n{body}",

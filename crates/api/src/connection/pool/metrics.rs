@@ -80,7 +80,7 @@ impl PoolMetrics {
         // All series exist from the first scrape, at 0.
         for listener in ["public", "admin"] {
             drop(metrics.open.get_or_create_owned(&ListenerLabels { listener }));
-            for trust in [Trust::None, Trust::Device, Trust::Provider] {
+            for trust in Trust::ALL {
                 let labels = EvictedLabels { listener, credential: trust.as_str() };
                 drop(metrics.evicted.get_or_create_owned(&labels));
             }

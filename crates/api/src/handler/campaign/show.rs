@@ -12,11 +12,12 @@ use noroshi_delivery::campaign::{
 };
 use noroshi_store::Campaign;
 use noroshi_types::time::format_duration;
-use noroshi_types::{JsonText, Outcome, Push, PushMode};
+use noroshi_types::{Outcome, Push, PushMode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::Problem;
+use crate::respond::raw;
 
 /// Outcomes of devices for which no push service accepted it.
 const ERRORS: [Outcome; 5] = [
@@ -321,22 +322,18 @@ fn audience(audience: Audience, filter: Filter) -> AudienceBody {
 fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
     let Push { mode, after, apns, fcm, webpush } = message.push;
     Ok(MessageBody {
-        notification: raw(message.notification)?,
-        data: raw(message.data)?,
+        notification: raw(message.notification.as_ref())?,
+        data: raw(message.data.as_ref())?,
         urgency: message.urgency.as_str(),
         ttl: format_duration(message.ttl.duration()),
         collapse_key: message.collapse_key.map(String::from),
         when: message.when.map(|when| when.as_str()),
         push: PushBody {
-            mode: match mode {
-                PushMode::Never => "never",
-                PushMode::Fallback => "fallback",
-                PushMode::Always => "always",
-            },
+            mode: mode.as_str(),
             after: (mode == PushMode::Fallback).then(|| format_duration(after)),
-            apns: raw(apns)?,
-            fcm: raw(fcm)?,
-            webpush: raw(webpush)?,
+            apns: raw(apns.as_ref())?,
+            fcm: raw(fcm.as_ref())?,
+            webpush: raw(webpush.as_ref())?,
         },
     })
 }
@@ -351,11 +348,6 @@ fn reasons(counts: Vec<(Outcome, String, u64)>) -> Vec<ReasonBody> {
     let mut reasons: Vec<ReasonBody> = counts.into_iter().map(body).collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
     reasons
-}
-
-fn raw(text: Option<JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
-    let raw = |text: JsonText| RawValue::from_string(text.as_str().to_owned()).map_err(Problem::internal);
-    text.map(raw).transpose()
 }
 
 fn milliseconds(duration: std::time::Duration) -> u64 {

@@ -81,9 +81,8 @@ fn ttl(value: Option<&str>) -> Result<Ttl, Problem> {
 
 /// RFC 8030 §5.3: one of four values.
 fn urgency(value: Option<&str>) -> Result<Urgency, Problem> {
-    let all = [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High];
     let Some(text) = value else { return Ok(Urgency::Normal) };
-    let found = all.into_iter().find(|urgency| urgency.as_str().eq_ignore_ascii_case(text));
+    let found = Urgency::ALL.into_iter().find(|urgency| urgency.as_str().eq_ignore_ascii_case(text));
     found.ok_or_else(|| Problem::parameter(URGENCY, "must be one of very-low, low, normal, high"))
 }
 

@@ -1,184 +1,219 @@
-//! Keys of the node in its cluster: name, roles, store, cluster, front and SQS.
+//! Keys of the node in its cluster: name, roles, store, cluster, front and SQS. The cells of a front are in a separate TOML
+//! file, since it contains a credential for each.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use noroshi_cells::CellConfig;
+use noroshi_cluster::redis::Address;
+use noroshi_egress::read_ca_file;
 use noroshi_sqs::{Connection, IntakeConfig, QueueConfig};
 use noroshi_types::limits;
+use serde::Deserialize;
 
-use super::{DAY, HOUR, MINUTE, SECOND, public_url};
-use crate::config::reader::Reader;
-use crate::config::{Cluster, Front, Node, Sqs, Store};
+use super::{DAY, HOUR, MINUTE, Queue, SECOND, public_url};
+use crate::config::reader::{EngineUrl, Reader, any};
+use crate::config::{Role, Roles};
 
-impl Node {
-    pub(in crate::config) fn read(reader: &mut Reader) -> Node {
-        Node {
-            name: reader.optional(
-                "node.name",
-                ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
-                node_name,
-                "Name of this node in lists and logs. Unset: the host name and the port of `server.http`.",
-            ),
-            roles: reader.roles(
-                "node.roles",
-                "Roles of this node: `api` serves the HTTP API, `gateway` holds device connections, `sender` sends to push services. `front`, as the only role, forwards requests to several cells.",
-            ),
-            advertise: reader.optional(
-                "node.advertise",
-                ("url", "http:// or https://, without a path"),
-                public_url,
-                "Public URL of this particular node, which API nodes without `server.public_url` return to devices. Unset: `server.public_url`, otherwise the host name.",
-            ),
-        }
+const URL: (&str, &str) = ("url", "https:// or http://");
+
+section! {
+    /// This node in its cluster.
+    #[derive(Debug, Clone)]
+    Node(reader) {
+        /// Name of this node in lists and logs. Unset: the host name and the port of `server.http`.
+        pub name: Option<String> =
+            optional("node.name", ("text", "letters, digits, `-`, `_` and `.`, at most 64"), node_name),
+        /// Roles of this node: `api` serves the HTTP API, `gateway` holds device connections, `sender`
+        /// sends to push services. `front`, as the only role, forwards requests to several cells.
+        pub roles: Roles = roles("node.roles"),
+        /// Public URL of this particular node, which API nodes without `server.public_url` return to
+        /// devices. Unset: `server.public_url`, otherwise the host name.
+        pub advertise: Option<String> =
+            optional("node.advertise", ("url", "http:// or https://, without a path"), public_url),
     }
 }
 
-impl Store {
-    pub(in crate::config) fn read(reader: &mut Reader) -> Store {
-        Store {
-            url: reader.engine_url(
-                "store.url",
-                &["postgres://", "postgresql://"],
-                "PostgreSQL database, shared by all nodes of a cluster: `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?sslmode=require`. Unset: SQLite in `server.data`.",
-            ),
-            connections: reader.count(
-                "store.connections",
-                16,
-                2..=1_000,
-                "connections",
-                "Maximum connections of this node to PostgreSQL.",
-            ) as usize,
-            statement_timeout: reader.duration(
-                "store.statement_timeout",
-                30 * SECOND,
-                SECOND..=HOUR,
-                "Timeout of a PostgreSQL statement.",
-            ),
-            inbox_rows: reader.count(
-                "store.inbox_rows",
-                u64::from(limits::INBOX_ROWS),
-                1..=100_000,
-                "notifications",
-                "Maximum messages in a device's inbox. An inbox may exceed this by a sixteenth before the store evicts the oldest.",
-            ) as u32,
-            topic_log_rows: reader.count(
-                "store.topic_log_rows",
-                limits::TOPIC_LOG_ROWS,
-                1..=10_000_000,
-                "messages",
-                "Maximum messages in a topic's log. The oldest are evicted.",
-            ),
-            trace_retention: reader.duration(
-                "store.trace_retention",
-                limits::TRACE_RETENTION,
-                HOUR..=90 * DAY,
-                "Retention of notification traces.",
-            ),
-            database_bytes_max: match reader.size(
-                "store.database_max",
-                0,
-                0..=1 << 50,
-                "Size of the database above which requests that store data are rejected. 0: no limit but the disk.",
-            ) {
-                0 => None,
-                bytes => Some(bytes as u64),
-            },
-        }
+section! {
+    #[derive(Debug, Clone)]
+    Store(reader) {
+        /// PostgreSQL database, shared by all nodes of a cluster:
+        /// `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?sslmode=require`. Unset: SQLite in
+        /// `server.data`.
+        pub url: Option<EngineUrl> = engine_url("store.url", &["postgres://", "postgresql://"]),
+        /// Maximum connections of this node to PostgreSQL.
+        pub connections: usize = count("store.connections", 16, 2..=1_000, "connections") as usize,
+        /// Timeout of a PostgreSQL statement.
+        pub statement_timeout: Duration = duration("store.statement_timeout", 30 * SECOND, SECOND..=HOUR),
+        /// Maximum messages in a device's inbox. An inbox may exceed this by a sixteenth before the store
+        /// evicts the oldest.
+        pub inbox_rows: u32 =
+            count("store.inbox_rows", limits::INBOX_ROWS.into(), 1..=100_000, "notifications") as u32,
+        /// Maximum messages in a topic's log. The oldest are evicted.
+        pub topic_log_rows: u64 =
+            count("store.topic_log_rows", limits::TOPIC_LOG_ROWS, 1..=10_000_000, "messages"),
+        /// Retention of notification traces.
+        pub trace_retention: Duration =
+            duration("store.trace_retention", limits::TRACE_RETENTION, HOUR..=90 * DAY),
+        /// None: limited only by the disk.
+        pub database_bytes_max: Option<u64> = value(database_bytes_max(reader)),
+    }
+}
+
+fn database_bytes_max(reader: &mut Reader) -> Option<u64> {
+    let help =
+        "Size of the database above which requests that store data are rejected. 0: no limit but the disk.";
+    match reader.size("store.database_max", 0, 0..=1 << 50, help) {
+        0 => None,
+        bytes => Some(bytes as u64),
+    }
+}
+
+section! {
+    /// The connection of the nodes of a cluster.
+    #[derive(Debug, Clone)]
+    Cluster(reader) {
+        /// Redis or Valkey that connects the nodes of a cluster:
+        /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`,
+        /// `redis-sentinel://HOST,HOST2/MASTER`. Requires `store.url`. Unset: a single node.
+        pub redis: Option<EngineUrl> =
+            engine_url("cluster.redis", &["redis://", "rediss://", "redis-", "rediss-", "valkey"]),
+        /// Certificate authorities for `rediss://` servers, instead of the public ones.
+        pub redis_ca_file: Option<PathBuf> = optional_path("cluster.redis_ca_file", "a PEM file"),
+        /// Prefix of all Redis keys. Clusters that share a Redis need different prefixes.
+        pub prefix: String = text(
+            "cluster.prefix",
+            "noroshi",
+            ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
+            node_name,
+        ),
+        /// Lease of a node in Redis. A node that does not renew it is considered gone, and its sessions are
+        /// invalid.
+        pub lease: Duration = duration("cluster.lease", 10 * SECOND, SECOND..=5 * MINUTE),
+        /// Interval for comparing connected devices with the store, which recovers messages lost between
+        /// nodes.
+        pub sweep_interval: Duration = duration("cluster.sweep_interval", MINUTE, SECOND..=HOUR),
+        /// Sessions per second, over all gateways, that are registered again after Redis lost its data or
+        /// nodes were disconnected. Each takes Redis about 7 µs.
+        pub rejoin_rate: u32 = positive("cluster.rejoin_rate", 20_000, "sessions a second"),
     }
 }
 
 impl Cluster {
-    pub(in crate::config) fn read(reader: &mut Reader) -> Cluster {
-        let any = |_: &str| Ok(());
-        Cluster {
-            redis: reader.engine_url(
-                "cluster.redis",
-                &["redis://", "rediss://", "redis-", "rediss-", "valkey"],
-                "Redis or Valkey that connects the nodes of a cluster: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Requires `store.url`. Unset: a single node.",
-            ),
-            redis_ca_file: reader
-                .optional(
-                    "cluster.redis_ca_file",
-                    ("path", "a PEM file"),
-                    any,
-                    "Certificate authorities for `rediss://` servers, instead of the public ones.",
-                )
-                .map(Into::into),
-            prefix: reader.text(
-                "cluster.prefix",
-                "noroshi",
-                ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
-                node_name,
-                "Prefix of all Redis keys. Clusters that share a Redis need different prefixes.",
-            ),
-            lease: reader.duration(
-                "cluster.lease",
-                10 * SECOND,
-                SECOND..=5 * MINUTE,
-                "Lease of a node in Redis. A node that does not renew it is considered gone, and its sessions are invalid.",
-            ),
-            sweep_interval: reader.duration(
-                "cluster.sweep_interval",
-                MINUTE,
-                SECOND..=HOUR,
-                "Interval for comparing connected devices with the store, which recovers messages lost between nodes.",
-            ),
-            rejoin_rate: super::count_u32(
-                reader,
-                "cluster.rejoin_rate",
-                20_000,
-                "sessions a second",
-                "Sessions per second, over all gateways, that are registered again after Redis lost its data or nodes were disconnected. Each takes Redis about 7 µs.",
-            ),
+    pub(in crate::config) fn check(&self, reader: &mut Reader) {
+        let address = self.redis.as_ref().map(|url| Address::parse(url.secret()));
+        if let Some(Err(error)) = &address {
+            reader.problem("cluster.redis", error.to_string());
+        }
+        let Some(path) = &self.redis_ca_file else { return };
+        if !matches!(address, Some(Ok(Address { tls: true, .. }) | Err(_))) {
+            reader.problem("cluster.redis_ca_file", "requires a cluster.redis that begins with rediss");
+        } else if let Err(error) = read_ca_file(path) {
+            reader.problem("cluster.redis_ca_file", error.to_string());
         }
     }
 }
 
+section! {
+    /// The cells of a front.
+    #[derive(Debug, Clone)]
+    Front(reader) {
+        /// The cells of this front: name, urls, admin_url, operator_token, public_url, weight.
+        pub cells_file: Option<PathBuf> =
+            optional_path("front.cells_file", "a TOML file with a [[cell]] for each"),
+        /// Read from the file.
+        pub cells: Vec<CellConfig> = value(Vec::new()),
+        /// Pending parts of notifications for one cell. Further ones are rejected.
+        pub outbox_parts_max: u64 =
+            count("front.outbox", defaults().outbox_parts_max, 1_000..=1_000_000_000, "messages"),
+        /// Timeout of a request to a cell.
+        pub request_timeout: Duration =
+            duration("front.request_timeout", defaults().request_timeout, SECOND..=5 * MINUTE),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    cell: Vec<Cell>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cell {
+    name: String,
+    urls: Vec<String>,
+    admin_url: String,
+    operator_token: String,
+    public_url: Option<String>,
+    #[serde(default = "weight")]
+    weight: u32,
+}
+
+fn weight() -> u32 {
+    1
+}
+
+fn defaults() -> noroshi_cells::Config {
+    noroshi_cells::Config::default()
+}
+
 impl Front {
-    pub(in crate::config) fn read(reader: &mut Reader) -> Front {
-        let defaults = noroshi_cells::Config::default();
-        Front {
-            cells_file: reader
-                .optional(
-                    "front.cells_file",
-                    ("path", "a TOML file with a [[cell]] for each"),
-                    |_| Ok(()),
-                    "The cells of this front: name, urls, admin_url, operator_token, public_url, weight.",
-                )
-                .map(Into::into),
-            cells: Vec::new(),
-            outbox_parts_max: reader.count(
-                "front.outbox",
-                defaults.outbox_parts_max,
-                1_000..=1_000_000_000,
-                "messages",
-                "Pending parts of notifications for one cell. Further ones are rejected.",
-            ),
-            request_timeout: reader.duration(
-                "front.request_timeout",
-                defaults.request_timeout,
-                SECOND..=5 * MINUTE,
-                "Timeout of a request to a cell.",
-            ),
+    /// Reads the file if this node is a front.
+    pub(in crate::config) fn complete(&mut self, reader: &mut Reader, is_front: bool) {
+        let Some(path) = &self.cells_file else {
+            if is_front {
+                reader.problem("front.cells_file", format!("required by the role {}", Role::Front.as_str()));
+            }
+            return;
+        };
+        match read(path) {
+            Ok(cells) => self.cells = cells,
+            Err(reason) => {
+                return reader.problem("front.cells_file", format!("{}: {reason}", path.display()));
+            }
+        }
+        let config = noroshi_cells::Config { cells: self.cells.clone(), ..Default::default() };
+        for (field, rule) in config.problems() {
+            let field = field.replace("cells[", "cell[");
+            reader.problem("front.cells_file", format!("{}: {field}: {rule}", path.display()));
         }
     }
+}
+
+fn read(path: &Path) -> Result<Vec<CellConfig>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    // Only line and column of the parser's message: it quotes the line, which may contain the token.
+    let file: File = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
+    let cell = |cell: Cell| CellConfig {
+        name: cell.name,
+        urls: cell.urls,
+        admin_url: cell.admin_url,
+        operator_token: cell.operator_token,
+        public_url: cell.public_url,
+        weight: cell.weight,
+    };
+    Ok(file.cell.into_iter().map(cell).collect())
+}
+
+/// Amazon SQS.
+#[derive(Debug, Clone)]
+pub struct Sqs {
+    /// For [`Queue::Sqs`].
+    pub queue: QueueConfig,
+    /// None: no notifications are read from a queue.
+    pub intake: Option<IntakeConfig>,
 }
 
 impl Sqs {
     pub(in crate::config) fn read(reader: &mut Reader) -> Sqs {
-        let any = |_: &str| Ok(());
-        let url = ("url", "https:// or http://");
-        let connection = Connection {
-            endpoint: reader.optional(
-                "sqs.endpoint",
-                url,
-                any,
-                "Endpoint of an SQS-compatible service, such as ElasticMQ. Unset: Amazon's.",
-            ),
-            region: reader.optional(
-                "sqs.region",
-                ("text", "such as eu-west-1"),
-                any,
-                "AWS region. Unset: from the environment or the profile.",
-            ),
-        };
+        let connection = keys!(reader, Connection {
+            /// Endpoint of an SQS-compatible service, such as ElasticMQ. Unset: Amazon's.
+            endpoint = optional("sqs.endpoint", URL, any),
+            /// AWS region. Unset: from the environment or the profile.
+            region = optional("sqs.region", ("text", "such as eu-west-1"), any),
+        });
         let prefix = reader.text(
             "sqs.queue_prefix",
             "noroshi-push",
@@ -191,40 +226,39 @@ impl Sqs {
         let queue = QueueConfig { create, ..QueueConfig::new(connection.clone(), prefix) };
         Sqs { queue, intake: intake(reader, connection) }
     }
+
+    pub(in crate::config) fn check(&self, reader: &mut Reader, queue: Queue) {
+        let used = [
+            (queue == Queue::Sqs).then(|| ("push.queue", "sqs.queue_prefix", self.queue.check())),
+            self.intake.as_ref().map(|intake| {
+                let key = "intake.sqs.queue_url";
+                (key, key, intake.check())
+            }),
+        ];
+        for (chosen, key, checked) in used.into_iter().flatten() {
+            if !noroshi_sqs::AVAILABLE {
+                reader.problem(chosen, "this build does not include Amazon SQS (feature `sqs`); `make dist` builds one that does");
+            }
+            if let Err(problem) = checked {
+                reader.problem(key, problem);
+            }
+        }
+    }
 }
 
 fn intake(reader: &mut Reader, connection: Connection) -> Option<IntakeConfig> {
-    let any = |_: &str| Ok(());
-    let url = ("url", "https:// or http://");
-    let queue_url = reader.optional(
-        "intake.sqs.queue_url",
-        url,
-        any,
-        "URL of a queue of notifications in the format of `POST /v1/notifications`.",
-    );
+    let help = "URL of a queue of notifications in the format of `POST /v1/notifications`.";
+    let queue_url = reader.optional("intake.sqs.queue_url", URL, any, help);
     let defaults = IntakeConfig::new(connection, queue_url.clone().unwrap_or_default());
-    let intake = IntakeConfig {
-        app: reader.optional(
-            "intake.sqs.app",
-            ("text", "the name of an app"),
-            any,
-            "App of messages without the attribute `app`. Unset: such messages are rejected.",
-        ),
-        dead_letter_url: reader.optional(
-            "intake.sqs.dead_letter_url",
-            url,
-            any,
-            "Queue for messages that can never be accepted. Unset: the queue's own redrive policy applies.",
-        ),
-        receives_max: super::count_u32(
-            reader,
-            "intake.sqs.receives_max",
-            defaults.receives_max,
-            "times",
-            "Attempts to accept a message before it moves to the dead letter queue.",
-        ),
+    let intake = keys!(reader, IntakeConfig {
+        /// App of messages without the attribute `app`. Unset: such messages are rejected.
+        app = optional("intake.sqs.app", ("text", "the name of an app"), any),
+        /// Queue for messages that can never be accepted. Unset: the queue's own redrive policy applies.
+        dead_letter_url = optional("intake.sqs.dead_letter_url", URL, any),
+        /// Attempts to accept a message before it moves to the dead letter queue.
+        receives_max = positive("intake.sqs.receives_max", defaults.receives_max, "times"),
         ..defaults
-    };
+    });
     queue_url.map(|_| intake)
 }
 
