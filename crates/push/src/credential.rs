@@ -57,7 +57,7 @@ impl Credential {
         };
         let mut object = Object::new(fields);
         let service = object.need_text("service")?;
-        let service = PushService::parse(&service)
+        let service = PushService::named(&service)
             .ok_or_else(|| Invalid::new("service", "must be \"apns\", \"fcm\" or \"webpush\""))?;
         let name = object.text("name")?.unwrap_or_default();
         let environment = environment(catalog::service(service), &mut object)?;
@@ -80,7 +80,7 @@ impl Credential {
 fn environment(service: &Service, object: &mut Object) -> Result<PushEnvironment, Invalid> {
     let environment = match object.text("environment")? {
         None => PushEnvironment::Production,
-        Some(text) => PushEnvironment::parse(&text)
+        Some(text) => PushEnvironment::named(&text)
             .ok_or_else(|| Invalid::new("environment", "must be \"production\" or \"sandbox\""))?,
     };
     match environment == PushEnvironment::Sandbox && !service.has_sandbox {

@@ -26,6 +26,7 @@ pub mod id;
 pub mod json;
 pub mod limits;
 pub mod message;
+mod names;
 pub mod outcome;
 pub mod percent;
 pub mod presence;

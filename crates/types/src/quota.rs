@@ -10,36 +10,39 @@ use std::time::Duration;
 
 use crate::Invalid;
 
-/// A resource that an app consumes. The order is that of the documentation and of every list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Quota {
-    /// Open device connections.
-    Connections,
-    ConnectsPerSecond,
-    Devices,
-    /// Topics that one device subscribes to, durably and per connection together.
-    SubscriptionsPerDevice,
-    /// Topics in the store.
-    Topics,
-    PublishesPerSecond,
-    /// Messages written to connections.
-    DeliveriesPerSecond,
-    /// Messages in inboxes, counted per device.
-    InboxRows,
-    /// Content of these messages, counted per device.
-    InboxBytes,
-    RetainedBytes,
-    /// Scheduled, running or paused campaigns.
-    Campaigns,
-    /// Messages passed to push services.
-    PushesPerSecond,
-    /// Web Push endpoints of devices.
-    Endpoints,
-    /// Experiments that are not archived.
-    Experiments,
-    /// API keys.
-    Keys,
+crate::names! {
+    /// A resource that an app consumes. The order is that of the documentation and of every list. The
+    /// names are those in JSON, metrics, the configuration (`quotas.<name>`) and on the command line.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Quota {
+        /// Open device connections.
+        Connections => "connections",
+        ConnectsPerSecond => "connects_per_second",
+        Devices => "devices",
+        /// Topics that one device subscribes to, durably and per connection together.
+        SubscriptionsPerDevice => "subscriptions_per_device",
+        /// Topics in the store.
+        Topics => "topics",
+        PublishesPerSecond => "publishes_per_second",
+        /// Messages written to connections.
+        DeliveriesPerSecond => "deliveries_per_second",
+        /// Messages in inboxes, counted per device.
+        InboxRows => "inbox_rows",
+        /// Content of these messages, counted per device.
+        InboxBytes => "inbox_bytes",
+        RetainedBytes => "retained_bytes",
+        /// Scheduled, running or paused campaigns.
+        Campaigns => "campaigns",
+        /// Messages passed to push services.
+        PushesPerSecond => "pushes_per_second",
+        /// Web Push endpoints of devices.
+        Endpoints => "endpoints",
+        /// Experiments that are not archived.
+        Experiments => "experiments",
+        /// API keys.
+        Keys => "keys",
+    }
 }
 
 /// The largest limit that JSON numbers represent exactly (RFC 8259 §6).
@@ -48,25 +51,7 @@ pub const LIMIT_MAX: u64 = (1 << 53) - 1;
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl Quota {
-    pub const COUNT: usize = 15;
-
-    pub const ALL: [Quota; Self::COUNT] = [
-        Quota::Connections,
-        Quota::ConnectsPerSecond,
-        Quota::Devices,
-        Quota::SubscriptionsPerDevice,
-        Quota::Topics,
-        Quota::PublishesPerSecond,
-        Quota::DeliveriesPerSecond,
-        Quota::InboxRows,
-        Quota::InboxBytes,
-        Quota::RetainedBytes,
-        Quota::Campaigns,
-        Quota::PushesPerSecond,
-        Quota::Endpoints,
-        Quota::Experiments,
-        Quota::Keys,
-    ];
+    pub const COUNT: usize = Self::ALL.len();
 
     /// The quotas whose usage the store counts.
     pub const STORED: [Quota; 8] = [
@@ -79,31 +64,6 @@ impl Quota {
         Quota::Endpoints,
         Quota::Experiments,
     ];
-
-    /// The name in JSON, metrics, the configuration (`quotas.<name>`) and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Quota::Connections => "connections",
-            Quota::ConnectsPerSecond => "connects_per_second",
-            Quota::Devices => "devices",
-            Quota::SubscriptionsPerDevice => "subscriptions_per_device",
-            Quota::Topics => "topics",
-            Quota::PublishesPerSecond => "publishes_per_second",
-            Quota::DeliveriesPerSecond => "deliveries_per_second",
-            Quota::InboxRows => "inbox_rows",
-            Quota::InboxBytes => "inbox_bytes",
-            Quota::RetainedBytes => "retained_bytes",
-            Quota::Campaigns => "campaigns",
-            Quota::PushesPerSecond => "pushes_per_second",
-            Quota::Endpoints => "endpoints",
-            Quota::Experiments => "experiments",
-            Quota::Keys => "keys",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|quota| quota.as_str() == name)
-    }
 
     /// Whether it is a token bucket instead of a count.
     pub fn is_rate(self) -> bool {

@@ -26,57 +26,28 @@ impl Target {
     }
 }
 
-/// The presence policy: which recipients receive it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum When {
-    /// Devices in use.
-    Active = 1,
-    /// Connected devices.
-    Connected = 2,
-    /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
-    Stored = 3,
-}
-
-impl When {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            When::Active => "active",
-            When::Connected => "connected",
-            When::Stored => "stored",
-        }
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        [When::Active, When::Connected, When::Stored].into_iter().find(|when| *when as u8 == code)
+crate::names! {
+    /// The presence policy: which recipients receive it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum When {
+        /// Devices in use.
+        Active = 1 => "active",
+        /// Connected devices.
+        Connected = 2 => "connected",
+        /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
+        Stored = 3 => "stored",
     }
 }
 
-/// RFC 8030 §5.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(u8)]
-pub enum Urgency {
-    VeryLow = 1,
-    Low = 2,
-    #[default]
-    Normal = 3,
-    High = 4,
-}
-
-impl Urgency {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Urgency::VeryLow => "very-low",
-            Urgency::Low => "low",
-            Urgency::Normal => "normal",
-            Urgency::High => "high",
-        }
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High]
-            .into_iter()
-            .find(|urgency| *urgency as u8 == code)
+crate::names! {
+    /// RFC 8030 §5.3.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+    pub enum Urgency {
+        VeryLow = 1 => "very-low",
+        Low = 2 => "low",
+        #[default]
+        Normal = 3 => "normal",
+        High = 4 => "high",
     }
 }
 
