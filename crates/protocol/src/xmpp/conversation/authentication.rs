@@ -282,13 +282,8 @@ impl Conversation {
         self.opening().forget_exchange();
         self.failures = self.failures.saturating_add(1);
         if self.failures >= cx.config.attempts_max {
-            self.fail(
-                cx,
-                StreamError::PolicyViolation,
-                "too many failed log-ins on one connection",
-                CloseReason::Unauthorized,
-                out,
-            );
+            let error = (StreamError::PolicyViolation, "too many failed log-ins on one connection");
+            self.end(cx, Some(error), CloseReason::Unauthorized, out, |_| {});
         }
     }
 

@@ -38,22 +38,11 @@ impl Conversation {
             }
             // RFC 6120 §6.3.1
             (ns::CLIENT, "iq" | "message" | "presence") => {
-                self.fail(
-                    cx,
-                    StreamError::NotAuthorized,
-                    "log in before sending stanzas",
-                    CloseReason::Unauthorized,
-                    out,
-                );
+                let error = (StreamError::NotAuthorized, "log in before sending stanzas");
+                self.end(cx, Some(error), CloseReason::Unauthorized, out, |_| {});
             }
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out),
-            _ => self.fail(
-                cx,
-                StreamError::UnsupportedStanzaType,
-                "expected a log-in",
-                CloseReason::BadMessage,
-                out,
-            ),
+            _ => self.fail(cx, StreamError::UnsupportedStanzaType, "expected a log-in", out),
         }
     }
 
