@@ -27,7 +27,6 @@ pub mod jid;
 mod management;
 pub mod namespace;
 pub mod presence;
-mod refusal;
 pub mod sasl;
 pub mod scram;
 pub mod xml;
@@ -37,6 +36,6 @@ pub use action::{Action, Answer, Credentials, Delivery, Output, Request, Resumed
 pub use archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 pub use config::{Config, Context, Framing, Security};
 pub use conversation::{Conversation, resource_of};
+pub use error::Refusal;
 pub use management::Suspended;
-pub use refusal::Refusal;
 pub use xml::{Framer, Input};

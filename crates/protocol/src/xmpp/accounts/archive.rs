@@ -9,10 +9,10 @@ use noroshi_types::Timestamp;
 
 use super::Accounts;
 use crate::xmpp::archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
+use crate::xmpp::error::Refusal;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::{Jid, bare_part};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 
 use super::Accounts;
+use crate::xmpp::error::Refusal;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start};
 

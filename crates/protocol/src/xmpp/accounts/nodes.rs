@@ -14,7 +14,7 @@ use bytes::Bytes;
 use noroshi_types::limits;
 
 use super::{Accounts, Outbox};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refused, StanzaError};
 use crate::xmpp::jid::bare_part;
 
 mod access;
@@ -48,9 +48,6 @@ const ADDRESS_BYTES_MAX: usize = 512;
 const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Limit of addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
-
-/// An error condition and its XEP-0060 detail.
-pub type Refused = (StanzaError, &'static str);
 
 /// Why a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

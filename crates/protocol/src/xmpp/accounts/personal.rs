@@ -6,9 +6,8 @@ use bytes::Bytes;
 use noroshi_types::limits;
 
 use super::{Accounts, Outbox, Relayed, Resource};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refusal, Refused, StanzaError};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_empty, push_end, push_start, written_len};
 
@@ -33,10 +32,7 @@ pub struct PersonalItem {
 
 impl PersonalItem {
     /// The error contains the XEP-0060 detail.
-    pub(in crate::xmpp) fn parse(
-        node: &str,
-        item: Option<Element<'_>>,
-    ) -> Result<Self, (StanzaError, &'static str)> {
+    pub(in crate::xmpp) fn parse(node: &str, item: Option<Element<'_>>) -> Result<Self, Refused> {
         let item = item.filter(|item| item.children().next().is_some());
         let item = item.ok_or((StanzaError::BadRequest, "item-required"))?;
         // XEP-0060 §7.1.2: the service names an unnamed item.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::nodes::{NodeError, NodeRequest};
 use super::{Accounts, Outbox, Relayed};
+use crate::xmpp::error::Refusal;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text};
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Accounts, Outbox, ROSTER_BYTES_MAX, ROSTER_MAX};
+use crate::xmpp::error::Refusal;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::Jid;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 

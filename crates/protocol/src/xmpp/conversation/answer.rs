@@ -5,7 +5,7 @@ use super::stanza::{Handler, Stanza};
 use super::{Context, Conversation, Output, StanzaError, ns, push_empty, push_end, push_start};
 use crate::xmpp::action::{About, Answer, Request};
 use crate::xmpp::encode::push_item;
-use crate::xmpp::refusal::Refusal;
+use crate::xmpp::error::Refusal;
 
 impl Conversation {
     /// Writes the response for an answer of the session core. A mismatched answer is an internal error.

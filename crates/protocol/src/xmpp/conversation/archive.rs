@@ -2,7 +2,7 @@
 
 use super::stanza::Handler;
 use super::{Element, StanzaError, ns, push_empty, push_end, push_start};
-use crate::xmpp::accounts::ArchiveRules;
+use crate::xmpp::accounts::{ArchiveRules, Command};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::archive::{ArchivePage, ArchiveQuery, push_form};
 
@@ -32,9 +32,7 @@ impl Handler<'_> {
     pub(super) fn handle_archive_rules(&mut self, rules: Element<'_>) {
         let parsed = if self.stanza.kind == "get" { Ok(None) } else { ArchiveRules::parse(rules).map(Some) };
         match parsed {
-            Ok(rules) if self.conversation.account => {
-                self.out.actions.push(Action::ArchiveRules { rules, request: self.request() });
-            }
+            Ok(rules) if self.conversation.account => self.ask(Command::ArchiveRules(rules)),
             Ok(Some(rules)) if rules != ArchiveRules::default() => {
                 self.push_error(StanzaError::FeatureNotImplemented, "");
             }

@@ -1,11 +1,11 @@
 //! Requests to nodes that accounts create (XEP-0060 §8). A topic is a node too: the action contains the topic
 //! request to execute if no account created the node.
 
-use super::pubsub::Refused;
 use super::stanza::Handler;
 use super::{Element, StanzaError, ns};
 use crate::xmpp::accounts::NodeRequest;
 use crate::xmpp::action::{About, Action};
+use crate::xmpp::error::Refused;
 
 impl Handler<'_> {
     /// `topic`: the request to execute if no account created a node with this name.

@@ -3,7 +3,7 @@
 
 use super::stanza::Handler;
 use super::{Conversation, Element, Output, StanzaError, ns};
-use crate::xmpp::accounts::PersonalItem;
+use crate::xmpp::accounts::{Command, PersonalItem};
 use crate::xmpp::action::Action;
 
 /// Whether the client's publish options match the fixed node configuration (XEP-0060 §7.1.5): the last item
@@ -31,38 +31,38 @@ impl Conversation {
         let Some(query) = iq.child(ns::DISCO_INFO, "query") else { return };
         let features = query.children().filter(|child| child.is(ns::DISCO_INFO, "feature"));
         let wanted = features.filter_map(|feature| feature.attribute("var")?.strip_suffix("+notify"));
-        out.actions.push(Action::Want(wanted.map(Into::into).collect()));
+        let command = Command::Want(wanted.map(Into::into).collect());
+        out.actions.push(Action::Account { command, request: None });
     }
 }
 
 impl Handler<'_> {
     /// `owner`: a bare address; `None`: the account itself.
     pub(super) fn handle_personal(&mut self, owner: Option<&str>, pubsub: Element<'_>) {
-        let own = self.conversation.bare();
         let command = pubsub.children().next();
         let node = command.and_then(|command| command.attribute("node")).filter(|node| !node.is_empty());
         let (Some(command), Some(node)) = (command, node) else {
             return self.push_error(StanzaError::BadRequest, "nodeid-required");
         };
-        let action = match (command.namespace(), command.name(), self.stanza.kind, owner) {
-            (ns::PUBSUB, "items", "get", owner) => Action::PersonalItems {
-                owner: owner.unwrap_or(own).into(),
-                node: node.into(),
-                request: self.request(),
-            },
+        let command = match (command.namespace(), command.name(), self.stanza.kind, owner) {
+            (ns::PUBSUB, "items", "get", owner) => {
+                let owner = owner.unwrap_or(self.conversation.bare());
+                Ok(Command::PersonalItems { owner: owner.into(), node: node.into() })
+            }
+            // XEP-0060 §7.1.5
             (ns::PUBSUB, "publish", "set", None) if !matches_configuration(pubsub) => {
-                // XEP-0060 §7.1.5
-                return self.push_error(StanzaError::Conflict, "precondition-not-met");
+                Err((StanzaError::Conflict, "precondition-not-met"))
             }
             (ns::PUBSUB, "publish", "set", None) => {
-                match PersonalItem::parse(node, command.child(ns::PUBSUB, "item")) {
-                    Ok(item) => Action::PublishPersonal { item, request: self.request() },
-                    Err((error, detail)) => return self.push_error(error, detail),
-                }
+                let item = PersonalItem::parse(node, command.child(ns::PUBSUB, "item"));
+                item.map(Command::PublishPersonal)
             }
-            (_, _, _, Some(_)) => return self.push_error(StanzaError::Forbidden, ""),
-            _ => return self.push_error(StanzaError::FeatureNotImplemented, ""),
+            (_, _, _, Some(_)) => Err((StanzaError::Forbidden, "")),
+            _ => Err((StanzaError::FeatureNotImplemented, "")),
         };
-        self.out.actions.push(action);
+        match command {
+            Ok(command) => self.ask(command),
+            Err((error, detail)) => self.push_error(error, detail),
+        }
     }
 }

@@ -8,13 +8,11 @@ use noroshi_types::{JsonText, NotificationId, Topic};
 use super::stanza::{Handler, Stanza};
 use super::{Conversation, Element, StanzaError, ns};
 use crate::xmpp::action::{About, Action};
+use crate::xmpp::error::Refused;
 use crate::xmpp::jid::Jid;
 
 /// Limit of items per response.
 const ITEMS_MAX: usize = 100;
-
-/// An error condition and its XEP-0060 detail.
-pub(super) type Refused = (StanzaError, &'static str);
 
 const NOT_IMPLEMENTED: Refused = (StanzaError::FeatureNotImplemented, "");
 /// §6.3.7, §7.2.3.6, §5.6: with the missing feature.

@@ -9,7 +9,7 @@ use super::{
     push_framed, push_start, push_text,
 };
 use crate::xmpp::accounts::{
-    CAPABILITIES, Card, PRESENCE_BYTES_MAX, PushChange, Recipient, Relayed, RosterChange,
+    CAPABILITIES, Card, Command, PRESENCE_BYTES_MAX, PushChange, Recipient, Relayed, RosterChange,
 };
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
@@ -229,7 +229,8 @@ impl Handler<'_> {
                 let is_info = child.namespace() == ns::DISCO_INFO;
                 let namespace = if is_info { ns::DISCO_INFO } else { ns::DISCO_ITEMS };
                 let request = self.stanza.request(About::Account { namespace });
-                self.out.actions.push(Action::Describe { owner: to.bare(), request });
+                let command = Command::Describe { owner: to.bare() };
+                self.out.actions.push(Action::Account { command, request: Some(request) });
             }
             (Target::Other, Some(to))
                 if self.conversation.account && to.resource.is_none() && child.is(ns::PUBSUB, "pubsub") =>
@@ -240,10 +241,7 @@ impl Handler<'_> {
                 if self.conversation.account && to.resource.is_none() && child.is(ns::CARD, "vCard") =>
             {
                 match kind {
-                    "get" => {
-                        let (owner, request) = (Some(to.bare()), self.request());
-                        self.out.actions.push(Action::Card { owner, request });
-                    }
+                    "get" => self.ask(Command::Card { owner: Some(to.bare()) }),
                     // XEP-0054 §3.2: only the account itself may change its vCard.
                     _ => self.push_error(StanzaError::Forbidden, ""),
                 }
@@ -266,27 +264,18 @@ impl Handler<'_> {
                 self.handle_personal(None, child);
             }
             (ns::ROSTER, "query", "get") if self.conversation.account => {
-                let known = child.attribute("ver").map(Into::into);
-                self.out.actions.push(Action::Roster { known, request: self.request() });
+                self.ask(Command::Roster { known: child.attribute("ver").map(Into::into) });
             }
             (ns::ROSTER, "query", _) if self.conversation.account => {
-                let own = self.conversation.bare();
-                match RosterChange::parse(child, own) {
-                    Ok(change) => {
-                        self.out.actions.push(Action::ChangeRoster { change, request: self.request() });
-                    }
-                    Err(error) => self.push_error(error, ""),
-                }
+                let change = RosterChange::parse(child, self.conversation.bare());
+                self.try_ask(change.map(Command::ChangeRoster));
             }
             (ns::CARD, "vCard", "get") if self.conversation.account => {
-                self.out.actions.push(Action::Card { owner: None, request: self.request() });
+                self.ask(Command::Card { owner: None });
             }
-            (ns::CARD, "vCard", _) if self.conversation.account => match Card::new(child) {
-                Some(card) => {
-                    self.out.actions.push(Action::PutCard { card, request: self.request() });
-                }
-                None => self.push_error(StanzaError::NotAcceptable, ""),
-            },
+            (ns::CARD, "vCard", _) if self.conversation.account => {
+                self.try_ask(Card::new(child).map(Command::PutCard).ok_or(StanzaError::NotAcceptable));
+            }
             // RFC 6121 §2.1.4: an empty roster that cannot be changed.
             (ns::ROSTER, "query", "get") => self.push_result(|out| {
                 let (known, version) = (child.attribute("ver"), EMPTY_ROSTER);
@@ -310,16 +299,11 @@ impl Handler<'_> {
             (ns::ARCHIVE, "prefs", _) => self.handle_archive_rules(child),
             (ns::PUSH, "enable" | "disable", "set") if self.conversation.account => {
                 let own = self.conversation.bare();
-                match PushChange::parse(child, (&self.cx.config.domain, &self.cx.config.pubsub, own)) {
-                    Ok(change) => {
-                        self.out.actions.push(Action::ChangePush { change, request: self.request() });
-                    }
-                    Err(error) => self.push_error(error, ""),
-                }
+                let change = PushChange::parse(child, (&self.cx.config.domain, &self.cx.config.pubsub, own));
+                self.try_ask(change.map(Command::ChangePush));
             }
             (ns::CARBONS, name @ ("enable" | "disable"), "set") if self.conversation.account => {
-                let wanted = name == "enable";
-                self.out.actions.push(Action::Copy { wanted, request: self.request() });
+                self.ask(Command::Copy { wanted: name == "enable" });
             }
             // §8.4, including carbons (XEP-0280): a device has only one session.
             _ => self.push_error(StanzaError::ServiceUnavailable, ""),
@@ -432,7 +416,8 @@ impl Handler<'_> {
 
     fn announce(&mut self, presence: Element<'_>) {
         if let Some(presence) = self.relayed(presence) {
-            self.out.actions.push(Action::Announce(presence));
+            let command = Command::Announce(presence);
+            self.out.actions.push(Action::Account { command, request: None });
         }
     }
 
@@ -458,10 +443,8 @@ impl Handler<'_> {
         let bare = to.bare();
         let asked = if self.stanza.asked.is_empty() { bare.clone() } else { self.stanza.asked.into() };
         let to = Recipient { asked, bare, resource: to.resource.map(Into::into) };
-        self.out.actions.push(Action::Relay {
-            to,
-            stanza: relayed,
-            request: is_answered.then(|| self.request()),
-        });
+        let command = Command::Relay { to, stanza: relayed };
+        let request = is_answered.then(|| self.request());
+        self.out.actions.push(Action::Account { command, request });
     }
 }

@@ -7,7 +7,8 @@ use super::{
     Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed,
     push_start, push_text,
 };
-use crate::xmpp::action::{About, Request};
+use crate::xmpp::accounts::Command;
+use crate::xmpp::action::{About, Action, Request};
 
 /// Prefix of the ids of our own requests; the count to acknowledge follows.
 pub(super) const QUESTION: &str = "noroshi-";
@@ -92,6 +93,20 @@ impl Handler<'_> {
     /// The client's question, whose answer needs nothing else.
     pub(super) fn request(&self) -> Request {
         self.stanza.request(About::Nothing)
+    }
+
+    /// Asks the table of accounts.
+    pub(super) fn ask(&mut self, command: Command) {
+        let request = Some(self.request());
+        self.out.actions.push(Action::Account { command, request });
+    }
+
+    /// Asks the table of accounts, unless the request is not valid.
+    pub(super) fn try_ask(&mut self, command: Result<Command, StanzaError>) {
+        match command {
+            Ok(command) => self.ask(command),
+            Err(error) => self.push_error(error, ""),
+        }
     }
 
     fn push_answer(&mut self, kind: &str, content: impl FnOnce(&mut Vec<u8>)) {
