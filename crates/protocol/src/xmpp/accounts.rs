@@ -40,6 +40,7 @@ use archive::Archive;
 pub use archive::ArchiveRules;
 pub use card::Card;
 pub use command::Command;
+pub(in crate::xmpp) use nodes::NodeCommand;
 pub use nodes::{NodeAnswer, NodeError, NodeRequest};
 pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;

@@ -3,7 +3,7 @@
 
 use super::stanza::Handler;
 use super::{Element, StanzaError, ns};
-use crate::xmpp::accounts::NodeRequest;
+use crate::xmpp::accounts::{NodeCommand, NodeRequest};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::error::Refused;
 
@@ -33,9 +33,9 @@ impl Handler<'_> {
         let node = query.attribute("node").filter(|node| !node.is_empty());
         let is_info = query.namespace() == ns::DISCO_INFO;
         let (command, namespace) = match (is_info, node) {
-            (true, Some(node)) => (NodeRequest::Describe { node: node.into() }, ns::DISCO_INFO),
+            (true, Some(node)) => (NodeRequest::new(node, NodeCommand::Describe), ns::DISCO_INFO),
             (true, None) => return false,
-            (false, node) => (NodeRequest::List { node: node.map(Into::into) }, ns::DISCO_ITEMS),
+            (false, node) => (NodeRequest::new(node.unwrap_or_default(), NodeCommand::List), ns::DISCO_ITEMS),
         };
         // Every valid topic exists.
         let topic = match node.filter(|node| noroshi_types::Topic::parse(node).is_ok()) {

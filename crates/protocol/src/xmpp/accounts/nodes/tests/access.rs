@@ -274,18 +274,18 @@ fn discovery_is_limited_to_permitted_accounts() {
     world.publish("a", "1");
     let describe = |world: &mut World, user: &str| {
         let answer =
-            world.accounts.ask_node(user, NodeRequest::Describe { node: "news".into() }, &mut world.outbox);
+            world.accounts.ask_node(user, NodeRequest::new("news", NodeCommand::Describe), &mut world.outbox);
         String::from_utf8(answer.unwrap().unwrap().to_vec()).unwrap()
     };
-    let list = |world: &mut World, user: &str, node: Option<&str>| {
-        let request = NodeRequest::List { node: node.map(Into::into) };
+    let list = |world: &mut World, user: &str, node: &str| {
+        let request = NodeRequest::new(node, NodeCommand::List);
         let answer = world.accounts.ask_node(user, request, &mut world.outbox);
         answer.map(|content| String::from_utf8(content.unwrap().to_vec()).unwrap())
     };
     let outbox = describe(&mut world, "b");
     assert!(outbox.contains("type='leaf' name='News'") && outbox.contains("pubsub#meta-data"), "{outbox}");
-    assert!(list(&mut world, "b", None).unwrap().contains("<item jid='pubsub.x' node='news' name='News'/>"));
-    let items = list(&mut world, "b", Some("news")).unwrap();
+    assert!(list(&mut world, "b", "").unwrap().contains("<item jid='pubsub.x' node='news' name='News'/>"));
+    let items = list(&mut world, "b", "news").unwrap();
     assert!(items.contains("<item jid='pubsub.x' name='1'/>"), "{items}");
     world.configure("a", &[("access_model", "whitelist")]);
     let outbox = describe(&mut world, "b");
@@ -293,7 +293,7 @@ fn discovery_is_limited_to_permitted_accounts() {
         outbox.contains("type='leaf'/>") && !outbox.contains("News") && !outbox.contains("a@x"),
         "{outbox}"
     );
-    assert!(!list(&mut world, "b", None).unwrap().contains("news"));
-    let refused = list(&mut world, "b", Some("news"));
+    assert!(!list(&mut world, "b", "").unwrap().contains("news"));
+    let refused = list(&mut world, "b", "news");
     assert_eq!(refused, Err(NodeError::Refused(StanzaError::NotAllowed, "closed-node")));
 }

@@ -213,28 +213,23 @@ fn relayed_attributes_are_limited() {
 /// XEP-0060 §7.1.5, §6.3: a node of an account shadows the topic of the same name, whatever the request.
 #[test]
 fn requests_with_options_reach_nodes_too() {
-    use crate::xmpp::accounts::NodeRequest;
+    use crate::xmpp::accounts::NodeCommand;
     let mut peer = account();
     let publish = "<publish node='chat/1'><item><json xmlns='urn:xmpp:json:0'>1</json></item></publish>";
     for more in ["<publish-options/>", "<x xmlns='u'/><publish-options/>", "<other/><publish-options/>"] {
         pubsub(&mut peer, "set", &format!("{publish}{more}"));
         let actions = peer.take();
-        let [Action::Node { command: NodeRequest::Publish { has_options, .. }, topic: Ok(_), .. }] =
-            &actions[..]
-        else {
-            panic!("{actions:?}")
-        };
-        assert!(has_options, "{more}");
+        let [Action::Node { command, topic: Ok(_), .. }] = &actions[..] else { panic!("{actions:?}") };
+        assert!(matches!(command.command, NodeCommand::Publish { has_options: true, .. }), "{more}");
     }
     pubsub(&mut peer, "set", publish);
     let actions = peer.take();
-    let [Action::Node { command: NodeRequest::Publish { has_options: false, .. }, .. }] = &actions[..] else {
-        panic!("{actions:?}")
-    };
+    let [Action::Node { command, .. }] = &actions[..] else { panic!("{actions:?}") };
+    assert!(matches!(command.command, NodeCommand::Publish { has_options: false, .. }));
     pubsub(&mut peer, "set", "<subscribe node='chat/1' jid='d1@x.example'/><options/>");
     let actions = peer.take();
     let [Action::Node { command, topic: Err(refused), .. }] = &actions[..] else { panic!("{actions:?}") };
-    assert!(matches!(command, NodeRequest::Subscribe { has_options: true, .. }));
+    assert!(matches!(command.command, NodeCommand::Subscribe { has_options: true, .. }));
     assert_eq!(*refused, (StanzaError::FeatureNotImplemented, "unsupported subscription-options"));
 }
 
