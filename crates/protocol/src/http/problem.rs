@@ -16,97 +16,45 @@ pub struct Refusal {
     pub advice: &'static str,
 }
 
-const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &'static str) -> Refusal {
-    Refusal { code, status, title, advice }
+macro_rules! refusals {
+    ($($code:literal $status:literal $title:literal $advice:literal)+) => {
+        /// Every code that [`push_problem`] is called with.
+        pub const REFUSALS: [Refusal; [$($status),+].len()] =
+            [$(Refusal { code: $code, status: $status, title: $title, advice: $advice }),+];
+    };
 }
 
-/// Every code that [`push_problem`] is called with.
-pub const REFUSALS: [Refusal; 19] = [
-    refusal(
-        "bad_handshake",
-        400,
-        "Not a WebSocket handshake",
-        "The detail names the violated rule (RFC 6455 §4.2.1).",
-    ),
-    refusal(
-        "bad_last_event_id",
-        400,
-        "The position to resume from is not valid",
-        "Send the `id:` of the last event unchanged, or none.",
-    ),
-    refusal("bad_topic", 400, "The topic name is not allowed", "The detail states the rule."),
-    refusal("malformed_request", 400, "The request is malformed", "The detail names the error in its head."),
-    refusal(
-        "too_many_topics",
-        400,
-        "Too many topics for one device",
-        "At most 1,000, including durable ones.",
-    ),
-    refusal(
-        "unauthorized",
-        401,
-        "The credential is missing or not valid",
-        "Missing, unknown, expired or revoked. Obtain a new one; a retry with the same one fails.",
-    ),
-    refusal("expired", 401, "The token has expired", "Obtain a new one; a retry with the same one fails."),
-    refusal("revoked", 401, "The token was revoked", "Obtain a new one; a retry with the same one fails."),
-    refusal(
-        "quota_exceeded",
-        429,
-        "The app has used up its quota",
-        "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the quota.",
-    ),
-    refusal("not_found", 404, "There is no such thing", "Also returned for resources of another app."),
-    refusal(
-        "method_not_allowed",
-        405,
-        "The path does not take this method",
-        "The `Allow` header lists the supported methods.",
-    ),
-    refusal(
-        "request_timeout",
-        408,
-        "The request head did not arrive in time",
-        "The default timeout is 10 seconds. Retry.",
-    ),
-    refusal(
-        "replaced",
-        409,
-        "A newer connection of the device replaced this one",
-        "A device has one connection: the newest.",
-    ),
-    refusal(
-        "upgrade_required",
-        426,
-        "The address requires WebSocket",
-        "Send `Connection: Upgrade` and `Upgrade: websocket`.",
-    ),
-    refusal(
-        "websocket_version",
-        426,
-        "The WebSocket version is not 13",
-        "The `Sec-WebSocket-Version` header of the response states it.",
-    ),
-    refusal(
-        "too_many_requests",
-        429,
-        "More requests than are allowed",
-        "Retry after `Retry-After`. The detail names the limit.",
-    ),
-    refusal(
-        "head_too_large",
-        431,
-        "The request head is too large",
-        "The default limits are 16 KiB and 64 headers.",
-    ),
-    refusal(
-        "overloaded",
-        503,
-        "The service has more work than it can take now",
-        "Retry after `Retry-After`. Nothing was accepted.",
-    ),
-    refusal("unavailable", 503, "The service is starting, stopping or drained", "Retry after `Retry-After`."),
-];
+refusals! {
+    "bad_handshake" 400 "Not a WebSocket handshake" "The detail names the violated rule (RFC 6455 §4.2.1)."
+    "bad_last_event_id" 400 "The position to resume from is not valid"
+        "Send the `id:` of the last event unchanged, or none."
+    "bad_topic" 400 "The topic name is not allowed" "The detail states the rule."
+    "malformed_request" 400 "The request is malformed" "The detail names the error in its head."
+    "too_many_topics" 400 "Too many topics for one device" "At most 1,000, including durable ones."
+    "unauthorized" 401 "The credential is missing or not valid"
+        "Missing, unknown, expired or revoked. Obtain a new one; a retry with the same one fails."
+    "expired" 401 "The token has expired" "Obtain a new one; a retry with the same one fails."
+    "revoked" 401 "The token was revoked" "Obtain a new one; a retry with the same one fails."
+    "quota_exceeded" 429 "The app has used up its quota"
+        "Retry after `Retry-After`, or ask the operator for a higher quota. The detail names the quota."
+    "not_found" 404 "There is no such thing" "Also returned for resources of another app."
+    "method_not_allowed" 405 "The path does not take this method"
+        "The `Allow` header lists the supported methods."
+    "request_timeout" 408 "The request head did not arrive in time"
+        "The default timeout is 10 seconds. Retry."
+    "replaced" 409 "A newer connection of the device replaced this one"
+        "A device has one connection: the newest."
+    "upgrade_required" 426 "The address requires WebSocket"
+        "Send `Connection: Upgrade` and `Upgrade: websocket`."
+    "websocket_version" 426 "The WebSocket version is not 13"
+        "The `Sec-WebSocket-Version` header of the response states it."
+    "too_many_requests" 429 "More requests than are allowed"
+        "Retry after `Retry-After`. The detail names the limit."
+    "head_too_large" 431 "The request head is too large" "The default limits are 16 KiB and 64 headers."
+    "overloaded" 503 "The service has more work than it can take now"
+        "Retry after `Retry-After`. Nothing was accepted."
+    "unavailable" 503 "The service is starting, stopping or drained" "Retry after `Retry-After`."
+}
 
 /// RFC 9457 §3.1, and the stable code.
 #[derive(Serialize)]
@@ -139,13 +87,18 @@ pub fn push_problem(
         body.len()
     );
     out.extend_from_slice(head.as_bytes());
-    for (name, value) in extra_headers {
+    push_headers(out, extra_headers);
+    out.extend_from_slice(body.as_bytes());
+}
+
+/// Appends the last headers and ends the head. Values must not contain line breaks.
+pub(crate) fn push_headers(out: &mut Vec<u8>, headers: &[(&str, &str)]) {
+    for (name, value) in headers {
         for part in [name, ": ", value, "\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
     }
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(body.as_bytes());
 }
 
 /// RFC 9110 §15, RFC 6585.

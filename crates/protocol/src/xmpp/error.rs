@@ -1,66 +1,55 @@
 //! The conditions of stream errors (RFC 6120 §4.9.3) and stanza errors (§8.3.3), each with its name on the
 //! wire, if the service uses it; a stanza error's type is the one that RFC 6120 recommends.
 
-macro_rules! conditions {
-    ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name { $($variant),* }
+use noroshi_types::names;
 
-        impl $name {
-            pub const ALL: &[$name] = &[$($name::$variant),*];
-
-            /// The element's name.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $wire),* }
-            }
-        }
-    };
+names! {
+    /// RFC 6120 §4.9.3.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum StreamError {
+        BadFormat => "bad-format",
+        Conflict => "conflict",
+        ConnectionTimeout => "connection-timeout",
+        HostUnknown => "host-unknown",
+        InternalServerError => "internal-server-error",
+        InvalidFrom => "invalid-from",
+        InvalidNamespace => "invalid-namespace",
+        NotAuthorized => "not-authorized",
+        NotWellFormed => "not-well-formed",
+        PolicyViolation => "policy-violation",
+        Reset => "reset",
+        ResourceConstraint => "resource-constraint",
+        RestrictedXml => "restricted-xml",
+        SeeOtherHost => "see-other-host",
+        SystemShutdown => "system-shutdown",
+        UndefinedCondition => "undefined-condition",
+        UnsupportedEncoding => "unsupported-encoding",
+        UnsupportedStanzaType => "unsupported-stanza-type",
+        UnsupportedVersion => "unsupported-version",
+    }
 }
 
-conditions!(
-    /// RFC 6120 §4.9.3.
-    StreamError:
-    BadFormat "bad-format"
-    Conflict "conflict"
-    ConnectionTimeout "connection-timeout"
-    HostUnknown "host-unknown"
-    InternalServerError "internal-server-error"
-    InvalidFrom "invalid-from"
-    InvalidNamespace "invalid-namespace"
-    NotAuthorized "not-authorized"
-    NotWellFormed "not-well-formed"
-    PolicyViolation "policy-violation"
-    Reset "reset"
-    ResourceConstraint "resource-constraint"
-    RestrictedXml "restricted-xml"
-    SeeOtherHost "see-other-host"
-    SystemShutdown "system-shutdown"
-    UndefinedCondition "undefined-condition"
-    UnsupportedEncoding "unsupported-encoding"
-    UnsupportedStanzaType "unsupported-stanza-type"
-    UnsupportedVersion "unsupported-version"
-);
-
-conditions!(
+names! {
     /// RFC 6120 §8.3.3.
-    StanzaError:
-    BadRequest "bad-request"
-    Conflict "conflict"
-    FeatureNotImplemented "feature-not-implemented"
-    Forbidden "forbidden"
-    InternalServerError "internal-server-error"
-    ItemNotFound "item-not-found"
-    JidMalformed "jid-malformed"
-    NotAcceptable "not-acceptable"
-    NotAllowed "not-allowed"
-    NotAuthorized "not-authorized"
-    PolicyViolation "policy-violation"
-    RemoteServerNotFound "remote-server-not-found"
-    ResourceConstraint "resource-constraint"
-    ServiceUnavailable "service-unavailable"
-    UnexpectedRequest "unexpected-request"
-);
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum StanzaError {
+        BadRequest => "bad-request",
+        Conflict => "conflict",
+        FeatureNotImplemented => "feature-not-implemented",
+        Forbidden => "forbidden",
+        InternalServerError => "internal-server-error",
+        ItemNotFound => "item-not-found",
+        JidMalformed => "jid-malformed",
+        NotAcceptable => "not-acceptable",
+        NotAllowed => "not-allowed",
+        NotAuthorized => "not-authorized",
+        PolicyViolation => "policy-violation",
+        RemoteServerNotFound => "remote-server-not-found",
+        ResourceConstraint => "resource-constraint",
+        ServiceUnavailable => "service-unavailable",
+        UnexpectedRequest => "unexpected-request",
+    }
+}
 
 impl StanzaError {
     /// The human-readable text of the error (RFC 6120 §8.3.2).
