@@ -17,6 +17,7 @@
 
 pub mod accounts;
 pub mod action;
+pub mod answer;
 pub mod archive;
 pub mod close;
 pub mod config;
@@ -32,7 +33,8 @@ pub mod scram;
 pub mod xml;
 
 pub use accounts::Accounts;
-pub use action::{Action, Answer, Credentials, Delivery, Output, Request, Resumed};
+pub use action::{Action, Credentials, Delivery, Output, Request, Resumed};
+pub use answer::Answer;
 pub use archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 pub use config::{Config, Context, Framing, Security};
 pub use conversation::{Conversation, resource_of};

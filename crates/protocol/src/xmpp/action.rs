@@ -2,14 +2,12 @@
 //! session core; what XMPP needs to build the response travels with the question as a [`Request`] and comes
 //! back with the answer, so a conversation stores no pending requests.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
+use noroshi_types::{CloseReason, DeviceId, JsonText, NotificationId, Presence, Topic};
 
 use super::accounts::{Command, NodeRequest};
-use super::archive::{ArchivePage, ArchiveQuery};
-use super::error::{Refusal, Refused, StanzaError};
+use super::archive::ArchiveQuery;
+use super::error::Refused;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
 use crate::native::Token;
@@ -215,24 +213,6 @@ pub(super) enum About {
         query_id: Box<str>,
     },
     Nothing,
-}
-
-/// The answer to a [`Request`].
-#[derive(Debug)]
-pub enum Answer {
-    Done,
-    /// Topics, each with whether the subscription is durable.
-    Subscriptions(Vec<(Topic, bool)>),
-    Items(Vec<Arc<Message>>),
-    Published(NotificationId),
-    /// XEP-0060 §4.1.
-    Affiliation(&'static str),
-    Archive(ArchivePage),
-    /// The only child of the result.
-    Content(Bytes),
-    Refused(Refusal),
-    /// An error condition and its XEP-0060 detail.
-    Error(StanzaError, &'static str),
 }
 
 /// What a SCRAM proof is verified with.

@@ -6,7 +6,7 @@ use noroshi_types::Timestamp;
 use super::{
     Accounts, ArchiveRules, Card, Outbox, Outcome, PersonalItem, PushChange, Recipient, Relayed, RosterChange,
 };
-use crate::xmpp::action::Answer;
+use crate::xmpp::answer::Answer;
 use crate::xmpp::error::Refusal;
 
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use super::disco::{ACCOUNT, NODE};
 use super::stanza::{Handler, Stanza};
 use super::{Context, Conversation, Output, StanzaError, ns, push_empty, push_end, push_start};
-use crate::xmpp::action::{About, Answer, Request};
+use crate::xmpp::action::{About, Request};
+use crate::xmpp::answer::Answer;
 use crate::xmpp::encode::push_item;
 use crate::xmpp::error::Refusal;
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use noroshi_types::{CloseReason, DeviceId};
 
 use super::*;
-use crate::xmpp::action::{Action, Answer};
+use crate::xmpp::action::Action;
+use crate::xmpp::answer::Answer;
 use crate::xmpp::xml::Framer;
 
 mod authentication;
