@@ -15,8 +15,8 @@
 //! client of a request (`client`).
 //!
 //! Reading order: `identity`, `refused`, `key`, `token`, `provider`, `select`, `jwt`, `subject`, `jwks`, `jwk_sets`,
-//! `capability`, `snapshot`; then `verify` with `verdicts`, `failures` and `pool`, which bound the cost of a log-in;
-//! and [`Auth`], which assembles them.
+//! `capability`, `snapshot`; `verdicts`, `failures` and `pool`, which bound the cost of a log-in; then [`Auth`], which
+//! assembles them, and its `verify`.
 
 mod auth;
 mod capability;

@@ -17,7 +17,6 @@ use super::jid;
 use super::management::{Keep, Management, Suspended};
 use super::namespace as ns;
 use super::presence::Show;
-use super::scram::ChannelBinding;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 use super::xml::{Element, Input, Scope, XmlError, parse_element};
 
@@ -124,11 +123,6 @@ impl Conversation {
             opening: None,
             management: None,
         }
-    }
-
-    /// The channel binding of the connection; if set, SCRAM is offered with `-PLUS`.
-    pub fn set_channel_binding(&mut self, binding: ChannelBinding) {
-        self.opening().binding = Some(binding);
     }
 
     /// Declares whether the client that logs in is an account of [`Accounts`](super::Accounts) instead of a

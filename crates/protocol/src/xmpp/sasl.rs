@@ -11,26 +11,19 @@ use crate::native::Token;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     Plain,
-    Scram { hash: Hash, plus: bool },
+    Scram(Hash),
 }
 
 impl Mechanism {
     /// Strongest first, as clients choose the first one they support.
-    pub const ALL: [Mechanism; 5] = [
-        Mechanism::Scram { hash: Hash::Sha256, plus: true },
-        Mechanism::Scram { hash: Hash::Sha1, plus: true },
-        Mechanism::Scram { hash: Hash::Sha256, plus: false },
-        Mechanism::Scram { hash: Hash::Sha1, plus: false },
-        Mechanism::Plain,
-    ];
+    pub const ALL: [Mechanism; 3] =
+        [Mechanism::Scram(Hash::Sha256), Mechanism::Scram(Hash::Sha1), Mechanism::Plain];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
-            Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
-            Mechanism::Scram { hash: Hash::Sha1, plus: true } => "SCRAM-SHA-1-PLUS",
-            Mechanism::Scram { hash: Hash::Sha256, plus: false } => "SCRAM-SHA-256",
-            Mechanism::Scram { hash: Hash::Sha256, plus: true } => "SCRAM-SHA-256-PLUS",
+            Mechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
+            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
         }
     }
 }

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::xmpp::action::Action;
 use crate::xmpp::sasl::Mechanism;
-use crate::xmpp::scram::ChannelBinding;
 
 impl Conversation {
     /// Whether credentials may be sent on this connection.
@@ -15,14 +14,10 @@ impl Conversation {
         self.security == Security::Encrypted || cx.config.allow_plaintext
     }
 
-    pub(super) fn channel_binding(&self) -> Option<&ChannelBinding> {
-        self.opening.as_ref()?.binding.as_ref()
-    }
-
     pub(super) fn offers(&self, cx: &Context<'_>, mechanism: Mechanism) -> bool {
         match mechanism {
             Mechanism::Plain => true,
-            Mechanism::Scram { plus, .. } => cx.config.scram && (!plus || self.channel_binding().is_some()),
+            Mechanism::Scram(_) => cx.config.scram,
         }
     }
 

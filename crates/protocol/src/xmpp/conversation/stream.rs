@@ -156,11 +156,6 @@ impl Conversation {
         push_empty(out, "sm", &[("xmlns", ns::SM)]);
         push_end(out, "inline");
         push_end(out, "authentication");
-        if let Some(binding) = self.channel_binding() {
-            push_start(out, "sasl-channel-binding", &[("xmlns", ns::CHANNEL_BINDING)]);
-            push_empty(out, "channel-binding", &[("type", binding.kind)]);
-            push_end(out, "sasl-channel-binding");
-        }
     }
 
     fn push_mechanisms(&self, cx: &Context<'_>, out: &mut Vec<u8>) {
