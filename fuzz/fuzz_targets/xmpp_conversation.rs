@@ -98,7 +98,7 @@ impl Peer {
                     | Action::Node { request, .. } = action
                     {
                         self.call(|it, cx, out| it.answer(cx, request, Answer::Done, out));
-                    } else if let Action::Relay { request: Some(request), .. } = action {
+                    } else if let Action::Account { request: Some(request), .. } = action {
                         let refused = Answer::Refused(Refusal::Unavailable);
                         self.call(|it, cx, out| it.answer(cx, request, refused, out));
                     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use noroshi_types::Timestamp;
-use noroshi_types::named;
+use noroshi_types::names;
 
 use crate::body::DrainRequest;
 
@@ -43,13 +43,13 @@ pub struct DrainProgress {
     pub deadline_at: Option<Timestamp>,
 }
 
-named! {
+names! {
     /// Whether the node serves devices.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum DrainState {
-        Serving = "serving",
-        Draining = "draining",
-        Drained = "drained",
-        Stopping = "stopping",
+        Serving => "serving",
+        Draining => "draining",
+        Drained => "drained",
+        Stopping => "stopping",
     }
 }

@@ -1,5 +1,5 @@
 //! The handle of the crate: reads apps and keys from the store, follows their changes, keeps JWK sets fresh, and answers
-//! who a caller is. Verification itself is [`crate::verify`]; the state that both read is [`crate::snapshot`].
+//! who a caller is. Verification itself is `verify`; the state that both read is [`crate::snapshot`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,15 +16,20 @@ use tokio::task::JoinSet;
 
 use crate::capability::{Capabilities, Permit};
 use crate::failures::FailureLimits;
-use crate::identity::{Access, Identity};
+use crate::identity::Access;
 use crate::jwk_sets::{FETCHES_MAX, JwkSets, Source, source};
 use crate::key::{self, ApiKey};
 use crate::mirror::{self, MirrorKey};
 use crate::pool::Pool;
 use crate::refused::Refused;
 use crate::snapshot::{RulesByApp, Snapshot};
-use crate::verify::{Checked, Costly, Credential, Verifier};
-use crate::{provider, select, token};
+use crate::token::Signer;
+use crate::{provider, select};
+
+mod verify;
+
+use verify::Checks;
+pub use verify::{Checked, Costly, Credential};
 
 /// Shared as `Arc<Auth>`.
 pub struct Auth {
@@ -35,7 +40,9 @@ pub struct Auth {
     reloading: tokio::sync::Mutex<()>,
     capabilities: Capabilities,
     jwk_sets: Arc<JwkSets>,
-    verifier: Verifier,
+    signer: Signer,
+    pool: Pool,
+    checks: Arc<Checks>,
     random: SystemRandom,
     /// Notifies other nodes of changes. Set once, in a cluster.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -63,7 +70,7 @@ impl Auth {
         let random = SystemRandom::new();
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
-        let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
+        let signer = Signer::new(&store.secret("device-token-key", fresh).await?);
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
@@ -72,14 +79,15 @@ impl Auth {
         let jwk_sets = Arc::new(JwkSets::new(egress));
         let pool = Pool::start(threads)
             .map_err(|error| Error::Engine(format!("failed to start a verification thread: {error}")))?;
-        let verifier = Verifier::new(snapshot.clone(), signer, jwk_sets.clone(), pool, limits);
         let auth = Self {
             store,
             snapshot,
             reloading: tokio::sync::Mutex::default(),
             capabilities,
             jwk_sets,
-            verifier,
+            signer,
+            pool,
+            checks: Arc::new(Checks::new(limits)),
             random,
             changed: OnceLock::new(),
             watchers: Mutex::default(),
@@ -106,35 +114,9 @@ impl Auth {
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
-    /// [`Auth::authenticate`] for a caller that may block: waits on the calling thread while the pool verifies.
-    pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
-        self.verifier.authenticate_blocking(Credential { token, app, client: None }, now)
-    }
-
-    /// Identifies a device, as far as this takes microseconds.
-    pub fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
-        self.verifier.check(credential, now)
-    }
-
-    /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
-    /// queue has no room for the app.
-    pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
-        self.verifier.submit(costly, done);
-    }
-
-    /// [`Auth::check`], with the costly part done by the pool. Cancel-safe: the pool finishes the verification and
-    /// discards its result.
-    pub async fn authenticate(
-        &self,
-        credential: Credential<'_>,
-        now: Timestamp,
-    ) -> Result<Identity, Refused> {
-        self.verifier.authenticate(credential, now).await
-    }
-
     /// Call it once, before the registry is shown.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.verifier.metrics().register(registry);
+        self.checks.metrics.register(registry);
     }
 
     /// Another app that an app of this name with these settings would newly share tokens with: both have the same
@@ -153,7 +135,7 @@ impl Auth {
 
     /// Issues a device token.
     pub fn issue(&self, app: AppId, device: &DeviceId, token_version: u32, expires_at: Timestamp) -> String {
-        self.verifier.signer().issue(app, device, token_version, expires_at)
+        self.signer.issue(app, device, token_version, expires_at)
     }
 
     /// The secret of a new Web Push endpoint, which is shown once.
@@ -394,7 +376,7 @@ impl Auth {
         let result = self.jwk_sets.refresh(app, is_current).await;
         let fetches = matches!(source(&app.settings), Some(Source::Url(_)));
         if fetches {
-            let metrics = self.verifier.metrics();
+            let metrics = &self.checks.metrics;
             let counter = if result.is_ok() { &metrics.fetched } else { &metrics.not_fetched };
             counter.inc();
         }

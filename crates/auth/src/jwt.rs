@@ -93,22 +93,19 @@ fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refus
     let (filters, names): (Vec<&String>, Vec<&String>) =
         claims.topics.iter().partition(|topic| topic.contains(['+', '#']) && is_filter(topic));
     let topics: Result<Vec<Topic>, _> = names.iter().map(|topic| Topic::parse_subscription(topic)).collect();
+    let device = DeviceId::parse(&claims.device).map_err(|_| {
+        Refused::Malformed("the claim device must have 1 to 128 bytes without control characters")
+    })?;
+    let user = UserId::parse(&claims.sub).map_err(|_| {
+        Refused::Malformed("the claim sub must have 1 to 255 bytes without control characters")
+    })?;
     Ok(Identity {
-        app: app.id,
-        device: DeviceId::parse(&claims.device).map_err(|_| {
-            Refused::Malformed("the claim device must have 1 to 128 bytes without control characters")
-        })?,
-        user: Some(UserId::parse(&claims.sub).map_err(|_| {
-            Refused::Malformed("the claim sub must have 1 to 255 bytes without control characters")
-        })?),
-        create: true,
-        token_version: None,
+        user: Some(user),
         issued: claims.iat.map_or(Issued::Unknown, |iat| Issued::At(timestamp(iat))),
         topics: topics.map_err(|_| Refused::Malformed("the claim topics has an invalid topic"))?,
         topic_filters: filters.into_iter().map(|filter| filter.as_str().into()).collect(),
-        denied_topics: Vec::new(),
-        claims: None,
         expires_at,
+        ..Identity::anonymous(app.id, device)
     })
 }
 

@@ -38,7 +38,8 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-pub(crate) fn hash(secret: &str) -> KeyHash {
+/// The hash by which the store identifies a key.
+pub fn hash(secret: &str) -> KeyHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
     KeyHash(hash)

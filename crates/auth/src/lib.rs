@@ -15,8 +15,8 @@
 //! client of a request (`client`).
 //!
 //! Reading order: `identity`, `refused`, `key`, `token`, `provider`, `select`, `jwt`, `subject`, `jwks`, `jwk_sets`,
-//! `capability`, `snapshot`; then `verify` with `verdicts`, `failures` and `pool`, which bound the cost of a log-in;
-//! and [`Auth`], which assembles them.
+//! `capability`, `snapshot`; `verdicts`, `failures` and `pool`, which bound the cost of a log-in; then [`Auth`], which
+//! assembles them, and its `verify`.
 
 mod auth;
 mod capability;
@@ -41,32 +41,20 @@ mod token;
 pub mod topic_rules;
 mod vapid;
 mod verdicts;
-mod verify;
 
-pub use auth::Auth;
+pub use auth::{Auth, Checked, Costly, Credential};
 pub use capability::Permit;
 pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use failures::FailureLimits;
 pub use identity::{Access, Identity};
 pub use jwks::Error as JwksError;
-pub use key::ApiKey;
+pub use key::{ApiKey, hash as key_hash};
 pub use mirror::MirrorKey;
 pub use pool::QUEUE_MAX as VERIFICATIONS_MAX;
 pub use refused::Refused;
 pub use snapshot::RulesByApp;
+pub use token::unverified_device;
 pub use vapid::{VapidRefused, verify_vapid};
-pub use verify::{Checked, Costly, Credential};
-
-/// The hash by which the store identifies a key.
-pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {
-    key::hash(secret)
-}
-
-/// The app and the device in an unverified device token, for a caller that only needs to know which cell to query. The
-/// app is a number of the issuer. None unless it has the form of a device token.
-pub fn unverified_device(token: &str) -> Option<(noroshi_types::AppId, noroshi_types::DeviceId)> {
-    token::unverified_device(token)
-}
 
 /// Whether it has the form of a device's credential (a device token or an app JWT), valid or not.
 pub fn is_device_credential(bearer: &str) -> bool {

@@ -39,7 +39,7 @@ pub(crate) enum Audience {
 }
 
 impl Audience {
-    fn values(&self) -> &[String] {
+    pub(crate) fn values(&self) -> &[String] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
             Self::Many(values) => values,

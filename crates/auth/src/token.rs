@@ -5,7 +5,6 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use noroshi_store::Issued;
 use noroshi_types::{AppId, DeviceId, Timestamp};
 use ring::hmac;
 
@@ -57,24 +56,15 @@ impl Signer {
         }
         let device =
             std::str::from_utf8(device).ok().and_then(|id| DeviceId::parse(id).ok()).ok_or(MALFORMED)?;
-        Ok(Identity {
-            app: AppId(u32::from_be_bytes(*app)),
-            device,
-            user: None,
-            create: false,
-            token_version: Some(u32::from_be_bytes(*version)),
-            issued: Issued::Elsewhere,
-            topics: Vec::new(),
-            topic_filters: Vec::new(),
-            denied_topics: Vec::new(),
-            claims: None,
-            expires_at,
-        })
+        let token_version = Some(u32::from_be_bytes(*version));
+        let anonymous = Identity::anonymous(AppId(u32::from_be_bytes(*app)), device);
+        Ok(Identity { create: false, token_version, expires_at, ..anonymous })
     }
 }
 
-/// Without verifying the signature. The app is a number of the issuer.
-pub(crate) fn unverified_device(token: &str) -> Option<(AppId, DeviceId)> {
+/// The app and the device in an unverified device token, for a caller that only needs to know which cell to query. The
+/// app is a number of the issuer. None unless it has the form of a device token.
+pub fn unverified_device(token: &str) -> Option<(AppId, DeviceId)> {
     let (payload, _) = token.strip_prefix(PREFIX)?.split_once('.')?;
     if token.len() > TOKEN_BYTES_MAX {
         return None;

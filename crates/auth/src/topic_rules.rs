@@ -104,7 +104,7 @@ fn list(rules: Option<Vec<RuleBody>>, name: &str) -> Result<Option<Vec<Rule>>, R
             Pattern::parse(&rule.topic).map_err(|error| invalid(format!("{name}[{index}].topic"), error))?;
         let expected = "must be \"anyone\", \"token\", \"server\" or \"ask\"";
         let allow =
-            Allow::parse(&rule.allow).ok_or_else(|| invalid(format!("{name}[{index}].allow"), expected))?;
+            Allow::named(&rule.allow).ok_or_else(|| invalid(format!("{name}[{index}].allow"), expected))?;
         Ok(Rule { pattern, allow })
     };
     rules.into_iter().enumerate().map(rule).collect::<Result<_, _>>().map(Some)

@@ -10,6 +10,8 @@ use noroshi_types::Timestamp;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde::Deserialize;
 
+use crate::select::Audience;
+
 /// RFC 8292 §2: a token is valid for at most 24 hours.
 const LIFETIME_MAX_S: u64 = 86_400;
 /// Tolerance for the sender's clock.
@@ -47,14 +49,6 @@ struct Claims {
     aud: Audience,
     /// Seconds; some libraries send fractions.
     exp: f64,
-}
-
-/// RFC 7519 §4.1.3: one or several.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Audience {
-    One(String),
-    Several(Vec<String>),
 }
 
 /// Verifies the headers of a request to an endpoint that is bound to `bound` and has the origin `origin`.
@@ -121,11 +115,7 @@ fn verify_token(token: &str, key: &VapidKey, origin: &str, now: Timestamp) -> Re
     let claims: Claims =
         json(claims).ok_or(VapidRefused::Malformed("aud or exp is missing, or of another type"))?;
     let is_ours = |aud: &str| aud.trim_end_matches('/').eq_ignore_ascii_case(origin);
-    let for_us = match &claims.aud {
-        Audience::One(aud) => is_ours(aud),
-        Audience::Several(auds) => auds.iter().any(|aud| is_ours(aud)),
-    };
-    if !for_us {
+    if !claims.aud.values().iter().any(|aud| is_ours(aud)) {
         return Err(VapidRefused::Audience);
     }
     let now_s = now.0 / 1_000;

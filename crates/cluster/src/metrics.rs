@@ -2,26 +2,26 @@
 //! before the first event.
 
 use noroshi_telemetry::{Histogram, Registry};
-use noroshi_types::named;
+use noroshi_types::names;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-named! {
+names! {
     /// The purpose of a command.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) enum Kind {
-        Lease = "lease",
-        Take = "take",
-        Keep = "keep",
-        Forget = "forget",
-        Absent = "absent",
-        Locate = "locate",
-        Publish = "publish",
-        Batches = "batches",
+        Lease => "lease",
+        Take => "take",
+        Keep => "keep",
+        Forget => "forget",
+        Absent => "absent",
+        Locate => "locate",
+        Publish => "publish",
+        Batches => "batches",
         /// Health, identity and addresses of servers; subscriptions; scripts.
-        Upkeep = "upkeep",
+        Upkeep => "upkeep",
     }
 }
 

@@ -9,6 +9,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use url::Host;
 
 use crate::dial::dial;
@@ -16,7 +18,7 @@ use crate::proxy::{ProxyUrl, tunnel};
 use crate::resolve::Lane;
 use crate::target::Target;
 use crate::tls::Client;
-use crate::{ConfigError, Error, Guard, Proxies, Resolver, Stream, Tls};
+use crate::{ConfigError, Error, Guard, Proxies, Resolver, Tls};
 
 /// The configuration. The default reaches only the public Internet, without a proxy.
 #[derive(Debug, Clone)]
@@ -55,6 +57,9 @@ impl Config {
         Self { allow, ..Self::default() }
     }
 }
+
+/// Bytes to and from the other end, without or with TLS.
+pub type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// An open connection.
 #[derive(Debug)]
@@ -126,11 +131,11 @@ impl Egress {
             None => self.directly(target).await?,
         };
         if !target.https {
-            return Ok(Connected { stream: Stream::Plain(stream), alpn: None, peer });
+            return Ok(Connected { stream: Stream::Left(stream), alpn: None, peer });
         }
         let stream = self.means.tls.handshake(target, tls, stream).await?;
         let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
-        Ok(Connected { stream: Stream::Tls(Box::new(stream)), alpn, peer })
+        Ok(Connected { stream: Stream::Right(Box::new(stream)), alpn, peer })
     }
 
     fn check_target(&self, target: &Target) -> Result<(), Error> {

@@ -28,16 +28,14 @@ pub mod fetch;
 pub mod guard;
 pub mod proxy;
 mod resolve;
-mod stream;
 pub mod target;
 mod tls;
 
 pub use backoff::Backoff;
-pub use egress::{Config, Connected, Egress};
+pub use egress::{Config, Connected, Egress, Stream};
 pub use error::{ConfigError, Error};
 pub use fetch::{Limits, Response};
 pub use guard::Guard;
 pub use proxy::{Proxies, ProxyUrl};
 pub use resolve::Resolver;
-pub use stream::Stream;
 pub use tls::{Identity, Tls, read_ca_file};

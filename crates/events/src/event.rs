@@ -6,7 +6,7 @@
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, PushService, SessionId,
-    Timestamp, UserId, named,
+    Timestamp, UserId, names,
 };
 
 /// One event and when it happened.
@@ -164,30 +164,30 @@ pub struct Exposed {
     pub variant: Box<str>,
 }
 
-named! {
+names! {
     /// The names of events in lines and metrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Kind {
-        Started = "started",
-        Lost = "lost",
-        Accepted = "accepted",
-        Routed = "routed",
-        Kept = "kept",
-        Written = "written",
-        Acked = "acked",
-        Opened = "opened",
-        Dropped = "dropped",
-        Expired = "expired",
-        PushSkipped = "push_skipped",
-        PushSent = "push_sent",
-        PushAnswered = "push_answered",
-        TokenInvalidated = "token_invalidated",
-        Registered = "registered",
-        Connected = "connected",
-        Closed = "closed",
-        Campaign = "campaign",
-        Configured = "configured",
-        Exposed = "exposed",
+        Started => "started",
+        Lost => "lost",
+        Accepted => "accepted",
+        Routed => "routed",
+        Kept => "kept",
+        Written => "written",
+        Acked => "acked",
+        Opened => "opened",
+        Dropped => "dropped",
+        Expired => "expired",
+        PushSkipped => "push_skipped",
+        PushSent => "push_sent",
+        PushAnswered => "push_answered",
+        TokenInvalidated => "token_invalidated",
+        Registered => "registered",
+        Connected => "connected",
+        Closed => "closed",
+        Campaign => "campaign",
+        Configured => "configured",
+        Exposed => "exposed",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The metrics of the event log: emitted events, accepted events by sink, queues and their age, and losses by reason.
 
-use noroshi_types::named;
+use noroshi_types::names;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,20 +9,20 @@ use prometheus_client::registry::Registry;
 
 use crate::event::Kind;
 
-named! {
+names! {
     /// Why an event is missing in all sinks, or in this one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Loss {
         /// A thread emitted faster than the collector read.
-        Ring = "ring",
+        Ring => "ring",
         /// Memory and spool of a sink were full, or the spool's disk failed.
-        SpoolFull = "spool_full",
+        SpoolFull => "spool_full",
         /// The sink rejects it permanently.
-        Refused = "refused",
+        Refused => "refused",
         /// The node stopped before the sink accepted it, and the sink has no spool.
-        Ended = "ended",
+        Ended => "ended",
         /// The spool was damaged.
-        Damaged = "damaged",
+        Damaged => "damaged",
     }
 }
 

@@ -26,7 +26,7 @@ pub use problem::{Problem, Problems, Source};
 pub use reader::{EngineUrl, Entry};
 
 use layer::Layers;
-use noroshi_types::{limits, named};
+use noroshi_types::{limits, names};
 use reader::Reader;
 
 /// Checked, with units resolved.
@@ -57,14 +57,14 @@ pub struct Config {
     pub entries: Vec<Entry>,
 }
 
-named! {
+names! {
     /// A part of the work that nodes can divide.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Role {
-        Api = "api",
-        Gateway = "gateway",
-        Sender = "sender",
-        Front = "front",
+        Api => "api",
+        Gateway => "gateway",
+        Sender => "sender",
+        Front => "front",
     }
 }
 

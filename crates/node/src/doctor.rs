@@ -12,7 +12,7 @@ mod network;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use noroshi_types::named;
+use noroshi_types::names;
 
 use crate::capacity::{self, Capacity};
 use crate::descriptors::Serves;
@@ -41,14 +41,14 @@ pub struct Subject {
     pub clock_offset: Option<Duration>,
 }
 
-named! {
+names! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Verdict {
-        Ok = "ok",
+        Ok => "ok",
         /// It works, but not always, or slowly.
-        Warn = "warn",
+        Warn => "warn",
         /// The requirement is not met.
-        Fail = "fail",
+        Fail => "fail",
     }
 }
 

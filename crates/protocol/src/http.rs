@@ -12,6 +12,7 @@ mod problem;
 mod query;
 mod request_id;
 
+pub(crate) use problem::push_headers;
 pub use problem::{REFUSALS, Refusal, push_problem, title};
 pub use request_id::is_request_id;
 

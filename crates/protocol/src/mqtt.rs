@@ -40,8 +40,8 @@ pub use conversation::{Cause, Conversation, Delivery};
 pub use frame::{Decoder, Frame};
 pub use outgoing::Outgoing;
 pub use packet::{
-    Ack, Auth, ConnAck, Connect, Disconnect, Filters, LastWill, Packet, Publish, Qos, RetainHandling, SubAck,
-    Subscribe, SubscribeOptions, Unsubscribe, Version,
+    Ack, ConnAck, Connect, Filters, LastWill, Notice, Packet, Publish, Qos, RetainHandling, SubAck,
+    Subscribe, SubscribeOptions, Version,
 };
 pub use packet_type::PacketType;
 pub use property::{Properties, Property, PropertyList, Value};

@@ -17,6 +17,7 @@
 
 pub mod accounts;
 pub mod action;
+pub mod answer;
 pub mod archive;
 pub mod close;
 pub mod config;
@@ -27,16 +28,16 @@ pub mod jid;
 mod management;
 pub mod namespace;
 pub mod presence;
-mod refusal;
 pub mod sasl;
 pub mod scram;
 pub mod xml;
 
 pub use accounts::Accounts;
-pub use action::{Action, Answer, Credentials, Delivery, Output, Request, Resumed};
+pub use action::{Action, Credentials, Delivery, Output, Request, Resumed};
+pub use answer::Answer;
 pub use archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
 pub use config::{Config, Context, Framing, Security};
 pub use conversation::{Conversation, resource_of};
+pub use error::Refusal;
 pub use management::Suspended;
-pub use refusal::Refusal;
 pub use xml::{Framer, Input};

@@ -1,6 +1,6 @@
 //! The push services. A new one adds its folder, an arm here, its name in `noroshi_types::PushService` and its field in
-//! `Push`. The compiler then names most other places, except the column lists of the store and the well-known hosts in
-//! `egress::resolve`.
+//! `Push`; nothing else in this crate names a service. The compiler then names most other places, except the column
+//! lists of the store and the well-known hosts in `egress::resolve`.
 
 use noroshi_types::PushService;
 

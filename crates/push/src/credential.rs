@@ -10,7 +10,7 @@ use noroshi_types::{JsonText, PushEnvironment, PushService, Timestamp};
 use serde_json::{Value, json};
 
 use crate::catalog;
-use crate::exchange::Client;
+use crate::exchange::{Client, Quota};
 use crate::object::Object;
 use crate::push::Reason;
 use crate::service::Service;
@@ -27,6 +27,8 @@ pub struct Credential {
     pub environment: PushEnvironment,
     /// The operator's own name for it, possibly empty.
     pub name: String,
+    /// The service's, or the operator's own.
+    pub quota: Quota,
     pub client: Arc<dyn Client>,
     /// The part that may be shown again: no secret, but a fingerprint.
     pub shown: JsonText,
@@ -57,30 +59,32 @@ impl Credential {
         };
         let mut object = Object::new(fields);
         let service = object.need_text("service")?;
-        let service = PushService::parse(&service)
+        let service = PushService::named(&service)
             .ok_or_else(|| Invalid::new("service", "must be \"apns\", \"fcm\" or \"webpush\""))?;
         let name = object.text("name")?.unwrap_or_default();
-        let environment = environment(catalog::service(service), &mut object)?;
-        let quota = quota(&mut object)?;
-        let (client, mut shown) = (catalog::service(service).read)(&mut object, environment, quota)?;
+        let known = catalog::service(service);
+        let environment = environment(known, &mut object)?;
+        let per_second = per_second(&mut object)?;
+        let (client, mut shown) = (known.read)(&mut object, environment)?;
         object.finish()?;
         shown.insert("service".to_owned(), json!(service.as_str()));
         shown.insert("environment".to_owned(), json!(environment.as_str()));
-        if let Some(per_second) = quota {
+        if let Some(per_second) = per_second {
             shown.insert("quota".to_owned(), json!({"per_second": per_second}));
         }
         if !name.is_empty() {
             shown.insert("name".to_owned(), json!(name));
         }
         let shown = JsonText::from_valid(Value::Object(shown).to_string());
-        Ok(Self { service, environment, name, client, shown })
+        let quota = known.quota.with_rate(per_second);
+        Ok(Self { service, environment, name, quota, client, shown })
     }
 }
 
 fn environment(service: &Service, object: &mut Object) -> Result<PushEnvironment, Invalid> {
     let environment = match object.text("environment")? {
         None => PushEnvironment::Production,
-        Some(text) => PushEnvironment::parse(&text)
+        Some(text) => PushEnvironment::named(&text)
             .ok_or_else(|| Invalid::new("environment", "must be \"production\" or \"sandbox\""))?,
     };
     match environment == PushEnvironment::Sandbox && !service.has_sandbox {
@@ -89,8 +93,8 @@ fn environment(service: &Service, object: &mut Object) -> Result<PushEnvironment
     }
 }
 
-/// The operator's own `per_second`.
-fn quota(object: &mut Object) -> Result<Option<f64>, Invalid> {
+/// The operator's own rate.
+fn per_second(object: &mut Object) -> Result<Option<f64>, Invalid> {
     let Some(mut quota) = object.object("quota", "quota.")? else { return Ok(None) };
     let wrong = || Invalid::new("quota.per_second", "must be a number above 0 and at most 1000000");
     let per_second = quota.number("per_second").ok_or_else(wrong)?;

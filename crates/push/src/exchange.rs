@@ -10,15 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_types::{PushService, PushToken, Timestamp};
+use noroshi_types::{PushToken, Timestamp};
 use rustls::sign::CertifiedKey;
 
 use crate::push::{Answer, Push, Reason};
 
 /// One credential of one app at one push service.
 pub trait Client: Send + Sync + fmt::Debug {
-    fn service(&self) -> PushService;
-
     /// Scheme, host and port of the server for this token; connections are pooled by it. The error is the reason why
     /// the token is unusable.
     fn origin(&self, token: &PushToken) -> Result<Arc<str>, Reason>;
@@ -63,8 +61,6 @@ pub trait Client: Send + Sync + fmt::Debug {
         let _ = debug;
         "goaway"
     }
-
-    fn quota(&self) -> Quota;
 }
 
 /// The value of the header `authorization`.

@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use p256::elliptic_curve::sec1::ToSec1Point as _;
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -12,7 +13,6 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use crate::curve;
 use crate::object::Invalid;
 
 /// id-ecPublicKey (RFC 5480 §2.1.1), then the curve.
@@ -47,10 +47,13 @@ impl EcKey {
     pub(crate) fn from_scalar(field: &'static str, scalar: &[u8; 32]) -> Result<Self, Invalid> {
         let wrong =
             || Invalid::new(field, "must be a private key of the curve P-256; this number is out of range");
-        let public = curve::public_key(scalar).ok_or_else(wrong)?;
+        // `ring` signs, but needs both halves of the pair.
+        let public = p256::SecretKey::from_slice(scalar).map_err(|_| wrong())?.public_key();
+        let public = public.to_sec1_point(false);
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
-        let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, &public, &random);
+        let pair =
+            EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, public.as_bytes(), &random);
         Ok(Self { pair: pair.map_err(|_| wrong())?, random })
     }
 
@@ -187,4 +190,30 @@ fn element<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (inside, rest) = rest.split_at_checked(length)?;
     *input = rest;
     Some(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_key_must_be_in_the_range_of_the_curve() {
+        let mut order = [0xff; 32];
+        order[4..8].copy_from_slice(&[0; 4]);
+        order[16..].copy_from_slice(&0xbce6_faad_a717_9e84_f3b9_cac2_fc63_2551_u128.to_be_bytes());
+        let wrong =
+            Invalid::new("key", "must be a private key of the curve P-256; this number is out of range");
+        for scalar in [[0; 32], order] {
+            assert_eq!(EcKey::from_scalar("key", &scalar).err(), Some(wrong.clone()));
+        }
+        // `ring` compares both halves.
+        order[31] -= 1;
+        let mut one = [0; 32];
+        one[31] = 1;
+        let [last, first] = [order, one].map(|scalar| EcKey::from_scalar("key", &scalar).unwrap());
+        // The generator, and its inverse: the same x.
+        assert_eq!(first.public()[..5], [4, 0x6b, 0x17, 0xd1, 0xf2]);
+        assert_eq!(first.public()[..33], last.public()[..33]);
+        assert_ne!(first.public(), last.public());
+    }
 }

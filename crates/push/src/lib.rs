@@ -32,7 +32,6 @@ pub mod services;
 pub mod vault;
 
 mod apns;
-mod curve;
 mod fcm;
 mod key;
 mod object;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use noroshi_types::PushEnvironment;
 use serde_json::{Map, Value};
 
-use crate::exchange::Client;
+use crate::exchange::{Client, Quota};
 use crate::fields::{Fields, InvalidContent};
 use crate::object::{Invalid, Object};
 
@@ -16,8 +16,11 @@ pub(crate) type ClientAndShown = (Arc<dyn Client>, Map<String, Value>);
 /// One push service.
 pub(crate) struct Service {
     pub(crate) has_sandbox: bool,
-    /// Takes the service's own fields out of a credential. The last argument is the operator's rate a second.
-    pub(crate) read: fn(&mut Object, PushEnvironment, Option<f64>) -> Result<ClientAndShown, Invalid>,
+    /// Clients name its servers: there are many, and nothing that they do is trusted.
+    pub(crate) of_strangers: bool,
+    pub(crate) quota: Quota,
+    /// Takes the service's own fields out of a credential.
+    pub(crate) read: fn(&mut Object, PushEnvironment) -> Result<ClientAndShown, Invalid>,
     /// Whether the service would accept the content, as far as this is known beforehand.
     pub(crate) check: fn(&Fields) -> Result<(), InvalidContent>,
 }

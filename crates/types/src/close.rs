@@ -2,51 +2,49 @@
 //! determines the metric label, the log entry, the WebSocket close code and the advice to the client. The
 //! operator page `docs/close-reasons.md` contains this table.
 
-use crate::named;
-
-named! {
-    /// Why a connection ended.
+crate::names! {
+    /// Why a connection ended. The names are those in close frames, metrics and logs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]
     pub enum CloseReason {
         /// The node is draining.
-        Drain = "drain",
+        Drain => "drain",
         /// A newer connection of the same device replaced this one.
-        Replaced = "replaced",
+        Replaced => "replaced",
         /// The token expired.
-        Expired = "expired",
+        Expired => "expired",
         /// The device was deleted or its tokens were revoked.
-        Revoked = "revoked",
+        Revoked => "revoked",
         /// The token is invalid.
-        Unauthorized = "unauthorized",
+        Unauthorized => "unauthorized",
         /// No token arrived in time.
-        AuthTimeout = "auth_timeout",
+        AuthTimeout => "auth_timeout",
         /// The client sent nothing within the timeout.
-        PingTimeout = "ping_timeout",
+        PingTimeout => "ping_timeout",
         /// The client read too slowly.
-        SlowConsumer = "slow_consumer",
+        SlowConsumer => "slow_consumer",
         /// Too many frames per second, or too many failed log-ins of the client or its app.
-        RateLimited = "rate_limited",
+        RateLimited => "rate_limited",
         /// A message that violates the protocol.
-        BadMessage = "bad_message",
+        BadMessage => "bad_message",
         /// The node cannot accept another connection.
-        Overloaded = "overloaded",
+        Overloaded => "overloaded",
         /// The app has exhausted its quota.
-        QuotaExceeded = "quota_exceeded",
+        QuotaExceeded => "quota_exceeded",
         /// The app's topic rules changed, and the session did not keep the claims that the new ones need.
-        RulesChanged = "rules_changed",
+        RulesChanged => "rules_changed",
         /// An internal error.
-        Internal = "internal",
+        Internal => "internal",
         /// A frame that violates RFC 6455.
-        ProtocolError = "protocol_error",
+        ProtocolError => "protocol_error",
         /// Text that is not UTF-8.
-        InvalidUtf8 = "invalid_utf8",
+        InvalidUtf8 => "invalid_utf8",
         /// A frame or message above the size limit.
-        TooBig = "too_big",
+        TooBig => "too_big",
         /// The client closed the connection.
-        PeerClosed = "peer_closed",
+        PeerClosed => "peer_closed",
         /// The transport failed.
-        PeerReset = "peer_reset",
+        PeerReset => "peer_reset",
     }
 }
 
@@ -54,75 +52,49 @@ impl CloseReason {
     /// The code in the WebSocket close frame: 4000 to 4099 are private use (RFC 6455 §7.4.2), the others are
     /// from RFC 6455 §7.4.1. `None` if the peer ended the connection, since no frame is sent.
     pub fn websocket_code(self) -> Option<u16> {
-        Some(match self {
-            CloseReason::Drain => 4000,
-            CloseReason::Replaced => 4001,
-            CloseReason::Expired => 4002,
-            CloseReason::Revoked => 4003,
-            CloseReason::Unauthorized => 4004,
-            CloseReason::AuthTimeout => 4005,
-            CloseReason::PingTimeout => 4006,
-            CloseReason::SlowConsumer => 4007,
-            CloseReason::RateLimited => 4008,
-            CloseReason::BadMessage => 4009,
-            CloseReason::Overloaded => 4010,
-            CloseReason::Internal => 4011,
-            CloseReason::QuotaExceeded => 4012,
-            CloseReason::RulesChanged => 4013,
-            CloseReason::ProtocolError => 1002,
-            CloseReason::InvalidUtf8 => 1007,
-            CloseReason::TooBig => 1009,
-            CloseReason::PeerClosed | CloseReason::PeerReset => return None,
-        })
+        self.row().0
     }
 
     /// Whether reconnecting with the same token can succeed.
     pub fn may_reconnect(self) -> bool {
-        match self {
-            CloseReason::Replaced
-            | CloseReason::Expired
-            | CloseReason::Revoked
-            | CloseReason::Unauthorized => false,
-            CloseReason::Drain
-            | CloseReason::AuthTimeout
-            | CloseReason::PingTimeout
-            | CloseReason::SlowConsumer
-            | CloseReason::RateLimited
-            | CloseReason::BadMessage
-            | CloseReason::Overloaded
-            | CloseReason::QuotaExceeded
-            | CloseReason::RulesChanged
-            | CloseReason::Internal
-            | CloseReason::ProtocolError
-            | CloseReason::InvalidUtf8
-            | CloseReason::TooBig
-            | CloseReason::PeerClosed
-            | CloseReason::PeerReset => true,
-        }
+        self.row().1
     }
 
     /// One sentence of at most 123 bytes: a close frame carries 125 including the code (RFC 6455 §5.5).
     pub fn explain(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The code, whether a client may reconnect, and the sentence.
+    fn row(self) -> (Option<u16>, bool, &'static str) {
         match self {
-            CloseReason::Drain => "the node is draining; reconnect after the given delay",
-            CloseReason::Replaced => "a newer connection of the same device replaced this one",
-            CloseReason::Expired => "the token expired; connect with a new one",
-            CloseReason::Revoked => "the device was deleted or its tokens were revoked",
-            CloseReason::Unauthorized => "the token is not valid",
-            CloseReason::AuthTimeout => "no frame with a token arrived in time",
-            CloseReason::PingTimeout => "the client sent nothing within the timeout",
-            CloseReason::SlowConsumer => "the client did not read fast enough",
-            CloseReason::RateLimited => "too many frames per second, or too many failed log-ins",
-            CloseReason::BadMessage => "a message violates the protocol",
-            CloseReason::Overloaded => "the node cannot accept another connection now",
-            CloseReason::QuotaExceeded => "the app has exhausted its quota; reconnect after the given delay",
-            CloseReason::RulesChanged => "the app's topic rules changed; reconnect after the given delay",
-            CloseReason::Internal => "internal error",
-            CloseReason::ProtocolError => "a frame violates the WebSocket protocol",
-            CloseReason::InvalidUtf8 => "a text message is not valid UTF-8",
-            CloseReason::TooBig => "a message exceeds the size limit",
-            CloseReason::PeerClosed => "the client closed the connection",
-            CloseReason::PeerReset => "the transport failed",
+            CloseReason::Drain => (Some(4000), true, "the node is draining; reconnect after the given delay"),
+            CloseReason::Replaced => {
+                (Some(4001), false, "a newer connection of the same device replaced this one")
+            }
+            CloseReason::Expired => (Some(4002), false, "the token expired; connect with a new one"),
+            CloseReason::Revoked => (Some(4003), false, "the device was deleted or its tokens were revoked"),
+            CloseReason::Unauthorized => (Some(4004), false, "the token is not valid"),
+            CloseReason::AuthTimeout => (Some(4005), true, "no frame with a token arrived in time"),
+            CloseReason::PingTimeout => (Some(4006), true, "the client sent nothing within the timeout"),
+            CloseReason::SlowConsumer => (Some(4007), true, "the client did not read fast enough"),
+            CloseReason::RateLimited => {
+                (Some(4008), true, "too many frames per second, or too many failed log-ins")
+            }
+            CloseReason::BadMessage => (Some(4009), true, "a message violates the protocol"),
+            CloseReason::Overloaded => (Some(4010), true, "the node cannot accept another connection now"),
+            CloseReason::QuotaExceeded => {
+                (Some(4012), true, "the app has exhausted its quota; reconnect after the given delay")
+            }
+            CloseReason::RulesChanged => {
+                (Some(4013), true, "the app's topic rules changed; reconnect after the given delay")
+            }
+            CloseReason::Internal => (Some(4011), true, "internal error"),
+            CloseReason::ProtocolError => (Some(1002), true, "a frame violates the WebSocket protocol"),
+            CloseReason::InvalidUtf8 => (Some(1007), true, "a text message is not valid UTF-8"),
+            CloseReason::TooBig => (Some(1009), true, "a message exceeds the size limit"),
+            CloseReason::PeerClosed => (None, true, "the client closed the connection"),
+            CloseReason::PeerReset => (None, true, "the transport failed"),
         }
     }
 }

@@ -30,30 +30,6 @@ pub struct EndpointId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchId(pub u64);
 
-/// A campaign: a UUIDv7, generated at creation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CampaignId(pub uuid::Uuid);
-
-impl CampaignId {
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a campaign id must be a UUID"))
-    }
-
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
-
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(uuid::Uuid::from_bytes(bytes))
-    }
-}
-
-impl fmt::Display for CampaignId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_hyphenated().fmt(f)
-    }
-}
-
 /// A session, which outlives its connection: unique within one run of a node, displayed as 16 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
@@ -64,34 +40,39 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time of acceptance.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NotificationId(pub uuid::Uuid);
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub uuid::Uuid);
 
-impl NotificationId {
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a notification id must be a UUID"))
-    }
+        impl $name {
+            pub fn parse(text: &str) -> Result<Self, Invalid> {
+                let id = uuid::Uuid::try_parse(text);
+                id.map(Self).map_err(|_| Invalid::new(concat!($what, " must be a UUID")))
+            }
 
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
 
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(uuid::Uuid::from_bytes(bytes))
-    }
-}
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(uuid::Uuid::from_bytes(bytes))
+            }
+        }
 
-impl fmt::Display for NotificationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_hyphenated().fmt(f)
-    }
-}
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.as_hyphenated().fmt(f)
+            }
+        }
 
-impl fmt::Debug for NotificationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
 }
 
 macro_rules! text_id {
@@ -145,6 +126,15 @@ fn label(text: &str) -> Result<(), &'static str> {
         false => Err("may only contain a-z, 0-9, '-', '_' and '.'"),
     }
 }
+
+uuid_id!(
+    /// A campaign: a UUIDv7, generated at creation.
+    CampaignId, "a campaign id"
+);
+uuid_id!(
+    /// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time of acceptance.
+    NotificationId, "a notification id"
+);
 
 text_id!(
     /// A person, identified by the app.

@@ -26,7 +26,7 @@ pub mod id;
 pub mod json;
 pub mod limits;
 pub mod message;
-mod named;
+mod names;
 pub mod outcome;
 pub mod percent;
 pub mod presence;

@@ -1,56 +1,54 @@
 //! The outcomes of a notification on one device.
 
-use crate::named;
-
-named! {
+crate::names! {
     /// One step of a notification on a device. A device's trace lists these with their times; a notification's
-    /// counts are their sums. The values are stored and never change.
+    /// counts are their sums. The numbers are stored and never change; the names are those in the API, metrics and
+    /// logs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    #[repr(u8)]
     pub enum Outcome {
         /// Stored in the device's inbox.
-        Kept(1) = "kept",
+        Kept = 1 => "kept",
         /// Written to the device's connection.
-        Written(2) = "written",
+        Written = 2 => "written",
         /// Confirmed by the device; its inbox row is gone.
-        Acked(3) = "acked",
+        Acked = 3 => "acked",
         /// Not connected, and the policy does not store.
-        Offline(4) = "offline",
+        Offline = 4 => "offline",
         /// Connected but idle, and the policy is `active`.
-        Inactive(5) = "inactive",
+        Inactive = 5 => "inactive",
         /// Dropped because the connection was too slow.
-        Slow(6) = "slow",
+        Slow = 6 => "slow",
         /// The ttl ended before the device confirmed it.
-        Expired(7) = "expired",
+        Expired = 7 => "expired",
         /// Replaced by a newer notification with the same collapse key.
-        Collapsed(8) = "collapsed",
+        Collapsed = 8 => "collapsed",
         /// Cancelled before the device confirmed it.
-        Cancelled(9) = "cancelled",
+        Cancelled = 9 => "cancelled",
         /// Evicted from a full inbox by newer notifications.
-        Evicted(10) = "evicted",
+        Evicted = 10 => "evicted",
         /// The user or device does not exist.
-        Unknown(11) = "unknown",
+        Unknown = 11 => "unknown",
         /// Push was requested, but no push service is configured.
-        PushUnconfigured(12) = "push_not_configured",
+        PushUnconfigured = 12 => "push_not_configured",
         /// A push service accepted it.
-        Pushed(13) = "pushed",
+        Pushed = 13 => "pushed",
         /// A push service rejected it permanently; the reason is recorded.
-        PushRefused(14) = "push_refused",
+        PushRefused = 14 => "push_refused",
         /// The push service reported that the token no longer exists; it was removed.
-        PushTokenGone(15) = "push_token_gone",
+        PushTokenGone = 15 => "push_token_gone",
         /// The push service reported that the token belongs elsewhere; it is suspended until it is registered
         /// again.
-        PushTokenSuspect(16) = "push_token_suspect",
+        PushTokenSuspect = 16 => "push_token_suspect",
         /// Push was requested, but the device has no push token.
-        NoPushToken(17) = "no_push_token",
+        NoPushToken = 17 => "no_push_token",
         /// The device confirmed in time: no push was needed.
-        PushNotNeeded(18) = "push_not_needed",
+        PushNotNeeded = 18 => "push_not_needed",
         /// The ttl ended before a push service accepted it.
-        PushExpired(19) = "push_expired",
+        PushExpired = 19 => "push_expired",
         /// The user opened it on the device, whether or not the device confirmed it.
-        Opened(20) = "opened",
+        Opened = 20 => "opened",
         /// The device's campaign variant sends nothing.
-        HeldOut(21) = "held_out",
+        HeldOut = 21 => "held_out",
     }
 }
 
@@ -86,10 +84,6 @@ impl Outcome {
             Outcome::Opened => "opened by the user on the device",
             Outcome::HeldOut => "held out: the device's variant receives nothing from the campaign",
         }
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| *outcome as u8 == code)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Validates percent-encoding (RFC 3986 §2.1): every `%` is followed by two hexadecimal digits, and the
+//! Decodes percent-encoding (RFC 3986 §2.1): every `%` is followed by two hexadecimal digits, and the
 //! decoded text is UTF-8. Other texts have no unambiguous meaning and are rejected.
 
 /// The violation and its position.
@@ -14,9 +14,12 @@ pub enum Wrong {
 
 /// Text without `%` costs one scan and no memory.
 pub fn check(text: &str) -> Result<(), Wrong> {
+    if text.contains('%') { decode(text).map(drop) } else { Ok(()) }
+}
+
+pub fn decode(text: &str) -> Result<String, Wrong> {
     let bytes = text.as_bytes();
-    let Some(mut at) = bytes.iter().position(|byte| *byte == b'%') else { return Ok(()) };
-    let mut decoded = bytes[..at].to_vec();
+    let (mut decoded, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(&byte) = bytes.get(at) {
         if byte == b'%' {
             let digits =
@@ -29,7 +32,7 @@ pub fn check(text: &str) -> Result<(), Wrong> {
             at += 1;
         }
     }
-    std::str::from_utf8(&decoded).map(drop).map_err(|error| Wrong::Utf8(error.valid_up_to()))
+    String::from_utf8(decoded).map_err(|error| Wrong::Utf8(error.utf8_error().valid_up_to()))
 }
 
 fn hex(digit: u8) -> Option<u8> {

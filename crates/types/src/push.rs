@@ -3,47 +3,26 @@
 //! The format of tokens is defined in the push service's folder in `push`; here tokens are opaque, with the
 //! attributes that the store and decisions need.
 
-use crate::{JsonText, named};
+use crate::JsonText;
 
-named! {
-    /// A service that reaches devices without a connection. The values are stored and never change.
+crate::names! {
+    /// A service that reaches devices without a connection. The numbers are stored and never
+    /// change; the names are those in the API, metrics and logs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    #[repr(u8)]
     pub enum PushService {
-        Apns(1) = "apns",
-        Fcm(2) = "fcm",
-        WebPush(3) = "webpush",
+        Apns = 1 => "apns",
+        Fcm = 2 => "fcm",
+        WebPush = 3 => "webpush",
     }
 }
 
-impl PushService {
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|service| service.as_str() == text)
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|service| *service as u8 == code)
-    }
-}
-
-named! {
+crate::names! {
     /// APNs' environment of a token; other services only have `Production`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-    #[repr(u8)]
     pub enum PushEnvironment {
         #[default]
-        Production(1) = "production",
-        Sandbox(2) = "sandbox",
-    }
-}
-
-impl PushEnvironment {
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|environment| environment.as_str() == text)
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|environment| *environment as u8 == code)
+        Production = 1 => "production",
+        Sandbox = 2 => "sandbox",
     }
 }
 
@@ -55,22 +34,15 @@ pub struct PushToken {
     pub json: JsonText,
 }
 
-named! {
+crate::names! {
     /// The priority of a push batch. A higher lane overtakes a lower one between batches, never within one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    #[repr(u8)]
     pub enum Lane {
         /// A campaign that cannot wait: breaking news.
-        Extra(1) = "extra",
+        Extra = 1 => "extra",
         /// A single notification with a push section.
-        Direct(2) = "direct",
-        Campaign(3) = "campaign",
-    }
-}
-
-impl Lane {
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|lane| *lane as u8 == code)
+        Direct = 2 => "direct",
+        Campaign = 3 => "campaign",
     }
 }
 
@@ -81,16 +53,16 @@ mod tests {
     #[test]
     fn names_and_codes_round_trip() {
         for service in PushService::ALL {
-            assert_eq!(PushService::parse(service.as_str()), Some(service));
+            assert_eq!(PushService::named(service.as_str()), Some(service));
             assert_eq!(PushService::from_code(service as u8), Some(service));
         }
         for environment in PushEnvironment::ALL {
-            assert_eq!(PushEnvironment::parse(environment.as_str()), Some(environment));
+            assert_eq!(PushEnvironment::named(environment.as_str()), Some(environment));
             assert_eq!(PushEnvironment::from_code(environment as u8), Some(environment));
         }
         for lane in Lane::ALL {
             assert_eq!(Lane::from_code(lane as u8), Some(lane));
         }
-        assert_eq!((PushService::from_code(0), PushService::parse("gcm")), (None, None));
+        assert_eq!((PushService::from_code(0), PushService::named("gcm")), (None, None));
     }
 }

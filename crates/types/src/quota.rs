@@ -8,39 +8,40 @@
 
 use std::time::Duration;
 
-use crate::{Invalid, named};
+use crate::Invalid;
 
-named! {
-    /// A resource that an app consumes. The order is that of the documentation and of every list.
+crate::names! {
+    /// A resource that an app consumes. The order is that of the documentation and of every list. The
+    /// names are those in JSON, metrics, the configuration (`quotas.<name>`) and on the command line.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]
     pub enum Quota {
         /// Open device connections.
-        Connections = "connections",
-        ConnectsPerSecond = "connects_per_second",
-        Devices = "devices",
+        Connections => "connections",
+        ConnectsPerSecond => "connects_per_second",
+        Devices => "devices",
         /// Topics that one device subscribes to, durably and per connection together.
-        SubscriptionsPerDevice = "subscriptions_per_device",
+        SubscriptionsPerDevice => "subscriptions_per_device",
         /// Topics in the store.
-        Topics = "topics",
-        PublishesPerSecond = "publishes_per_second",
+        Topics => "topics",
+        PublishesPerSecond => "publishes_per_second",
         /// Messages written to connections.
-        DeliveriesPerSecond = "deliveries_per_second",
+        DeliveriesPerSecond => "deliveries_per_second",
         /// Messages in inboxes, counted per device.
-        InboxRows = "inbox_rows",
+        InboxRows => "inbox_rows",
         /// Content of these messages, counted per device.
-        InboxBytes = "inbox_bytes",
-        RetainedBytes = "retained_bytes",
+        InboxBytes => "inbox_bytes",
+        RetainedBytes => "retained_bytes",
         /// Scheduled, running or paused campaigns.
-        Campaigns = "campaigns",
+        Campaigns => "campaigns",
         /// Messages passed to push services.
-        PushesPerSecond = "pushes_per_second",
+        PushesPerSecond => "pushes_per_second",
         /// Web Push endpoints of devices.
-        Endpoints = "endpoints",
+        Endpoints => "endpoints",
         /// Experiments that are not archived.
-        Experiments = "experiments",
+        Experiments => "experiments",
         /// API keys.
-        Keys = "keys",
+        Keys => "keys",
     }
 }
 
@@ -63,10 +64,6 @@ impl Quota {
         Quota::Endpoints,
         Quota::Experiments,
     ];
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|quota| quota.as_str() == name)
-    }
 
     /// Whether it is a token bucket instead of a count.
     pub fn is_rate(self) -> bool {

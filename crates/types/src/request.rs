@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId, named};
+use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId};
 
 /// The recipients. The API guarantees non-empty lists without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,53 +26,39 @@ impl Target {
     }
 }
 
-named! {
+crate::names! {
     /// The presence policy: which recipients receive it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    #[repr(u8)]
     pub enum When {
         /// Devices in use.
-        Active(1) = "active",
+        Active = 1 => "active",
         /// Connected devices.
-        Connected(2) = "connected",
+        Connected = 2 => "connected",
         /// Every device: stored in its inbox, or in the topic's log, until `ttl`.
-        Stored(3) = "stored",
+        Stored = 3 => "stored",
     }
 }
 
-impl When {
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|when| *when as u8 == code)
-    }
-}
-
-named! {
+crate::names! {
     /// RFC 8030 §5.3.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-    #[repr(u8)]
     pub enum Urgency {
-        VeryLow(1) = "very-low",
-        Low(2) = "low",
+        VeryLow = 1 => "very-low",
+        Low = 2 => "low",
         #[default]
-        Normal(3) = "normal",
-        High(4) = "high",
+        Normal = 3 => "normal",
+        High = 4 => "high",
     }
 }
 
-impl Urgency {
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|urgency| *urgency as u8 == code)
-    }
-}
-
-named! {
+crate::names! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum PushMode {
         #[default]
-        Never = "never",
+        Never => "never",
         /// Only if the device does not confirm within `after`.
-        Fallback = "fallback",
-        Always = "always",
+        Fallback => "fallback",
+        Always => "always",
     }
 }
 

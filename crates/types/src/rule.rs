@@ -14,7 +14,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::topic::needs_rule;
-use crate::{DeviceId, UserId, named};
+use crate::{DeviceId, UserId};
 
 pub mod claims;
 pub mod pattern;
@@ -31,33 +31,40 @@ pub const RULES_BYTES_MAX: usize = 64 << 10;
 /// Claims that the rules of one app use: sessions keep only these.
 pub const CLAIMS_MAX: usize = 16;
 
-named! {
+crate::names! {
     /// What a device wants to do with a topic.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Action {
-        Subscribe = "subscribe",
-        Publish = "publish",
+        Subscribe => "subscribe",
+        Publish => "publish",
     }
 }
 
-named! {
+crate::names! {
     /// Who is allowed by a rule.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Allow {
         /// Every device of the app.
-        Anyone = "anyone",
+        Anyone => "anyone",
         /// Devices whose JWT lists the topic in its claim `topics`.
-        Token = "token",
+        Token => "token",
         /// Only API keys, no devices.
-        Server = "server",
+        Server => "server",
         /// Devices that the app's webhook allows.
-        Ask = "ask",
+        Ask => "ask",
     }
 }
 
 impl Allow {
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|allow| allow.as_str() == text)
+    /// The decision of the rule with this number for what it matches; `listed`: whether the JWT lists that.
+    fn decide(self, rule: usize, listed: impl FnOnce() -> bool) -> Decision {
+        match self {
+            Allow::Anyone => Decision::Allowed { rule },
+            Allow::Ask => Decision::Ask { rule },
+            Allow::Server => Decision::Denied(Denied::Server { rule }),
+            Allow::Token if listed() => Decision::Allowed { rule },
+            Allow::Token => Decision::Denied(Denied::NotInToken { rule }),
+        }
     }
 }
 
@@ -245,15 +252,7 @@ impl TopicRules {
         let Some(rules) = self.rules(action) else { return unruled(topic) };
         let matching = rules.iter().position(|rule| rule.pattern.matches(topic, subject));
         let Some(rule) = matching else { return Decision::Denied(Denied::NoRule) };
-        match rules[rule].allow {
-            Allow::Anyone => Decision::Allowed { rule },
-            Allow::Ask => Decision::Ask { rule },
-            Allow::Server => Decision::Denied(Denied::Server { rule }),
-            Allow::Token if subject.claims.is_some_and(|claims| claims.lists(topic)) => {
-                Decision::Allowed { rule }
-            }
-            Allow::Token => Decision::Denied(Denied::NotInToken { rule }),
-        }
+        rules[rule].allow.decide(rule, || subject.claims.is_some_and(|claims| claims.lists(topic)))
     }
 
     /// Decides whether a device may subscribe to an MQTT topic filter, that is, to everything that it can
@@ -265,15 +264,8 @@ impl TopicRules {
         let Some(rules) = &self.subscribe else { return unruled(filter) };
         for (number, rule) in rules.iter().enumerate() {
             if rule.pattern.covers(filter, subject) {
-                return match rule.allow {
-                    Allow::Anyone => Decision::Allowed { rule: number },
-                    Allow::Ask => Decision::Ask { rule: number },
-                    Allow::Server => Decision::Denied(Denied::Server { rule: number }),
-                    Allow::Token if subject.claims.is_some_and(|claims| claims.covers(filter)) => {
-                        Decision::Allowed { rule: number }
-                    }
-                    Allow::Token => Decision::Denied(Denied::NotInToken { rule: number }),
-                };
+                let listed = || subject.claims.is_some_and(|claims| claims.covers(filter));
+                return rule.allow.decide(number, listed);
             }
             // The rule applies to a part of the filter's topics: it must allow those, and the next rules
             // decide the rest.

@@ -2,30 +2,26 @@
 
 use std::fmt;
 
-use crate::{Invalid, named};
+use crate::Invalid;
 
-named! {
+crate::names! {
     /// One permission of an API key.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    #[repr(u8)]
     pub enum Scope {
         /// Send and cancel notifications, change retained messages.
-        Publish(1) = "publish",
+        Publish = 1 => "publish",
         /// Register, import, change and delete devices.
-        Devices(2) = "devices",
+        Devices = 2 => "devices",
         /// Read presence, topics, devices and notification state.
-        Read(4) = "read",
+        Read = 4 => "read",
         /// Apps and keys.
-        Admin(8) = "admin",
+        Admin = 8 => "admin",
     }
 }
 
 impl Scope {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|scope| scope.as_str() == text)
-            .ok_or_else(|| Invalid::new("a scope must be one of publish, devices, read, admin"))
+        Self::named(text).ok_or_else(|| Invalid::new("a scope must be one of publish, devices, read, admin"))
     }
 }
 

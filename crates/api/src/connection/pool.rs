@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use noroshi_auth::ClientNetwork;
-use noroshi_types::named;
+use noroshi_types::names;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,26 +41,26 @@ pub struct PoolLimits {
     pub per_client_max: usize,
 }
 
-named! {
+names! {
     /// Why the pool rejected a connection.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Rejection {
         /// Every connection of the pool is in use.
-        PoolFull = "full",
+        PoolFull => "full",
         /// Every connection allowed to this client is in use.
-        ClientFull = "client",
+        ClientFull => "client",
     }
 }
 
-named! {
+names! {
     /// The best credential of a connection so far, in the order of eviction.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) enum Trust {
-        None = "none",
+        None => "none",
         /// A valid credential of a device.
-        Device = "device",
+        Device => "device",
         /// A valid API key, or the operator's token.
-        Provider = "provider",
+        Provider => "provider",
     }
 }
 
@@ -338,17 +338,17 @@ pub struct Place {
     holder: Holder,
 }
 
-named! {
+names! {
     /// Why an HTTP/2 connection ended.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Http2Close {
-        Client = "client",
-        Idle = "idle",
-        Drain = "drain",
-        Evicted = "evicted",
-        Unresponsive = "unresponsive",
-        Flood = "flood",
-        Error = "error",
+        Client => "client",
+        Idle => "idle",
+        Drain => "drain",
+        Evicted => "evicted",
+        Unresponsive => "unresponsive",
+        Flood => "flood",
+        Error => "error",
     }
 }
 

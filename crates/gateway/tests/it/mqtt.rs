@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use noroshi_gateway::{Config, Listener, Speaks};
 use noroshi_protocol::mqtt::{
-    Ack, Connect, Decoder, Disconnect, LastWill, Packet, Properties, Property, PropertyList, Publish, Qos,
-    ReasonCode, Subscribe, SubscribeOptions, Unsubscribe, Value, Version,
+    Ack, Connect, Decoder, LastWill, Notice, Packet, Properties, Property, PropertyList, Publish, Qos,
+    ReasonCode, Subscribe, SubscribeOptions, Value, Version,
 };
 use noroshi_store::{AppSettings, Backlog};
 use noroshi_types::{CloseReason, Target, When};
@@ -504,8 +504,8 @@ async fn messages_of_an_ended_name_are_not_redelivered() {
         client.send(Packet::PubAck(Ack::success(packet_id))).await;
     }
     assert_eq!(client.next().await, "w/x 1 qos1 #3");
-    let filters = Unsubscribe::encode_filters(&["w/a"]);
-    client.send(Packet::Unsubscribe(Unsubscribe::new(8, Properties::default(), &filters))).await;
+    let filters = Subscribe::encode_bare(&["w/a"]);
+    client.send(Packet::Unsubscribe(Subscribe::bare(8, Properties::default(), &filters))).await;
     assert_eq!(client.next().await, "unsuback [0]");
     drop(client);
     node.until_sessions(0).await;
@@ -558,9 +558,9 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
             }
             for (at, packet_id) in unconfirmed.drain(..).enumerate() {
                 if (heard.len(), at) == (50, behind) {
-                    let filters = Unsubscribe::encode_filters(&[&name]);
+                    let filters = Subscribe::encode_bare(&[&name]);
                     let properties = Properties::default();
-                    client.send(Packet::Unsubscribe(Unsubscribe::new(8, properties, &filters))).await;
+                    client.send(Packet::Unsubscribe(Subscribe::bare(8, properties, &filters))).await;
                 }
                 client.send(Packet::PubAck(Ack::success(packet_id))).await;
             }
@@ -780,11 +780,8 @@ async fn a_will_is_published_unless_it_is_taken_back() {
     let asked = Asked { will: Some("open/will"), ..Asked::clean("d2") };
     let mut good = Client::connect(&node, asked).await;
     good.next().await;
-    good.send(Packet::Disconnect(Disconnect {
-        reason: ReasonCode::Success,
-        properties: Properties::default(),
-    }))
-    .await;
+    good.send(Packet::Disconnect(Notice { reason: ReasonCode::Success, properties: Properties::default() }))
+        .await;
     assert_eq!(good.next().await, "");
     let mut vanishing = Client::connect(&node, asked).await;
     vanishing.next().await;

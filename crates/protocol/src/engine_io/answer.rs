@@ -4,6 +4,7 @@
 
 use super::payload::Payload;
 use super::request::RequestError;
+use crate::http::push_headers;
 
 /// `(name, value)`: values must not contain line breaks.
 pub type Header<'a> = (&'a str, &'a str);
@@ -46,12 +47,7 @@ fn push_head(out: &mut Vec<u8>, status: &str, content_type: &str, body_bytes: us
          Cache-Control: no-store\r\n"
     );
     out.extend_from_slice(head.as_bytes());
-    for (name, value) in headers {
-        for part in [name, ": ", value, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
+    push_headers(out, headers);
 }
 
 #[cfg(test)]

@@ -66,15 +66,6 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// The section of EIO that defines the rule.
-    pub fn section(self) -> &'static str {
-        match self {
-            PacketError::Empty | PacketError::UnknownType => "Protocol",
-            PacketError::Base64 | PacketError::InvalidUtf8 => "Packet encoding",
-            PacketError::TooBig => "Handshake", // maxPayload
-        }
-    }
-
     pub fn reason(self) -> CloseReason {
         match self {
             PacketError::Empty | PacketError::UnknownType | PacketError::Base64 => CloseReason::BadMessage,

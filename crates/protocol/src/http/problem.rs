@@ -112,13 +112,18 @@ pub fn push_problem(
         body.len()
     );
     out.extend_from_slice(head.as_bytes());
-    for (name, value) in extra_headers {
+    push_headers(out, extra_headers);
+    out.extend_from_slice(body.as_bytes());
+}
+
+/// Appends the last headers and ends the head. Values must not contain line breaks.
+pub(crate) fn push_headers(out: &mut Vec<u8>, headers: &[(&str, &str)]) {
+    for (name, value) in headers {
         for part in [name, ": ", value, "\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
     }
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(body.as_bytes());
 }
 
 /// RFC 9110 §15, RFC 6585.

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use noroshi_types::percent;
+
 /// The first value of `name`; empty if `name` occurs without `=`.
 pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     query
@@ -18,22 +20,6 @@ pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
     }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        if first == b'%' {
-            let (digits, after) = after.split_first_chunk::<2>()?;
-            decoded.push(escaped(digits)?);
-            rest = after;
-        } else {
-            decoded.push(if first == b'+' { b' ' } else { first });
-            rest = after;
-        }
-    }
-    String::from_utf8(decoded).ok().map(Cow::Owned)
-}
-
-fn escaped(digits: &[u8; 2]) -> Option<u8> {
-    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
-    u8::try_from(high? * 16 + low?).ok()
+    let spaced = if text.contains('+') { text.replace('+', " ").into() } else { Cow::Borrowed(text) };
+    percent::decode(&spaced).ok().map(Cow::Owned)
 }

@@ -2,40 +2,35 @@
 
 /// The codes of RST_STREAM and GOAWAY.
 pub mod code {
-    pub const NO_ERROR: u32 = 0x0;
-    pub const PROTOCOL_ERROR: u32 = 0x1;
-    pub const INTERNAL_ERROR: u32 = 0x2;
-    pub const FLOW_CONTROL_ERROR: u32 = 0x3;
-    pub const SETTINGS_TIMEOUT: u32 = 0x4;
-    pub const STREAM_CLOSED: u32 = 0x5;
-    pub const FRAME_SIZE_ERROR: u32 = 0x6;
-    pub const REFUSED_STREAM: u32 = 0x7;
-    pub const CANCEL: u32 = 0x8;
-    pub const COMPRESSION_ERROR: u32 = 0x9;
-    pub const CONNECT_ERROR: u32 = 0xa;
-    pub const ENHANCE_YOUR_CALM: u32 = 0xb;
-    pub const INADEQUATE_SECURITY: u32 = 0xc;
-    pub const HTTP_1_1_REQUIRED: u32 = 0xd;
+    macro_rules! codes {
+        ($($name:ident $code:literal)+) => {
+            $(pub const $name: u32 = $code;)+
 
-    /// The code's name, for logs and metric labels.
-    pub fn name(code: u32) -> &'static str {
-        match code {
-            NO_ERROR => "NO_ERROR",
-            PROTOCOL_ERROR => "PROTOCOL_ERROR",
-            INTERNAL_ERROR => "INTERNAL_ERROR",
-            FLOW_CONTROL_ERROR => "FLOW_CONTROL_ERROR",
-            SETTINGS_TIMEOUT => "SETTINGS_TIMEOUT",
-            STREAM_CLOSED => "STREAM_CLOSED",
-            FRAME_SIZE_ERROR => "FRAME_SIZE_ERROR",
-            REFUSED_STREAM => "REFUSED_STREAM",
-            CANCEL => "CANCEL",
-            COMPRESSION_ERROR => "COMPRESSION_ERROR",
-            CONNECT_ERROR => "CONNECT_ERROR",
-            ENHANCE_YOUR_CALM => "ENHANCE_YOUR_CALM",
-            INADEQUATE_SECURITY => "INADEQUATE_SECURITY",
-            HTTP_1_1_REQUIRED => "HTTP_1_1_REQUIRED",
-            _ => "unknown",
-        }
+            /// The code's name, for logs and metric labels.
+            pub fn name(code: u32) -> &'static str {
+                match code {
+                    $($name => stringify!($name),)+
+                    _ => "unknown",
+                }
+            }
+        };
+    }
+
+    codes! {
+        NO_ERROR 0x0
+        PROTOCOL_ERROR 0x1
+        INTERNAL_ERROR 0x2
+        FLOW_CONTROL_ERROR 0x3
+        SETTINGS_TIMEOUT 0x4
+        STREAM_CLOSED 0x5
+        FRAME_SIZE_ERROR 0x6
+        REFUSED_STREAM 0x7
+        CANCEL 0x8
+        COMPRESSION_ERROR 0x9
+        CONNECT_ERROR 0xa
+        ENHANCE_YOUR_CALM 0xb
+        INADEQUATE_SECURITY 0xc
+        HTTP_1_1_REQUIRED 0xd
     }
 }
 

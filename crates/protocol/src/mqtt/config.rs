@@ -49,7 +49,7 @@ impl Default for Config {
             // At 20 bytes each, 1.3 KiB per busy connection.
             in_flight_max: 64,
             // When multiplied by 1.5, below the 5 minutes after which common NAT tables drop idle TCP
-            // Nothing is stored longer than the maximum life of a message.
+            // connections.
             keep_alive_max_s: 240,
             // Nothing is kept for longer than a message can live.
             session_expiry_max_s: 28 * 86_400,

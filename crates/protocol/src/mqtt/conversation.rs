@@ -22,7 +22,7 @@ use noroshi_types::CloseReason;
 use super::action::{Action, ConnectionEnd, Saved, Will};
 use super::flight::Flight;
 use super::subscription::Subscriptions;
-use super::{Config, Disconnect, Frame, Packet, Property, ReasonCode, Version, Violation};
+use super::{Config, Frame, Notice, Packet, Property, ReasonCode, Version, Violation};
 use connect::Opening;
 
 /// The state of an MQTT connection.
@@ -154,7 +154,7 @@ impl Conversation {
     fn handle_disconnect<'a>(
         &mut self,
         config: &Config,
-        disconnect: Disconnect<'_>,
+        disconnect: Notice<'_>,
     ) -> Result<Action<'a>, Violation> {
         if disconnect.properties.text(Property::ServerReference).is_some() {
             return Err(Violation::ServersProperty);

@@ -55,7 +55,7 @@ impl Stage {
     }
 }
 
-/// A received message whose PUBACK or PUBREC was not sent: it unreported for the service's result, or for earlier
+/// A received message whose PUBACK or PUBREC was not sent: it waits for the service's result, or for earlier
 /// messages ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
 #[derive(Debug)]
 pub(super) struct Received {

@@ -7,12 +7,12 @@ mod publish;
 mod qos;
 mod subscribe;
 
-pub use ack::{Ack, Auth, ConnAck, Disconnect};
+pub use ack::{Ack, ConnAck, Notice};
 pub use connect::{Connect, LastWill};
 pub use publish::Publish;
 pub(in crate::mqtt) use publish::flags;
 pub use qos::Qos;
-pub use subscribe::{Filters, RetainHandling, SubAck, Subscribe, SubscribeOptions, Unsubscribe};
+pub use subscribe::{Filters, RetainHandling, SubAck, Subscribe, SubscribeOptions};
 
 use super::frame::Frame;
 use super::packet_type::PacketType;
@@ -41,12 +41,12 @@ pub enum Packet<'a> {
     PubComp(Ack<'a>),
     Subscribe(Subscribe<'a>),
     SubAck(SubAck<'a>),
-    Unsubscribe(Unsubscribe<'a>),
+    Unsubscribe(Subscribe<'a>),
     UnsubAck(SubAck<'a>),
     PingReq,
     PingResp,
-    Disconnect(Disconnect<'a>),
-    Auth(Auth<'a>),
+    Disconnect(Notice<'a>),
+    Auth(Notice<'a>),
 }
 
 impl<'a> Packet<'a> {
@@ -74,36 +74,39 @@ impl<'a> Packet<'a> {
             PacketType::PubRec => Packet::PubRec(Ack::read(version, packet_type, &mut reader)?),
             PacketType::PubRel => Packet::PubRel(Ack::read(version, packet_type, &mut reader)?),
             PacketType::PubComp => Packet::PubComp(Ack::read(version, packet_type, &mut reader)?),
-            PacketType::Subscribe => Packet::Subscribe(Subscribe::read(version, &mut reader)?),
+            PacketType::Subscribe => Packet::Subscribe(Subscribe::read(version, packet_type, &mut reader)?),
             PacketType::SubAck => Packet::SubAck(SubAck::read(version, packet_type, &mut reader)?),
-            PacketType::Unsubscribe => Packet::Unsubscribe(Unsubscribe::read(version, &mut reader)?),
+            PacketType::Unsubscribe => {
+                Packet::Unsubscribe(Subscribe::read(version, packet_type, &mut reader)?)
+            }
             PacketType::UnsubAck => Packet::UnsubAck(SubAck::read(version, packet_type, &mut reader)?),
             PacketType::PingReq => Packet::PingReq,
             PacketType::PingResp => Packet::PingResp,
-            PacketType::Disconnect => Packet::Disconnect(Disconnect::read(version, &mut reader)?),
-            PacketType::Auth => Packet::Auth(Auth::read(version, &mut reader)?),
+            PacketType::Disconnect => Packet::Disconnect(Notice::read(version, packet_type, &mut reader)?),
+            // MQTT 3.1.1 §2.2.1
+            PacketType::Auth if version == Version::V3 => return Err(Violation::ReservedType),
+            PacketType::Auth => Packet::Auth(Notice::read(version, packet_type, &mut reader)?),
         };
         reader.end()?;
         Ok(packet)
     }
 
     pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
+        let packet_type = self.packet_type();
         match self {
             Packet::Connect(connect) => connect.write(out),
             Packet::ConnAck(connack) => connack.write(version, out),
             Packet::Publish(publish) => publish.write(version, out),
-            Packet::PubAck(ack) => ack.write(version, PacketType::PubAck, out),
-            Packet::PubRec(ack) => ack.write(version, PacketType::PubRec, out),
-            Packet::PubRel(ack) => ack.write(version, PacketType::PubRel, out),
-            Packet::PubComp(ack) => ack.write(version, PacketType::PubComp, out),
-            Packet::Subscribe(subscribe) => subscribe.write(version, out),
-            Packet::SubAck(ack) => ack.write(version, PacketType::SubAck, out),
-            Packet::Unsubscribe(unsubscribe) => unsubscribe.write(version, out),
-            Packet::UnsubAck(ack) => ack.write(version, PacketType::UnsubAck, out),
-            Packet::PingReq => push_packet(out, PacketType::PingReq, |_| {}),
-            Packet::PingResp => push_packet(out, PacketType::PingResp, |_| {}),
-            Packet::Disconnect(disconnect) => disconnect.write(version, out),
-            Packet::Auth(auth) => auth.write(out),
+            Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubRel(ack) | Packet::PubComp(ack) => {
+                ack.write(version, packet_type, out);
+            }
+            Packet::Subscribe(request) | Packet::Unsubscribe(request) => {
+                request.write(version, packet_type, out);
+            }
+            Packet::SubAck(ack) | Packet::UnsubAck(ack) => ack.write(version, packet_type, out),
+            Packet::PingReq | Packet::PingResp => push_packet(out, packet_type, |_| {}),
+            Packet::Disconnect(notice) => notice.write(version, packet_type, out),
+            Packet::Auth(notice) => notice.write(Version::V5, packet_type, out),
         }
     }
 

@@ -88,13 +88,13 @@ struct Envelope<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     qos: u8,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     retain: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     expires: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     format: bool,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     content_type: Option<Cow<'a, str>>,
@@ -112,7 +112,7 @@ struct Envelope<'a> {
     share: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     of: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_first_turn")]
+    #[serde(skip_serializing_if = "is_default")]
     turn: u32,
 }
 
@@ -178,16 +178,8 @@ impl From<Data<'_>> for JsonText {
     }
 }
 
-fn is_first_turn(turn: &u32) -> bool {
-    *turn == 0
-}
-
-fn is_zero(number: &u8) -> bool {
-    *number == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What MQTT clients receive of a message.

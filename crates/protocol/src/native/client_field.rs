@@ -14,32 +14,20 @@ use serde_json::error::Category;
 use super::frame_type::{FrameError, Kind};
 use super::token::Token;
 
-/// A field's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    Type,
-    Token,
-    Ids,
-    State,
-    Topics,
-    Since,
+noroshi_types::names! {
+    /// A field's name.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Field {
+        Type => "t",
+        Token => "token",
+        Ids => "ids",
+        State => "state",
+        Topics => "topics",
+        Since => "since",
+    }
 }
 
 impl Field {
-    const ALL: [Field; 6] =
-        [Field::Type, Field::Token, Field::Ids, Field::State, Field::Topics, Field::Since];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Field::Type => "t",
-            Field::Token => "token",
-            Field::Ids => "ids",
-            Field::State => "state",
-            Field::Topics => "topics",
-            Field::Since => "since",
-        }
-    }
-
     fn rule(self) -> &'static str {
         match self {
             Field::Type => "`t` must be a string, the type of the frame",
@@ -123,7 +111,7 @@ impl<'de> Visitor<'de> for FrameVisitor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
         let Self { failure, mut fields } = self;
         let field = |name: &str| {
-            let known = Field::ALL.into_iter().find(|field| field.as_str() == name);
+            let known = Field::named(name);
             known.ok_or_else(|| format!("unknown field `{}`", shown(name)))
         };
         while let Some(field) = map.next_key_seed(Text(failure, field))? {
@@ -152,7 +140,7 @@ impl<'de> Visitor<'de> for FrameVisitor<'_> {
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
-    Kind::from_name(name).ok_or_else(|| format!("`t`: unknown frame type `{}`", shown(name)))
+    Kind::named(name).ok_or_else(|| format!("`t`: unknown frame type `{}`", shown(name)))
 }
 
 fn token(text: &str) -> Result<Token, String> {

@@ -123,24 +123,6 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// The section of SIO that defines the rule.
-    pub fn section(self) -> &'static str {
-        match self {
-            PacketError::UnknownKind => "Exchange protocol",
-            PacketError::BadPayload | PacketError::BadEventName | PacketError::NotJson => {
-                "Sending and receiving data"
-            }
-            PacketError::BadAckId | PacketError::MisplacedAckId => "Acknowledgement",
-            PacketError::BadAttachments
-            | PacketError::TooManyAttachments
-            | PacketError::LongNamespace
-            | PacketError::BadPlaceholder
-            | PacketError::UnexpectedText
-            | PacketError::UnexpectedBinary
-            | PacketError::TooBig => "Packet encoding",
-        }
-    }
-
     pub fn reason(self) -> CloseReason {
         match self {
             PacketError::TooBig => CloseReason::TooBig,

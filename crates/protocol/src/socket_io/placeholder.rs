@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Whether every placeholder in `json` refers to one of `attachments`.
 pub(super) fn are_valid(json: &str, attachments: usize) -> bool {
@@ -88,32 +89,15 @@ impl<'de> Visitor<'de> for Check {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(field_identifier)]
 enum Key {
+    #[serde(rename = "_placeholder")]
     Placeholder,
+    #[serde(rename = "num")]
     Num,
+    #[serde(other)]
     Else,
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl Visitor<'_> for Names {
-            type Value = Key;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Key, E> {
-                Ok(match name {
-                    "_placeholder" => Key::Placeholder,
-                    "num" => Key::Num,
-                    _ => Key::Else,
-                })
-            }
-        }
-        deserializer.deserialize_str(Names)
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use ring::digest;
 
 use super::error::UpgradeError;
 use super::extension::{self, Deflate};
-use crate::http::Head;
+use crate::http::{Head, push_headers};
 
 /// The header with which a client offers permessage-deflate, for [`push_upgrade_request`]. Check the response
 /// with [`check_upgrade_response_to`].
@@ -126,12 +126,7 @@ pub fn push_upgrade_request(
     for part in ["\r\nSec-WebSocket-Protocol: ", SUBPROTOCOL, "\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
-    for (name, value) in extra_headers {
-        for part in [name, ": ", value, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
+    push_headers(out, extra_headers);
 }
 
 /// Why the server's response does not open a WebSocket.

@@ -8,7 +8,8 @@
 //! Modules: `archive` stores messages (XEP-0313), `personal` events of accounts (XEP-0163), `card` vCards
 //! (XEP-0054), `nodes` PubSub nodes of accounts (XEP-0060), `push` push registrations (XEP-0357), `copies`
 //! carbons for other resources (XEP-0280), `roster` contacts, `subscription` presence subscriptions,
-//! `availability` presence, `routing` messages and requests, `relayed` a stanza between two addresses.
+//! `availability` presence, `routing` messages and requests, `relayed` a stanza between two addresses,
+//! `command` the requests of clients to all of these.
 //!
 //! Invariant: counters in stanzas to an account count only its own actions, so no account can infer the
 //! activity of others.
@@ -18,13 +19,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use bytes::Bytes;
 use noroshi_types::limits;
 
+use super::error::Refusal;
 use super::jid;
-use super::refusal::Refusal;
 use crate::native::Token;
 
 mod archive;
 mod availability;
 mod card;
+mod command;
 mod copies;
 pub mod nodes;
 mod personal;
@@ -37,6 +39,8 @@ mod subscription;
 use archive::Archive;
 pub use archive::ArchiveRules;
 pub use card::Card;
+pub use command::Command;
+pub(in crate::xmpp) use nodes::NodeCommand;
 pub use nodes::{NodeAnswer, NodeError, NodeRequest};
 pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;
@@ -44,7 +48,7 @@ pub use push::PushChange;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
 pub use roster::RosterChange;
-pub use routing::Outcome;
+use routing::Outcome;
 
 pub const ACCOUNTS_MAX: usize = 1_000;
 /// Maximum sessions of one account.
@@ -70,9 +74,6 @@ const DIRECTED_MAX: usize = 100;
 
 /// Stanzas to send, each with its session, in order.
 pub type Outbox<S> = Vec<(S, Bytes)>;
-
-/// The name of [`Outbox`] in the gateway until it is renamed there.
-pub type Told<S> = Outbox<S>;
 
 #[derive(Debug)]
 pub struct Accounts<S> {

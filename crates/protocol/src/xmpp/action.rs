@@ -2,18 +2,13 @@
 //! session core; what XMPP needs to build the response travels with the question as a [`Request`] and comes
 //! back with the answer, so a conversation stores no pending requests.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
+use noroshi_types::{CloseReason, DeviceId, JsonText, NotificationId, Presence, Topic};
 
-use super::accounts::{
-    ArchiveRules, Card, NodeRequest, PersonalItem, PushChange, Recipient, Relayed, RosterChange,
-};
-use super::archive::{ArchivePage, ArchiveQuery};
-use super::error::StanzaError;
+use super::accounts::{Command, NodeRequest};
+use super::archive::ArchiveQuery;
+use super::error::Refused;
 use super::management::Suspended;
-use super::refusal::Refusal;
 use super::scram::{Hash, Keys};
 use crate::native::Token;
 
@@ -110,7 +105,7 @@ pub enum Action {
     /// answer.
     Node {
         command: NodeRequest,
-        topic: Result<Box<Action>, (StanzaError, &'static str)>,
+        topic: Result<Box<Action>, Refused>,
         request: Request,
     },
     /// Accounts only: describe a topic.
@@ -128,72 +123,16 @@ pub enum Action {
     Unregister {
         request: Request,
     },
-    /// Accounts only: relay a stanza, possibly to the account itself. The caller answers with a refusal if it
-    /// cannot be delivered.
-    Relay {
-        to: Recipient,
-        stanza: Relayed,
+    /// Accounts only. Without a request, the client expects no answer.
+    Account {
+        command: Command,
         request: Option<Request>,
-    },
-    /// Accounts only: broadcast presence.
-    Announce(Relayed),
-    /// Accounts only: the roster, unless the client has this version.
-    Roster {
-        known: Option<Box<str>>,
-        request: Request,
-    },
-    ChangeRoster {
-        change: RosterChange,
-        request: Request,
-    },
-    /// Accounts only: publish a personal event (XEP-0163).
-    PublishPersonal {
-        item: PersonalItem,
-        request: Request,
-    },
-    /// Accounts only: personal events of the account or of another bare address.
-    PersonalItems {
-        owner: Box<str>,
-        node: Box<str>,
-        request: Request,
     },
     /// A page of the archive of the device or account.
     Archive {
         query: ArchiveQuery,
         request: Request,
     },
-    /// Accounts only: archiving preferences (XEP-0313 §5), which `rules` replaces if set.
-    ArchiveRules {
-        rules: Option<ArchiveRules>,
-        request: Request,
-    },
-    /// Accounts only: enable or disable carbons for this resource (XEP-0280).
-    Copy {
-        wanted: bool,
-        request: Request,
-    },
-    /// Accounts only: the vCard of the account, or of another bare address (XEP-0054).
-    Card {
-        owner: Option<Box<str>>,
-        request: Request,
-    },
-    /// Accounts only: change push registrations (XEP-0357).
-    ChangePush {
-        change: PushChange,
-        request: Request,
-    },
-    /// Accounts only: replace the vCard.
-    PutCard {
-        card: Card,
-        request: Request,
-    },
-    /// Accounts only: whether the account may learn that another bare address exists.
-    Describe {
-        owner: Box<str>,
-        request: Request,
-    },
-    /// Accounts only: the nodes whose events the client wants.
-    Want(Vec<Box<str>>),
     /// Close the connection; the closing element is in `bytes`.
     Close(CloseReason),
 }
@@ -274,24 +213,6 @@ pub(super) enum About {
         query_id: Box<str>,
     },
     Nothing,
-}
-
-/// The answer to a [`Request`].
-#[derive(Debug)]
-pub enum Answer {
-    Done,
-    /// Topics, each with whether the subscription is durable.
-    Subscriptions(Vec<(Topic, bool)>),
-    Items(Vec<Arc<Message>>),
-    Published(NotificationId),
-    /// XEP-0060 §4.1.
-    Affiliation(&'static str),
-    Archive(ArchivePage),
-    /// The only child of the result.
-    Content(Bytes),
-    Refused(Refusal),
-    /// An error condition and its XEP-0060 detail.
-    Error(StanzaError, &'static str),
 }
 
 /// What a SCRAM proof is verified with.

@@ -9,7 +9,7 @@ use noroshi_types::{Message, Timestamp, limits};
 
 use super::config::{Config, Framing};
 use super::encode;
-use super::error::StanzaError;
+use super::error::{Refused, StanzaError};
 use super::jid::{Jid, bare_part};
 use super::namespace as ns;
 use super::xml::Element;
@@ -70,8 +70,6 @@ impl Archived {
         Self { id: message.id.to_string().into(), sent_at: message.sent_at, message: out.into() }
     }
 }
-
-type Refused = (StanzaError, &'static str);
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 

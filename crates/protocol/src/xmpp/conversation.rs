@@ -17,7 +17,6 @@ use super::jid;
 use super::management::{Keep, Management, Suspended};
 use super::namespace as ns;
 use super::presence::Show;
-use super::scram::ChannelBinding;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 use super::xml::{Element, Input, Scope, XmlError, parse_element};
 
@@ -126,11 +125,6 @@ impl Conversation {
         }
     }
 
-    /// The channel binding of the connection; if set, SCRAM is offered with `-PLUS`.
-    pub fn set_channel_binding(&mut self, binding: ChannelBinding) {
-        self.opening().binding = Some(binding);
-    }
-
     /// Declares whether the client that logs in is an account of [`Accounts`](super::Accounts) instead of a
     /// device. Call it before `keys` or `authenticated`.
     pub fn set_account(&mut self, account: bool) {
@@ -160,6 +154,11 @@ impl Conversation {
         self.identity.as_ref().filter(|it| it.jid.len() > it.bare_len).map(|it| &*it.jid)
     }
 
+    /// The client's address without resource.
+    fn bare(&self) -> &str {
+        self.identity.as_ref().map_or("", |identity| identity.bare())
+    }
+
     /// Handles one element of the client.
     pub fn receive(&mut self, cx: &Context<'_>, input: Input<'_>, out: &mut Output) {
         match (self.phase, input) {
@@ -167,13 +166,11 @@ impl Conversation {
             (_, Input::Close) => self.handle_peers_end(out),
             (Phase::Verifying | Phase::Attaching, Input::Header(text) | Input::Element(text)) => {
                 if !self.opening().buffer_early(cx.config, text) {
-                    self.fail(
-                        cx,
+                    let error = (
                         StreamError::PolicyViolation,
                         "too many bytes were sent before the log-in was answered",
-                        CloseReason::RateLimited,
-                        out,
                     );
+                    self.end(cx, Some(error), CloseReason::RateLimited, out, |_| {});
                 }
             }
             (_, Input::Header(text)) => self.handle_header(cx, text, out),
@@ -345,28 +342,17 @@ impl Conversation {
                     cx,
                     StreamError::UnsupportedStanzaType,
                     "only `open` and `close` exist in this namespace (RFC 7395 §3.3)",
-                    CloseReason::BadMessage,
                     out,
                 ),
             };
         }
         match self.phase {
-            Phase::Header => self.fail(
-                cx,
-                StreamError::BadFormat,
-                "the stream must be opened first",
-                CloseReason::BadMessage,
-                out,
-            ),
+            Phase::Header => self.fail(cx, StreamError::BadFormat, "the stream must be opened first", out),
             Phase::Negotiating | Phase::Challenged => self.negotiate(cx, root, out),
             // Unencrypted input may not be from the client.
-            Phase::Encrypting => self.fail(
-                cx,
-                StreamError::PolicyViolation,
-                "only TLS may follow `starttls`",
-                CloseReason::BadMessage,
-                out,
-            ),
+            Phase::Encrypting => {
+                self.fail(cx, StreamError::PolicyViolation, "only TLS may follow `starttls`", out)
+            }
             Phase::Authenticated => self.handle_unbound(cx, root, out),
             Phase::Open => self.handle_stanza(cx, root, out),
             Phase::Verifying | Phase::Attaching | Phase::Closed => {}

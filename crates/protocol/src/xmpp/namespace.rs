@@ -16,7 +16,6 @@ pub const SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
 /// XEP-0388.
 pub const SASL2: &str = "urn:xmpp:sasl:2";
 /// XEP-0440.
-pub const CHANNEL_BINDING: &str = "urn:xmpp:sasl-cb:0";
 /// RFC 6120 §7.
 pub const BIND: &str = "urn:ietf:params:xml:ns:xmpp-bind";
 /// XEP-0386.

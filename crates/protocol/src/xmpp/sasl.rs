@@ -11,63 +11,41 @@ use crate::native::Token;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     Plain,
-    Scram { hash: Hash, plus: bool },
+    Scram(Hash),
 }
 
 impl Mechanism {
     /// Strongest first, as clients choose the first one they support.
-    pub const ALL: [Mechanism; 5] = [
-        Mechanism::Scram { hash: Hash::Sha256, plus: true },
-        Mechanism::Scram { hash: Hash::Sha1, plus: true },
-        Mechanism::Scram { hash: Hash::Sha256, plus: false },
-        Mechanism::Scram { hash: Hash::Sha1, plus: false },
-        Mechanism::Plain,
-    ];
+    pub const ALL: [Mechanism; 3] =
+        [Mechanism::Scram(Hash::Sha256), Mechanism::Scram(Hash::Sha1), Mechanism::Plain];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
-            Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
-            Mechanism::Scram { hash: Hash::Sha1, plus: true } => "SCRAM-SHA-1-PLUS",
-            Mechanism::Scram { hash: Hash::Sha256, plus: false } => "SCRAM-SHA-256",
-            Mechanism::Scram { hash: Hash::Sha256, plus: true } => "SCRAM-SHA-256-PLUS",
+            Mechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
+            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
         }
     }
 }
 
-/// Why a log-in is rejected (RFC 6120 §6.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    Aborted,
-    AccountDisabled,
-    CredentialsExpired,
-    EncryptionRequired,
-    IncorrectEncoding,
-    InvalidAuthzid,
-    InvalidMechanism,
-    MalformedRequest,
-    MechanismTooWeak,
-    NotAuthorized,
-    TemporaryAuthFailure,
+noroshi_types::names! {
+    /// Why a log-in is rejected (RFC 6120 §6.5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Failure {
+        Aborted => "aborted",
+        AccountDisabled => "account-disabled",
+        CredentialsExpired => "credentials-expired",
+        EncryptionRequired => "encryption-required",
+        IncorrectEncoding => "incorrect-encoding",
+        InvalidAuthzid => "invalid-authzid",
+        InvalidMechanism => "invalid-mechanism",
+        MalformedRequest => "malformed-request",
+        NotAuthorized => "not-authorized",
+        TemporaryAuthFailure => "temporary-auth-failure",
+    }
 }
 
 impl Failure {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Failure::Aborted => "aborted",
-            Failure::AccountDisabled => "account-disabled",
-            Failure::CredentialsExpired => "credentials-expired",
-            Failure::EncryptionRequired => "encryption-required",
-            Failure::IncorrectEncoding => "incorrect-encoding",
-            Failure::InvalidAuthzid => "invalid-authzid",
-            Failure::InvalidMechanism => "invalid-mechanism",
-            Failure::MalformedRequest => "malformed-request",
-            Failure::MechanismTooWeak => "mechanism-too-weak",
-            Failure::NotAuthorized => "not-authorized",
-            Failure::TemporaryAuthFailure => "temporary-auth-failure",
-        }
-    }
-
     /// The text for people.
     pub fn text(self) -> &'static str {
         match self {
@@ -79,7 +57,6 @@ impl Failure {
             Failure::InvalidAuthzid => "authorization as another identity is not supported",
             Failure::InvalidMechanism => "the mechanism was not offered",
             Failure::MalformedRequest => "the message does not conform to the mechanism",
-            Failure::MechanismTooWeak => "the mechanism is too weak",
             Failure::NotAuthorized => "the token is invalid or belongs to another device",
             Failure::TemporaryAuthFailure => "log-ins are temporarily unavailable; try again later",
         }

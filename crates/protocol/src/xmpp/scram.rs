@@ -83,7 +83,6 @@ impl Keys {
 pub enum ScramError {
     #[error("malformed SCRAM message: {0}")]
     Malformed(&'static str),
-    /// RFC 5802 §6: an attacker hid the channel binding from the client.
     #[error("the channel binding does not match the connection")]
     ChannelBinding,
     #[error("the proof is wrong")]
@@ -91,14 +90,6 @@ pub enum ScramError {
 }
 
 use ScramError::Malformed;
-
-/// Data of the TLS connection for channel binding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelBinding {
-    /// The registered name: `tls-exporter`, `tls-server-end-point`.
-    pub kind: &'static str,
-    pub data: Box<[u8]>,
-}
 
 /// The parsed first message of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,25 +100,16 @@ pub struct ClientFirst {
     bare: Box<str>,
     gs2: Box<str>,
     nonce: Box<str>,
-    binding: Option<Box<str>>,
 }
 
 impl ClientFirst {
-    /// `offered` is the binding that `-PLUS` was offered with; `plus`: the client chose it.
-    pub fn parse(text: &str, plus: bool, offered: Option<&ChannelBinding>) -> Result<Self, ScramError> {
+    pub fn parse(text: &str) -> Result<Self, ScramError> {
         let (flag, rest) = text.split_once(',').ok_or(Malformed("the GS2 header is missing"))?;
         let (authorize_as, bare) = rest.split_once(',').ok_or(Malformed("the GS2 header is missing"))?;
-        let binding = match (flag, flag.strip_prefix("p=")) {
-            ("n", _) if !plus => None,
-            // RFC 5802 §6: the client saw no `-PLUS`, although it was offered.
-            ("y", _) if !plus && offered.is_some() => return Err(ScramError::ChannelBinding),
-            ("y", _) if !plus => None,
-            (_, Some(kind)) if plus => match offered.filter(|offered| offered.kind == kind) {
-                Some(_) => Some(kind.into()),
-                None => return Err(ScramError::ChannelBinding),
-            },
-            _ => return Err(Malformed("the GS2 flag does not fit the mechanism")),
-        };
+        // RFC 5802 §6: whether the client supports channel binding or not, none is offered.
+        if !matches!(flag, "n" | "y") {
+            return Err(Malformed("the GS2 flag does not fit the mechanism"));
+        }
         let authorize_as = match authorize_as {
             "" => None,
             name => {
@@ -155,7 +137,6 @@ impl ClientFirst {
             bare: bare.into(),
             gs2: gs2.into(),
             nonce: nonce.into(),
-            binding,
         })
     }
 }
@@ -180,8 +161,8 @@ fn sasl_name(text: &str) -> Result<Box<str>, ScramError> {
 pub struct Exchange {
     hash: Hash,
     keys: Keys,
-    /// The GS2 header and the binding's data, which `c=` must repeat.
-    binding_input: Box<[u8]>,
+    /// The GS2 header, which `c=` must repeat.
+    gs2: Box<str>,
     nonce: Box<str>,
     /// `client-first-message-bare,server-first-message`
     auth_message: Box<str>,
@@ -195,23 +176,13 @@ impl std::fmt::Debug for Exchange {
 
 impl Exchange {
     /// Starts an exchange. Returns it with the server's first message.
-    pub fn begin(
-        hash: Hash,
-        first: &ClientFirst,
-        keys: Keys,
-        random: [u8; NONCE_BYTES],
-        binding: Option<&ChannelBinding>,
-    ) -> (Self, String) {
+    pub fn begin(hash: Hash, first: &ClientFirst, keys: Keys, random: [u8; NONCE_BYTES]) -> (Self, String) {
         let nonce = format!("{}{}", first.nonce, STANDARD.encode(random));
         let server_first = format!("r={nonce},s={},i={}", STANDARD.encode(&keys.salt), keys.iterations);
-        let mut binding_input = first.gs2.as_bytes().to_vec();
-        if let Some(binding) = binding.filter(|_| first.binding.is_some()) {
-            binding_input.extend_from_slice(&binding.data);
-        }
         let exchange = Self {
             hash,
             keys,
-            binding_input: binding_input.into(),
+            gs2: first.gs2.clone(),
             nonce: nonce.into(),
             auth_message: format!("{},{server_first}", first.bare).into(),
         };
@@ -232,7 +203,7 @@ impl Exchange {
             .and_then(|field| field.strip_prefix("r="))
             .ok_or(Malformed("the nonce is missing"))?;
         let binding = STANDARD.decode(binding).map_err(|_| Malformed("the channel binding is not base64"))?;
-        if binding != *self.binding_input {
+        if binding != self.gs2.as_bytes() {
             return Err(ScramError::ChannelBinding);
         }
         if nonce != &*self.nonce {
@@ -271,7 +242,7 @@ mod tests {
     fn exchange(hash: Hash, first: &ClientFirst, (salt, nonce): (&str, &str)) -> (Exchange, String) {
         let salt = STANDARD.decode(salt).unwrap();
         let keys = Keys::derive(hash, "pencil", &salt, NonZeroU32::new(4_096).unwrap());
-        let (mut exchange, first_message) = Exchange::begin(hash, first, keys, [0; NONCE_BYTES], None);
+        let (mut exchange, first_message) = Exchange::begin(hash, first, keys, [0; NONCE_BYTES]);
         let ours = STANDARD.encode([0; NONCE_BYTES]);
         let server_first = first_message.replace(&ours, nonce);
         exchange.nonce = exchange.nonce.replace(&ours, nonce).into();
@@ -281,7 +252,7 @@ mod tests {
 
     #[test]
     fn rfc_5802_section_5() {
-        let first = ClientFirst::parse("n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL", false, None).unwrap();
+        let first = ClientFirst::parse("n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL").unwrap();
         let (exchange, server_first) = exchange(Hash::Sha1, &first, PENCIL_SHA1);
         assert_eq!(server_first, "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
         let last = "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
@@ -290,7 +261,7 @@ mod tests {
 
     #[test]
     fn rfc_7677_section_3() {
-        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", false, None).unwrap();
+        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
         let (exchange, server_first) = exchange(Hash::Sha256, &first, PENCIL_SHA256);
         let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         assert_eq!(server_first, format!("r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
@@ -300,7 +271,7 @@ mod tests {
 
     #[test]
     fn wrong_proof_binding_and_nonce_are_distinguished() {
-        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", false, None).unwrap();
+        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
         let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         let check = |last: &str, expected: ScramError| {
@@ -317,7 +288,7 @@ mod tests {
 
     #[test]
     fn first_message_is_parsed_strictly() {
-        let parse = |text: &str| ClientFirst::parse(text, false, None);
+        let parse = |text: &str| ClientFirst::parse(text);
         let first = parse("n,a=other,n=a=2Cb=3Dc,r=x,ext=1").unwrap();
         assert_eq!((&*first.user, first.authorize_as.as_deref()), ("a,b=c", Some("other")));
         for bad in [
@@ -338,20 +309,5 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn proof_may_be_bound_to_the_channel() {
-        let binding = ChannelBinding { kind: "tls-exporter", data: vec![7; 32].into() };
-        let parse = |text: &str, plus| ClientFirst::parse(text, plus, Some(&binding));
-        // An attacker removed `-PLUS` from the offered mechanisms.
-        assert_eq!(parse("y,,n=u,r=x", false), Err(ScramError::ChannelBinding));
-        assert_eq!(parse("p=tls-unique,,n=u,r=x", true), Err(ScramError::ChannelBinding));
-        assert!(parse("n,,n=u,r=x", false).is_ok() && parse("n,,n=u,r=x", true).is_err());
-        let first = parse("p=tls-exporter,,n=u,r=x", true).unwrap();
-        let keys = Keys::derive(Hash::Sha256, "p", b"salt", NonZeroU32::new(1).unwrap());
-        let (exchange, _) = Exchange::begin(Hash::Sha256, &first, keys, [1; NONCE_BYTES], Some(&binding));
-        let expected = [b"p=tls-exporter,,".as_slice(), &[7; 32]].concat();
-        assert_eq!(*exchange.binding_input, *expected);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_types::{Lane, PushService, PushToken, Timestamp};
+use noroshi_types::{Lane, PushToken, Timestamp};
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::config::{Authentication, Config};
 use super::error;
 use super::payload::{Payload, PushType};
-use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
+use crate::exchange::{self, Authorization, Header, Request, Response, Verdict};
 use crate::fields::is_header_value;
 use crate::key::EcKey;
 use crate::push::{Answer, Push, Reason};
@@ -38,7 +38,6 @@ pub(crate) struct Client {
     /// With the suffix of each push type, by its index in `PushType::ALL`.
     topics: [Bytes; PushType::ALL.len()],
     authentication: Signing,
-    quota: Quota,
 }
 
 #[derive(Debug)]
@@ -48,7 +47,7 @@ enum Signing {
 }
 
 impl Client {
-    pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         let Config { authentication, topic, origin } = config;
         Self {
             origin,
@@ -60,8 +59,6 @@ impl Client {
                 }
                 Authentication::Certificate(certified) => Signing::Certificate(certified),
             },
-            // Apple documents no rate.
-            quota: Quota::UNLIMITED.with_rate(per_second),
         }
     }
 
@@ -88,10 +85,6 @@ struct DeviceToken<'a> {
 }
 
 impl exchange::Client for Client {
-    fn service(&self) -> PushService {
-        PushService::Apns
-    }
-
     fn origin(&self, _: &PushToken) -> Result<Arc<str>, Reason> {
         Ok(self.origin.clone())
     }
@@ -155,10 +148,6 @@ impl exchange::Client for Client {
 
     fn goaway(&self, debug: &[u8]) -> Reason {
         error::goaway(debug)
-    }
-
-    fn quota(&self) -> Quota {
-        self.quota
     }
 }
 

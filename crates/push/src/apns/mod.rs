@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::content::Payload as _;
+use crate::exchange::Quota;
 use crate::service::Service;
 
 mod client;
@@ -19,10 +20,13 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: true,
-    read: |object, environment, per_second| {
+    of_strangers: false,
+    // Apple documents no rate.
+    quota: Quota::UNLIMITED,
+    read: |object, environment| {
         let config = Config::read(object, environment)?;
         let shown = config.shown();
-        Ok((Arc::new(Client::new(config, per_second)), shown))
+        Ok((Arc::new(Client::new(config)), shown))
     },
     check: |fields| Payload::new(fields).map(drop),
 };

@@ -33,53 +33,25 @@ const PRIORITY: &str = "apns-priority";
 const EXPIRATION: &str = "apns-expiration";
 const COLLAPSE_ID: &str = "apns-collapse-id";
 
-/// The purpose of a push: the header `apns-push-type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PushType {
-    Alert,
-    Background,
-    Voip,
-    Complication,
-    FileProvider,
-    Location,
-    LiveActivity,
-    PushToTalk,
-    Widgets,
-    Controls,
-    Mdm,
+noroshi_types::names! {
+    /// The purpose of a push: the header `apns-push-type`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum PushType {
+        Alert => "alert",
+        Background => "background",
+        Voip => "voip",
+        Complication => "complication",
+        FileProvider => "fileprovider",
+        Location => "location",
+        LiveActivity => "liveactivity",
+        PushToTalk => "pushtotalk",
+        Widgets => "widgets",
+        Controls => "controls",
+        Mdm => "mdm",
+    }
 }
 
 impl PushType {
-    pub(super) const ALL: [PushType; 11] = [
-        PushType::Alert,
-        PushType::Background,
-        PushType::Voip,
-        PushType::Complication,
-        PushType::FileProvider,
-        PushType::Location,
-        PushType::LiveActivity,
-        PushType::PushToTalk,
-        PushType::Widgets,
-        PushType::Controls,
-        PushType::Mdm,
-    ];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            PushType::Alert => "alert",
-            PushType::Background => "background",
-            PushType::Voip => "voip",
-            PushType::Complication => "complication",
-            PushType::FileProvider => "fileprovider",
-            PushType::Location => "location",
-            PushType::LiveActivity => "liveactivity",
-            PushType::PushToTalk => "pushtotalk",
-            PushType::Widgets => "widgets",
-            PushType::Controls => "controls",
-            PushType::Mdm => "mdm",
-        }
-    }
-
     /// The suffix of `apns-topic` after the bundle id.
     pub(super) fn topic_suffix(self) -> &'static str {
         match self {
@@ -196,7 +168,7 @@ impl Headers {
             let wrong = |rule: &'static str| invalid(&format!("headers.{name}"), rule);
             match name {
                 PUSH_TYPE => {
-                    let found = PushType::ALL.into_iter().find(|push_type| push_type.as_str() == value);
+                    let found = PushType::named(&value);
                     headers.push_type = Some(found.ok_or_else(|| wrong("must be a push type of APNs"))?);
                 }
                 TOPIC => headers.topic = Some(value),

@@ -78,13 +78,13 @@ fn each_service_has_its_credential() {
     sandbox["quota"] = json!({"per_second": 50});
     let credential = parsed(&sandbox);
     assert_eq!((credential.environment, &*credential.name), (PushEnvironment::Sandbox, "main key"));
-    assert_eq!(credential.client.quota().per_second, Some(50.0));
+    assert_eq!(credential.quota.per_second, Some(50.0));
     assert_eq!(shown(&sandbox)["endpoint"], "https://api.sandbox.push.apple.com");
 
     let fcm = shown(&fcm_json());
     assert_eq!([&fcm["project_id"], &fcm["key_id"]], ["example-1", "k1"]);
     assert_eq!(fcm["token_endpoint"], "https://oauth2.googleapis.com/token");
-    assert_eq!(parsed(&fcm_json()).client.quota().per_second, Some(10_000.0));
+    assert_eq!(parsed(&fcm_json()).quota.per_second, Some(10_000.0));
 
     let webpush = shown(&webpush_json());
     assert_eq!(webpush["public_key"], PUBLIC_OF_SCALAR);

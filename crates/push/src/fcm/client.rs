@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_types::{PushService, PushToken, Timestamp};
+use noroshi_types::{PushToken, Timestamp};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
@@ -36,7 +36,7 @@ const LIFETIME_MAX_SECONDS: u64 = 86_400;
 
 /// 600,000 per minute and project, in windows that are not aligned with the clock; "ramp up over at least 60 seconds".
 /// 240 per minute and 5,000 per hour to one Android device.
-const QUOTA: Quota = Quota {
+pub(super) const QUOTA: Quota = Quota {
     per_second: Some(10_000.0),
     burst: 10_000.0,
     ramp_up: Duration::from_secs(60),
@@ -50,7 +50,6 @@ const QUOTA: Quota = Quota {
 pub(crate) struct Client {
     config: Config,
     path: String,
-    quota: Quota,
     /// The lock guards only the access token. No signature and no `.await` happens under it.
     access: Mutex<Option<Access>>,
 }
@@ -69,9 +68,9 @@ impl std::fmt::Debug for Access {
 }
 
 impl Client {
-    pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         let path = format!("/v1/projects/{}/messages:send", config.project_id);
-        Self { config, path, quota: QUOTA.with_rate(per_second), access: Mutex::new(None) }
+        Self { config, path, access: Mutex::new(None) }
     }
 }
 
@@ -91,10 +90,6 @@ struct TokenResponse<'a> {
 }
 
 impl exchange::Client for Client {
-    fn service(&self) -> PushService {
-        PushService::Fcm
-    }
-
     fn origin(&self, _: &PushToken) -> Result<Arc<str>, Reason> {
         Ok(self.config.origin.clone())
     }
@@ -185,10 +180,6 @@ impl exchange::Client for Client {
 
     fn read(&self, response: &Response<'_>) -> Verdict {
         error::read(response)
-    }
-
-    fn quota(&self) -> Quota {
-        self.quota
     }
 }
 

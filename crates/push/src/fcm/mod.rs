@@ -19,10 +19,12 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: false,
-    read: |object, _, per_second| {
+    of_strangers: false,
+    quota: client::QUOTA,
+    read: |object, _| {
         let config = Config::read(object)?;
         let shown = config.shown();
-        Ok((Arc::new(Client::new(config, per_second)), shown))
+        Ok((Arc::new(Client::new(config)), shown))
     },
     check: |fields| Payload::new(fields).map(drop),
 };

@@ -20,6 +20,7 @@ use super::Pool;
 use super::pending::RETRY_AFTER;
 use crate::backoff::{Backoff, chance};
 use crate::breaker::{Breaker, Pass};
+use crate::catalog;
 use crate::config::Config;
 use crate::credential::CredentialStatus;
 use crate::exchange::{Authorization, Client, Response, Verdict};
@@ -49,6 +50,7 @@ pub(crate) struct AccountContext {
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) app: AppId,
+    pub(crate) service: PushService,
     pub(crate) environment: PushEnvironment,
     pub(crate) client: Arc<dyn Client>,
     pub(crate) counters: Counters,
@@ -116,9 +118,10 @@ impl Account {
         counters: Counters,
         context: AccountContext,
     ) -> Arc<Self> {
-        let (quota, now) = (credential.client.quota(), Instant::now());
+        let (quota, now) = (credential.quota, Instant::now());
         Arc::new(Self {
             app,
+            service: credential.service,
             environment: credential.environment,
             client: credential.client,
             counters,
@@ -140,8 +143,9 @@ impl Account {
         })
     }
 
-    pub(crate) fn service(&self) -> PushService {
-        self.client.service()
+    /// Clients name its servers.
+    pub(crate) fn is_of_strangers(&self) -> bool {
+        catalog::service(self.service).of_strangers
     }
 
     /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the
@@ -255,7 +259,7 @@ impl Account {
             gate.alarm(false, self);
             tracing::info!(
                 app = self.app.0,
-                service = self.service().as_str(),
+                service = self.service.as_str(),
                 "a push service accepts the credential again"
             );
         }
@@ -271,7 +275,7 @@ impl Account {
             gate.alarm(true, self);
             tracing::error!(
                 app = self.app.0,
-                service = self.service().as_str(),
+                service = self.service.as_str(),
                 environment = self.environment.as_str(),
                 reason,
                 "a push service rejects the credential; pushes wait until it is fixed"
@@ -366,7 +370,7 @@ impl Account {
         let answer =
             self.context.egress.for_app(self.app.0).post_form(&request.url, request.body, TOKEN_LIMITS).await;
         let answer = answer.map_err(|error| {
-            tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "failed to fetch an access token");
+            tracing::warn!(app = self.app.0, service = self.service.as_str(), %error, "failed to fetch an access token");
             Verdict::Overloaded { reason: error.label(), after: None }
         })?;
         let response =
@@ -412,7 +416,7 @@ impl Account {
         // Taken last: a pool takes the gate's lock under its own.
         let gate = self.gate.lock();
         CredentialStatus {
-            service: self.service(),
+            service: self.service,
             environment: self.environment,
             connections,
             in_flight: pools.iter().map(|pool| pool.in_flight()).sum(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use noroshi_egress::{Connected, Error, Tls};
-use noroshi_types::PushService;
 
 use super::connection::Connection;
 use super::growth::Attempt;
@@ -74,13 +73,11 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
     let context = &pool.account.context;
     let opening = async {
         let connected = dial(pool).await.map_err(|error| {
-            let (app, service) = (pool.account.app.0, pool.account.service().as_str());
-            match pool.account.service() {
-                // Clients name these servers: failures are frequent.
-                PushService::WebPush => {
-                    tracing::debug!(app, %error, "failed to connect to a Web Push service")
-                }
-                _ => tracing::warn!(app, service, %error, "failed to connect to a push service"),
+            let (app, service) = (pool.account.app.0, pool.account.service.as_str());
+            match pool.account.is_of_strangers() {
+                // Failures are frequent.
+                true => tracing::debug!(app, service, %error, "failed to connect to a push service"),
+                false => tracing::warn!(app, service, %error, "failed to connect to a push service"),
             }
             Failure { reason: error.label(), permanent: error.is_permanent() }
         })?;
@@ -103,10 +100,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
 
 async fn dial(pool: &Pool) -> Result<Connected, Error> {
     let client = &pool.account.client;
-    let mut tls = match client.service() {
-        PushService::WebPush => Tls::alpn(&[H2, HTTP_1_1]),
-        PushService::Apns | PushService::Fcm => Tls::alpn(&[H2]),
-    };
+    let mut tls = Tls::alpn(if pool.account.is_of_strangers() { &[H2, HTTP_1_1] } else { &[H2] });
     tls.identity = client.identity().map(Into::into);
     let target = &pool.target;
     let egress = pool.account.context.egress.for_app(pool.account.app.0);
@@ -116,10 +110,9 @@ async fn dial(pool: &Pool) -> Result<Connected, Error> {
 /// Without TLS a test server of APNs or FCM speaks HTTP/2 with prior knowledge (RFC 9113 §3.3), and a Web Push service
 /// HTTP/1.1.
 fn is_http2(pool: &Pool, connected: &Connected) -> Result<bool, Failure> {
-    let web_push = pool.account.service() == PushService::WebPush;
     match connected.alpn.as_deref() {
         Some(H2) => Ok(true),
-        _ if web_push => Ok(false),
+        _ if pool.account.is_of_strangers() => Ok(false),
         None if !pool.target.https => Ok(true),
         _ => Err(Failure { reason: "no_http2", permanent: false }),
     }

@@ -18,7 +18,6 @@ use bytes::Bytes;
 use noroshi_egress::Stream;
 use noroshi_egress::fetch::retry_after;
 use noroshi_protocol::http2::{self, Event, Field, Head, Headers, Key, code};
-use noroshi_types::PushService;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
@@ -109,7 +108,7 @@ impl Connection {
     pub(super) fn new(pool: Arc<Pool>, stream: Stream) -> Self {
         let now = Instant::now();
         let streams = pool.account.context.config.streams_max.max(1);
-        let strangers = pool.account.service() == PushService::WebPush;
+        let strangers = pool.account.is_of_strangers();
         let mut connection = Self {
             id: 0,
             authorized: !pool.account.client.one_until_authorised(),

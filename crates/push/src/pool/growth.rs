@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use noroshi_types::PushService;
 use parking_lot::MutexGuard;
 
 use super::{Member, Pool, State, count_lanes, pending};
@@ -68,6 +67,7 @@ impl Pool {
         state.connecting = state.members.len() < most;
         state.connecting
     }
+
     /// A connection is open and its peer has spoken. Returns its id.
     pub(super) fn connected(&self) -> u32 {
         let mut state = self.state.lock();
@@ -122,13 +122,10 @@ impl Pool {
         state.connecting = false;
         if permanent {
             drop(state);
-            let answer = match self.account.service() {
-                // The address came from a device.
-                PushService::WebPush => Answer::Refused { reason },
+            let answer = match self.account.is_of_strangers() {
+                true => Answer::Refused { reason },
                 // The address is ours: an operator has to act.
-                PushService::Apns | PushService::Fcm => {
-                    Answer::Later { reason, after: self.account.broken(reason, Instant::now()) }
-                }
+                false => Answer::Later { reason, after: self.account.broken(reason, Instant::now()) },
             };
             self.flush(self.state.lock(), &answer);
             return Attempt::GiveUp;

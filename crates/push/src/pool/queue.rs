@@ -47,7 +47,6 @@ impl Queue {
     }
 
     /// The first push of a lane that waited this long. Those after it came later, except returned ones, which go next.
-    /// goes next.
     pub(crate) fn pop_waiting_since(&mut self, such: impl Fn(Instant) -> bool) -> Option<Pending> {
         let mut lanes = self.lanes.iter_mut();
         let popped = lanes.find_map(|lane| lane.pop_front_if(|waiting| such(waiting.since)));

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use noroshi_types::{Lane, PushService, PushToken, Timestamp};
+use noroshi_types::{Lane, PushToken, Timestamp};
 use parking_lot::RwLock;
 use ring::rand::SystemRandom;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use super::config::Config;
 use super::encryption::{self, Keys};
 use super::error;
 use super::payload::Payload;
-use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
+use crate::exchange::{self, Authorization, Header, Request, Response, Verdict};
 use crate::push::{Answer, Push, Reason};
 
 /// "exp MUST NOT be more than 24 hours" from the request. Half of that tolerates clocks that differ.
@@ -44,7 +44,6 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct Client {
     config: Config,
     random: SystemRandom,
-    quota: Quota,
     /// The lock guards the header values by origin. It is held for one signature at most, and never across an `.await`.
     signed: RwLock<HashMap<Box<str>, Signed>>,
 }
@@ -68,9 +67,8 @@ impl Signed {
 }
 
 impl Client {
-    pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
-        let quota = Quota::UNLIMITED.with_rate(per_second);
-        Self { config, random: SystemRandom::new(), quota, signed: RwLock::default() }
+    pub(crate) fn new(config: Config) -> Self {
+        Self { config, random: SystemRandom::new(), signed: RwLock::default() }
     }
 
     /// RFC 8292 §2 and §3.
@@ -123,10 +121,6 @@ impl Subscription<'_> {
 }
 
 impl exchange::Client for Client {
-    fn service(&self) -> PushService {
-        PushService::WebPush
-    }
-
     fn origin(&self, token: &PushToken) -> Result<Arc<str>, Reason> {
         Ok(Subscription::parse(token)?.url()?.origin().ascii_serialization().into())
     }
@@ -186,10 +180,6 @@ impl exchange::Client for Client {
 
     fn read(&self, response: &Response<'_>) -> Verdict {
         error::read(response)
-    }
-
-    fn quota(&self) -> Quota {
-        self.quota
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::content::Payload as _;
+use crate::exchange::Quota;
 use crate::service::Service;
 
 mod client;
@@ -20,10 +21,12 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: false,
-    read: |object, _, per_second| {
+    of_strangers: true,
+    quota: Quota::UNLIMITED,
+    read: |object, _| {
         let config = Config::read(object)?;
         let shown = config.shown();
-        Ok((Arc::new(Client::new(config, per_second)), shown))
+        Ok((Arc::new(Client::new(config)), shown))
     },
     check: |fields| Payload::new(fields).map(drop),
 };

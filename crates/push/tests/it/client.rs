@@ -53,10 +53,6 @@ impl Knobs {
 }
 
 impl Client for Knobs {
-    fn service(&self) -> PushService {
-        self.service
-    }
-
     fn origin(&self, token: &PushToken) -> Result<Arc<str>, Reason> {
         match self.origin.is_empty() {
             true => Ok(token.json.as_str().trim_matches('"').into()),
@@ -125,10 +121,6 @@ impl Client for Knobs {
             _ => Verdict::Answer(Answer::Refused { reason: "other" }),
         }
     }
-
-    fn quota(&self) -> Quota {
-        self.quota
-    }
 }
 
 /// Patient enough for a slow machine, unless a test sets other values.
@@ -192,6 +184,7 @@ pub(crate) fn credential(client: Arc<Knobs>) -> Credential {
         service: client.service,
         environment: PushEnvironment::Production,
         name: String::new(),
+        quota: client.quota,
         client,
         shown: JsonText::from_valid("{}"),
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{NodeError, NodeRequest, Outcome, Recipient, Relayed, Told};
-use noroshi_protocol::xmpp::error::StanzaError;
+use noroshi_protocol::xmpp::accounts::{Command, NodeError, NodeRequest, Outbox};
+use noroshi_protocol::xmpp::error::Refused;
 use noroshi_protocol::xmpp::{self, Action, Answer, ArchiveQuery, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
@@ -79,9 +79,9 @@ impl Service {
 /// for other shards are queued under the lock, and those for this shard behind what other shards queued before.
 fn ask_table<T>(
     cx: &mut Context<'_>,
-    ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Told<Address>) -> T,
+    ask: impl FnOnce(&mut xmpp::Accounts<Address>, &mut Outbox<Address>) -> T,
 ) -> T {
-    let mut stanzas = Told::new();
+    let mut stanzas = Outbox::new();
     let mut accounts = service(cx.services).accounts.0.lock();
     let answer = ask(&mut accounts, &mut stanzas);
     // Under the lock: another shard that changed the table before has queued its stanzas already.
@@ -108,11 +108,11 @@ impl Xmpp {
     fn with_account<T>(
         &self,
         cx: &mut Context<'_>,
-        ask: impl FnOnce(&mut xmpp::Accounts<Address>, &str, Address, &mut Told<Address>) -> T,
+        ask: impl FnOnce(&mut xmpp::Accounts<Address>, &str, Address, &mut Outbox<Address>) -> T,
     ) -> Option<T> {
         let (name, address) = self.account(cx)?;
-        ask_table(cx, |accounts, told| {
-            (!accounts.has_ended(address)).then(|| ask(accounts, &name, address, told))
+        ask_table(cx, |accounts, outbox| {
+            (!accounts.has_ended(address)).then(|| ask(accounts, &name, address, outbox))
         })
     }
 
@@ -121,15 +121,15 @@ impl Xmpp {
         let (resumed, full) = (self.resumed, self.conversation.address());
         let resource = full.and_then(|full| full.split_once('/')).map(|(_, resource)| resource.to_owned());
         let Some(resource) = resource else { return };
-        self.with_account(cx, |accounts, user, session, told| {
-            accounts.attach(user, session, &resource, resumed, told);
+        self.with_account(cx, |accounts, user, session, outbox| {
+            accounts.attach(user, session, &resource, resumed, outbox);
         });
     }
 
     /// Detaches the account from a connection that ends. The client may resume the session.
     pub(super) fn detach_account(&self, cx: &mut Context<'_>) {
         if let Some((user, address)) = self.account(cx) {
-            ask_table(cx, |accounts, told| accounts.detach(&user, address, told));
+            ask_table(cx, |accounts, outbox| accounts.detach(&user, address, outbox));
         }
     }
 
@@ -140,94 +140,20 @@ impl Xmpp {
                 self.register_account(cx, &user, password.as_str(), request);
             }
             Action::Unregister { request } => self.unregister_account(cx, request),
-            Action::Archive { .. } => {}
-            Action::ArchiveRules { rules, request } => {
-                let rules = self.with_account(cx, |accounts, user, _, _| accounts.archive_rules(user, rules));
-                self.answer_content(cx, request, rules);
-            }
-            Action::PersonalItems { owner, node, request } => {
-                let items = self.with_account(cx, |accounts, user, _, _| accounts.items(user, &owner, &node));
-                self.answer_content(cx, request, items);
-            }
-            Action::Card { owner, request } => {
-                let owner = owner.as_deref();
-                let card = self.with_account(cx, |accounts, user, _, _| accounts.card(user, owner));
-                self.answer_content(cx, request, card);
-            }
-            Action::PutCard { card, request } => {
-                let put = self.with_account(cx, |accounts, user, _, _| accounts.put_card(user, card));
-                self.answer_done(cx, request, put);
-            }
-            Action::ChangePush { change, request } => {
-                let changed =
-                    self.with_account(cx, |accounts, user, _, _| accounts.change_push(user, change));
-                self.answer_done(cx, request, changed);
-            }
-            Action::Describe { owner, request } => {
-                let known = self.with_account(cx, |accounts, user, _, _| accounts.knows(user, &owner));
-                let known = known.map(|known| if known { Ok(()) } else { Err(Refusal::Unavailable) });
-                self.answer_done(cx, request, known);
-            }
-            Action::Want(nodes) => {
-                self.with_account(cx, |accounts, user, session, told| {
-                    accounts.want(user, session, nodes, told);
-                });
-            }
-            action => {
-                self.attach_account(cx);
-                self.act_for_attached(cx, action);
-            }
-        }
-    }
-
-    /// Actions before which the table has to know the session.
-    fn act_for_attached(&mut self, cx: &mut Context<'_>, action: Action) {
-        match action {
-            Action::Relay { to, stanza, request } => self.relay(cx, &to, &stanza, request),
-            Action::Announce(presence) => {
-                self.with_account(cx, |accounts, user, session, told| {
-                    accounts.announce(user, session, presence, told);
-                });
-            }
-            Action::Roster { known, request } => {
-                let known = known.as_deref();
-                let roster =
-                    self.with_account(cx, |accounts, user, session, _| accounts.roster(user, session, known));
-                if let Some(roster) = roster {
-                    self.answer_later(cx, request, roster.map_or(Answer::Done, Answer::Content));
-                }
-            }
-            Action::ChangeRoster { change, request } => {
-                let changed = self
-                    .with_account(cx, |accounts, user, _, told| accounts.change_roster(user, change, told));
-                self.answer_done(cx, request, changed);
-            }
-            Action::PublishPersonal { item, request } => {
-                let published =
-                    self.with_account(cx, |accounts, user, _, told| accounts.publish(user, item, told));
-                self.answer_content(cx, request, published);
-            }
-            Action::Copy { wanted, request } => {
-                let done =
-                    self.with_account(cx, |accounts, user, session, _| accounts.copy(user, session, wanted));
-                self.answer_done(cx, request, done.map(Ok));
-            }
+            Action::Account { command, request } => self.execute(cx, command, request),
             Action::Node { command, topic, request } => self.ask_node(cx, command, topic, request),
             _ => {}
         }
     }
 
-    fn relay(&mut self, cx: &mut Context<'_>, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
+    fn execute(&mut self, cx: &mut Context<'_>, command: Command, request: Option<Request>) {
+        self.attach_account(cx);
         let now = cx.now.wall;
-        let outcome = self.with_account(cx, |accounts, user, session, told| {
-            match stanza.is_presence() {
-                true => accounts.direct(user, session, to, stanza, told),
-                false => return accounts.route(user, session, to, stanza, now, told),
-            }
-            Outcome::Done
+        let answer = self.with_account(cx, |accounts, user, session, outbox| {
+            accounts.execute(user, session, command, now, outbox)
         });
-        if let (Some(Outcome::Refused), Some(request)) = (outcome, request) {
-            self.answer_later(cx, request, Answer::Refused(Refusal::Unavailable));
+        if let (Some(Some(answer)), Some(request)) = (answer, request) {
+            self.answer_later(cx, request, answer);
         }
     }
 
@@ -248,10 +174,12 @@ impl Xmpp {
         &mut self,
         cx: &mut Context<'_>,
         command: NodeRequest,
-        topic: Result<Box<Action>, (StanzaError, &'static str)>,
+        topic: Result<Box<Action>, Refused>,
         request: Request,
     ) {
-        let answer = self.with_account(cx, |accounts, user, _, told| accounts.ask_node(user, command, told));
+        self.attach_account(cx);
+        let answer =
+            self.with_account(cx, |accounts, user, _, outbox| accounts.ask_node(user, command, outbox));
         let answer = match (answer, topic) {
             (None, _) => return,
             (Some(Ok(Some(content))), _) => Answer::Content(content),
@@ -268,23 +196,6 @@ impl Xmpp {
     /// Elements of an account's subscriptions that are no topics.
     pub(super) fn node_subscriptions(&self, cx: &mut Context<'_>) -> Option<Bytes> {
         self.with_account(cx, |accounts, user, _, _| accounts.subscriptions(user))
-    }
-
-    fn answer_done(&mut self, cx: &mut Context<'_>, request: Request, done: Option<Result<(), Refusal>>) {
-        if let Some(done) = done {
-            self.answer_later(cx, request, done.map_or_else(Answer::Refused, |()| Answer::Done));
-        }
-    }
-
-    fn answer_content(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: Request,
-        content: Option<Result<Bytes, Refusal>>,
-    ) {
-        if let Some(content) = content {
-            self.answer_later(cx, request, content.map_or_else(Answer::Refused, Answer::Content));
-        }
     }
 
     fn register_account(&mut self, cx: &mut Context<'_>, user: &str, password: &str, request: Request) {
@@ -309,7 +220,7 @@ impl Xmpp {
 
     fn unregister_account(&mut self, cx: &mut Context<'_>, request: Request) {
         let own = self.account(cx).map(|(_, address)| address);
-        let sessions = self.with_account(cx, |accounts, user, _, told| accounts.remove(user, told));
+        let sessions = self.with_account(cx, |accounts, user, _, outbox| accounts.remove(user, outbox));
         let Some(sessions) = sessions else {
             return self.answer_later(cx, request, Answer::Refused(Refusal::Forbidden));
         };

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
 use noroshi_protocol::mqtt::{
-    Ack, Connect, Decoder, Disconnect, Frame, Packet, Properties, Property, PropertyList, Qos, ReasonCode,
-    RetainHandling, Subscribe, SubscribeOptions, Unsubscribe, Value, Version,
+    Ack, Connect, Decoder, Frame, Notice, Packet, Properties, Property, PropertyList, Qos, ReasonCode,
+    RetainHandling, Subscribe, SubscribeOptions, Value, Version,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -122,8 +122,8 @@ impl Device {
     }
 
     async fn unsubscribe(&mut self, scene: &mut Scene<'_>, filter: &'static str) -> Came {
-        let filters = Unsubscribe::encode_filters(&[filter]);
-        self.send(Packet::Unsubscribe(Unsubscribe::new(7, Properties::default(), &filters))).await;
+        let filters = Subscribe::encode_bare(&[filter]);
+        self.send(Packet::Unsubscribe(Subscribe::bare(7, Properties::default(), &filters))).await;
         self.until(scene, &Said::Granted).await?;
         scene.account().unsubscribe(filter);
         if self.share.is_some() {
@@ -295,7 +295,7 @@ impl Speaker for Device {
     async fn leave(&mut self, _scene: &mut Scene<'_>, politely: bool) {
         if politely {
             let (reason, properties) = (ReasonCode::Success, Properties::default());
-            self.send(Packet::Disconnect(Disconnect { reason, properties })).await;
+            self.send(Packet::Disconnect(Notice { reason, properties })).await;
         }
         self.link = None;
     }

@@ -7,7 +7,7 @@ use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, ServerReference};
 use crate::mqtt::close::close_codes;
 use crate::mqtt::{
-    ConnAck, Disconnect, Packet, PacketType, Property, PropertyList, ReasonCode, Value, Version, Violation,
+    ConnAck, Notice, Packet, PacketType, Property, PropertyList, ReasonCode, Value, Version, Violation,
 };
 
 impl Conversation {
@@ -83,7 +83,7 @@ impl Conversation {
         let text = self.wanted(text);
         for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()]
         {
-            let disconnect = Disconnect { reason, properties: list.properties() };
+            let disconnect = Notice { reason, properties: list.properties() };
             if self.push(&Packet::Disconnect(disconnect), out) {
                 return;
             }

@@ -7,7 +7,7 @@ use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, SubscribeItem, SubscribeRequest, Subscribed, UnsubscribeRequest};
 use crate::mqtt::{
     Config, FilterError, INBOX_TOPIC, Packet, Properties, Property, Qos, ReasonCode, RetainHandling, SubAck,
-    Subscribe, Subscription, TopicFilter, Unsubscribe, Version, Violation,
+    Subscribe, Subscription, TopicFilter, Version, Violation,
 };
 
 impl Conversation {
@@ -77,7 +77,7 @@ impl Conversation {
     pub(super) fn handle_unsubscribe<'a>(
         &self,
         config: &Config,
-        unsubscribe: Unsubscribe<'_>,
+        unsubscribe: Subscribe<'_>,
     ) -> Result<Action<'a>, Violation> {
         let mut filters = Vec::new();
         for (filter, _) in unsubscribe.filters.iter() {

@@ -24,14 +24,9 @@ pub struct Ack<'a> {
     pub properties: Properties<'a>,
 }
 
+/// DISCONNECT or AUTH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Disconnect<'a> {
-    pub reason: ReasonCode,
-    pub properties: Properties<'a>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Auth<'a> {
+pub struct Notice<'a> {
     pub reason: ReasonCode,
     pub properties: Properties<'a>,
 }
@@ -87,32 +82,18 @@ impl<'a> Ack<'a> {
     }
 }
 
-impl<'a> Disconnect<'a> {
-    pub(super) fn read(version: Version, reader: &mut Reader<'a>) -> Result<Self, Violation> {
-        let (reason, properties) = read_outcome(version, PacketType::Disconnect, reader)?;
+impl<'a> Notice<'a> {
+    pub(super) fn read(
+        version: Version,
+        packet_type: PacketType,
+        reader: &mut Reader<'a>,
+    ) -> Result<Self, Violation> {
+        let (reason, properties) = read_outcome(version, packet_type, reader)?;
         Ok(Self { reason, properties })
     }
 
-    pub(super) fn write(&self, version: Version, out: &mut Vec<u8>) {
-        push_packet(out, PacketType::Disconnect, |out| {
-            write_outcome(version, self.reason, self.properties, out);
-        });
-    }
-}
-
-impl<'a> Auth<'a> {
-    pub(super) fn read(version: Version, reader: &mut Reader<'a>) -> Result<Self, Violation> {
-        if version == Version::V3 {
-            return Err(Violation::ReservedType); // MQTT 3.1.1 §2.2.1
-        }
-        let (reason, properties) = read_outcome(version, PacketType::Auth, reader)?;
-        Ok(Self { reason, properties })
-    }
-
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        push_packet(out, PacketType::Auth, |out| {
-            write_outcome(Version::V5, self.reason, self.properties, out);
-        });
+    pub(super) fn write(&self, version: Version, packet_type: PacketType, out: &mut Vec<u8>) {
+        push_packet(out, packet_type, |out| write_outcome(version, self.reason, self.properties, out));
     }
 }
 

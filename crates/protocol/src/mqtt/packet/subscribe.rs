@@ -128,15 +128,9 @@ pub(in crate::mqtt) fn push_filters(
     }
 }
 
+/// SUBSCRIBE or UNSUBSCRIBE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscribe<'a> {
-    pub packet_id: u16,
-    pub properties: Properties<'a>,
-    pub filters: Filters<'a>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsubscribe<'a> {
     pub packet_id: u16,
     pub properties: Properties<'a>,
     pub filters: Filters<'a>,
@@ -152,9 +146,14 @@ pub struct SubAck<'a> {
 }
 
 impl<'a> Subscribe<'a> {
-    /// `filters` must be the output of [`Subscribe::encode_filters`].
+    /// SUBSCRIBE; `filters` must be the output of [`Subscribe::encode_filters`].
     pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
         Self { packet_id, properties, filters: Filters { bytes: filters, with_options: true } }
+    }
+
+    /// UNSUBSCRIBE; `filters` must be the output of [`Subscribe::encode_bare`].
+    pub fn bare(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
+        Self { packet_id, properties, filters: Filters { bytes: filters, with_options: false } }
     }
 
     pub fn encode_filters(filters: &[(&str, SubscribeOptions)]) -> Vec<u8> {
@@ -163,41 +162,26 @@ impl<'a> Subscribe<'a> {
         bytes
     }
 
-    pub(super) fn read(version: Version, reader: &mut Reader<'a>) -> Result<Self, Violation> {
-        let packet_id = reader.packet_id()?;
-        let properties = read_properties(version, reader, Holder::Packet(PacketType::Subscribe))?;
-        Ok(Self { packet_id, properties, filters: Filters::read(reader, true, version)? })
-    }
-
-    pub(super) fn write(&self, version: Version, out: &mut Vec<u8>) {
-        push_packet(out, PacketType::Subscribe, |out| {
-            push_u16(out, self.packet_id);
-            write_properties(version, self.properties, out);
-            out.extend_from_slice(self.filters.bytes);
-        });
-    }
-}
-
-impl<'a> Unsubscribe<'a> {
-    /// `filters` must be the output of [`Unsubscribe::encode_filters`].
-    pub fn new(packet_id: u16, properties: Properties<'a>, filters: &'a [u8]) -> Self {
-        Self { packet_id, properties, filters: Filters { bytes: filters, with_options: false } }
-    }
-
-    pub fn encode_filters(filters: &[&str]) -> Vec<u8> {
+    /// Filters without options.
+    pub fn encode_bare(filters: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
         push_filters(&mut bytes, filters.iter().map(|filter| (filter, SubscribeOptions(0))), false);
         bytes
     }
 
-    pub(super) fn read(version: Version, reader: &mut Reader<'a>) -> Result<Self, Violation> {
+    pub(super) fn read(
+        version: Version,
+        packet_type: PacketType,
+        reader: &mut Reader<'a>,
+    ) -> Result<Self, Violation> {
         let packet_id = reader.packet_id()?;
-        let properties = read_properties(version, reader, Holder::Packet(PacketType::Unsubscribe))?;
-        Ok(Self { packet_id, properties, filters: Filters::read(reader, false, version)? })
+        let properties = read_properties(version, reader, Holder::Packet(packet_type))?;
+        let filters = Filters::read(reader, packet_type == PacketType::Subscribe, version)?;
+        Ok(Self { packet_id, properties, filters })
     }
 
-    pub(super) fn write(&self, version: Version, out: &mut Vec<u8>) {
-        push_packet(out, PacketType::Unsubscribe, |out| {
+    pub(super) fn write(&self, version: Version, packet_type: PacketType, out: &mut Vec<u8>) {
+        push_packet(out, packet_type, |out| {
             push_u16(out, self.packet_id);
             write_properties(version, self.properties, out);
             out.extend_from_slice(self.filters.bytes);

@@ -142,7 +142,7 @@ fn success_code_may_be_omitted() {
     for bytes in [&b"\x40\x02\x00\x0A"[..], b"\x40\x03\x00\x0A\x00", b"\x40\x04\x00\x0A\x00\x00"] {
         parsed(Version::V5, bytes, |packet| assert_eq!(packet, Packet::PubAck(ack)));
     }
-    let disconnect = Disconnect { reason: ReasonCode::Success, properties: Properties::default() };
+    let disconnect = Notice { reason: ReasonCode::Success, properties: Properties::default() };
     for bytes in [&b"\xE0\x00"[..], b"\xE0\x01\x00", b"\xE0\x02\x00\x00"] {
         parsed(Version::V5, bytes, |packet| assert_eq!(packet, Packet::Disconnect(disconnect)));
     }
@@ -363,8 +363,8 @@ proptest! {
             }));
             let filters = Subscribe::encode_filters(&[(&text, if version == Version::V5 { subscribe_options } else { options(qos) })]);
             round_trip(version, Packet::Subscribe(Subscribe::new(id, properties, &filters)));
-            let filters = Unsubscribe::encode_filters(&[&text, &text]);
-            round_trip(version, Packet::Unsubscribe(Unsubscribe::new(id, properties, &filters)));
+            let filters = Subscribe::encode_bare(&[&text, &text]);
+            round_trip(version, Packet::Unsubscribe(Subscribe::bare(id, properties, &filters)));
             round_trip(version, Packet::SubAck(SubAck { packet_id: id, properties, reasons: &[0x80, qos] }));
             round_trip(version, Packet::PingReq);
             round_trip(version, Packet::PingResp);
@@ -376,10 +376,10 @@ proptest! {
         round_trip(Version::V5, Packet::UnsubAck(SubAck { packet_id: id, properties: user, reasons: &[0x11] }));
         if let Some(reason) = ReasonCode::from_u8(reason) {
             let ack = Ack { packet_id: id, reason, properties: user };
-            let disconnect = Disconnect { reason, properties: user };
+            let disconnect = Notice { reason, properties: user };
             for packet in [
                 Packet::PubAck(ack), Packet::PubRec(ack), Packet::PubRel(ack), Packet::PubComp(ack),
-                Packet::Disconnect(disconnect), Packet::Auth(Auth { reason, properties: user }),
+                Packet::Disconnect(disconnect), Packet::Auth(Notice { reason, properties: user }),
                 Packet::ConnAck(ConnAck { session_present: false, reason, properties: user }),
             ] {
                 if reason.is_allowed_in(packet.packet_type()) {

@@ -16,7 +16,7 @@ fn connack(reason: ReasonCode, properties: &PropertyList) -> Packet<'_> {
 }
 
 fn disconnect(reason: ReasonCode, properties: &PropertyList) -> Packet<'_> {
-    Packet::Disconnect(Disconnect { reason, properties: properties.properties() })
+    Packet::Disconnect(Notice { reason, properties: properties.properties() })
 }
 
 pub(super) fn reason_string(text: &str) -> PropertyList {
@@ -293,8 +293,8 @@ fn filters_are_granted_or_rejected_individually() {
         assert!(peer.conversation.receives_inbox());
         assert_eq!(peer.conversation.subscriptions().count(), 4);
         let asked = ["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##", "$share/g/a", "$share/h/a"];
-        let filters = Unsubscribe::encode_filters(&asked);
-        let unsubscribe = Packet::Unsubscribe(Unsubscribe::new(10, properties, &filters));
+        let filters = Subscribe::encode_bare(&asked);
+        let unsubscribe = Packet::Unsubscribe(Subscribe::bare(10, properties, &filters));
         assert_eq!(peer.send(unsubscribe), Outcome::Unsubscribe(7));
         let reasons = &[0, 0x11, 0, 0x11, 0, 0x11, 0x11, 0, 0x11];
         peer.expect_packets(&[Packet::UnsubAck(SubAck { packet_id: 10, properties, reasons })]);
@@ -335,7 +335,7 @@ fn subscriptions_are_limited() {
 
 #[test]
 fn violations_are_reported_in_mqtt_5_and_close_mqtt_3() {
-    let auth = Auth { reason: ReasonCode::ReAuthenticate, properties: Properties::default() };
+    let auth = Notice { reason: ReasonCode::ReAuthenticate, properties: Properties::default() };
     for (packet, code) in [
         (Packet::Auth(auth), ReasonCode::ProtocolError),
         (Packet::PingResp, ReasonCode::ProtocolError),

@@ -102,7 +102,7 @@ fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8>
         properties,
     };
     let filters = Subscribe::encode_filters(&[(topic, options(qos as u8))]);
-    let names = Unsubscribe::encode_filters(&[topic]);
+    let names = Subscribe::encode_bare(&[topic]);
     let will = LastWill { qos, retain: false, properties: Properties::default(), topic: "w", payload: b"" };
     let (reason, reasons) = (ReasonCode::Success, &[0][..]);
     let packet = match kind {
@@ -133,11 +133,11 @@ fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8>
         7 => Packet::PubComp(Ack::success(id)),
         8 => Packet::Subscribe(Subscribe::new(id, properties, &filters)),
         9 => Packet::SubAck(SubAck { packet_id: id, properties, reasons }),
-        10 => Packet::Unsubscribe(Unsubscribe::new(id, properties, &names)),
+        10 => Packet::Unsubscribe(Subscribe::bare(id, properties, &names)),
         11 => Packet::UnsubAck(SubAck { packet_id: id, properties, reasons }),
         12 => Packet::PingReq,
         13 => Packet::PingResp,
-        _ => Packet::Disconnect(Disconnect { reason, properties }),
+        _ => Packet::Disconnect(Notice { reason, properties }),
     };
     let mut bytes = Vec::new();
     packet.encode(version, &mut bytes);

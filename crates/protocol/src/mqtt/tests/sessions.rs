@@ -26,7 +26,7 @@ fn with_will(properties: Properties<'_>, will_properties: Properties<'_>) -> Pee
 }
 
 fn leave(reason: ReasonCode, properties: Properties<'_>) -> Packet<'_> {
-    Packet::Disconnect(Disconnect { reason, properties })
+    Packet::Disconnect(Notice { reason, properties })
 }
 
 #[test]

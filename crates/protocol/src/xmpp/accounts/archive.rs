@@ -9,10 +9,9 @@ use noroshi_types::Timestamp;
 
 use super::Accounts;
 use crate::xmpp::archive::{ArchivePage, ArchivePlace, ArchiveQuery, Archived};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refusal, StanzaError};
 use crate::xmpp::jid::{Jid, bare_part};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
 use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
 
@@ -24,34 +23,27 @@ const BYTES_MAX: usize = 128 << 10;
 const RULED_MAX: usize = 100;
 
 /// Archiving preferences (§5).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ArchiveRules {
     default: DefaultRule,
     always: Vec<Box<str>>,
     never: Vec<Box<str>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DefaultRule {
-    Always,
-    Never,
-    Roster,
-}
-
-impl Default for ArchiveRules {
-    fn default() -> Self {
-        Self { default: DefaultRule::Always, always: Vec::new(), never: Vec::new() }
+noroshi_types::names! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    enum DefaultRule {
+        #[default]
+        Always => "always",
+        Never => "never",
+        Roster => "roster",
     }
 }
 
 impl ArchiveRules {
     pub(in crate::xmpp) fn parse(prefs: Element<'_>) -> Result<Self, StanzaError> {
-        let default = match prefs.attribute("default") {
-            Some("always") => DefaultRule::Always,
-            Some("never") => DefaultRule::Never,
-            Some("roster") => DefaultRule::Roster,
-            _ => return Err(StanzaError::BadRequest),
-        };
+        let default = prefs.attribute("default").and_then(DefaultRule::named);
+        let default = default.ok_or(StanzaError::BadRequest)?;
         let list = |name: &str| -> Result<Vec<Box<str>>, StanzaError> {
             let jids = prefs.child(ns::ARCHIVE, name).into_iter().flat_map(|list| list.children());
             let mut listed: Vec<Box<str>> = Vec::new();
@@ -69,12 +61,7 @@ impl ArchiveRules {
     }
 
     pub(in crate::xmpp) fn push(&self, out: &mut Vec<u8>) {
-        let default = match self.default {
-            DefaultRule::Always => "always",
-            DefaultRule::Never => "never",
-            DefaultRule::Roster => "roster",
-        };
-        push_start(out, "prefs", &[("xmlns", ns::ARCHIVE), ("default", default)]);
+        push_start(out, "prefs", &[("xmlns", ns::ARCHIVE), ("default", self.default.as_str())]);
         for (name, list) in [("always", &self.always), ("never", &self.never)] {
             push_start(out, name, &[]);
             list.iter().for_each(|jid| push_text(out, "jid", &[], jid));

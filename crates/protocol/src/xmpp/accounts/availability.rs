@@ -72,7 +72,7 @@ impl<S: Copy + Eq> Accounts<S> {
         presence: &Relayed,
         outbox: &mut Outbox<S>,
     ) {
-        if let Some(kind) = Kind::parse(&presence.kind) {
+        if let Some(kind) = Kind::named(&presence.kind) {
             return self.send_subscription(user, &to.bare, kind, presence, outbox);
         }
         let Some(from) = self.full(user, session) else { return };

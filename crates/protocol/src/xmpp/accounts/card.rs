@@ -5,10 +5,10 @@
 use bytes::Bytes;
 
 use super::Accounts;
+use crate::xmpp::error::Refusal;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{content_of, push_end, push_start};
+use crate::xmpp::xml::write::{content_of, element};
 
 /// Limit of a vCard in bytes, including its photo.
 const CARD_BYTES_MAX: usize = 32 << 10;
@@ -21,11 +21,7 @@ impl Card {
     /// Returns `None` if it is too long.
     pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
         let content = content_of(card, Some(ns::CARD), CARD_BYTES_MAX, |_| false)?;
-        let mut out = Vec::with_capacity(content.len() + 64);
-        push_start(&mut out, "vCard", &[("xmlns", ns::CARD)]);
-        out.extend_from_slice(&content);
-        push_end(&mut out, "vCard");
-        Some(Self(out.into()))
+        Some(Self(element("vCard", &[("xmlns", ns::CARD)], |out| out.extend_from_slice(&content))))
     }
 }
 

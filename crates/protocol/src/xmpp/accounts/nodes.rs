@@ -14,11 +14,11 @@ use bytes::Bytes;
 use noroshi_types::limits;
 
 use super::{Accounts, Outbox};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refused, StanzaError};
 use crate::xmpp::jid::bare_part;
+use crate::xmpp::xml::write::{element, push_with};
 
 mod access;
-mod content;
 mod discovery;
 mod event;
 mod form;
@@ -28,6 +28,7 @@ mod request;
 mod subscriber;
 
 use form::NodeConfig;
+pub(in crate::xmpp) use request::NodeCommand;
 pub use request::NodeRequest;
 
 /// For all accounts together.
@@ -49,9 +50,6 @@ const LIST_BYTES_MAX: usize = limits::SEND_QUEUE_BYTES / 2;
 /// Limit of addresses of one account that subscribe to a node.
 const ADDRESSES_MAX: usize = super::RESOURCES_MAX;
 
-/// An error condition and its XEP-0060 detail.
-pub type Refused = (StanzaError, &'static str);
-
 /// Why a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeError {
@@ -69,31 +67,25 @@ impl From<Refused> for NodeError {
 /// The child element of the response, if any.
 pub type NodeAnswer = Result<Option<Bytes>, NodeError>;
 
-/// XEP-0060 §4.1, without unsupported affiliations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Affiliation {
-    Outcast,
-    None,
-    Member,
-    Publisher,
-    Owner,
+/// The response `<pubsub/>` in one of the two namespaces of XEP-0060.
+fn content(namespace: &str, build: impl FnOnce(&mut Vec<u8>)) -> NodeAnswer {
+    Ok(Some(element("pubsub", &[("xmlns", namespace)], build)))
 }
 
-impl Affiliation {
-    const ALL: [Self; 5] = [Self::Outcast, Self::None, Self::Member, Self::Publisher, Self::Owner];
+/// The response with a child `name` for the node.
+fn answer(namespace: &str, name: &str, node: &str, build: impl FnOnce(&mut Vec<u8>)) -> NodeAnswer {
+    content(namespace, |out| push_with(out, name, &[("node", node)], build))
+}
 
-    fn as_str(self) -> &'static str {
-        match self {
-            Affiliation::Outcast => "outcast",
-            Affiliation::None => "none",
-            Affiliation::Member => "member",
-            Affiliation::Publisher => "publisher",
-            Affiliation::Owner => "owner",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == text)
+noroshi_types::names! {
+    /// XEP-0060 §4.1, without unsupported affiliations.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(in crate::xmpp) enum Affiliation {
+        Outcast => "outcast",
+        None => "none",
+        Member => "member",
+        Publisher => "publisher",
+        Owner => "owner",
     }
 }
 
@@ -178,34 +170,31 @@ impl Node {
 impl<S: Copy + Eq> Accounts<S> {
     /// Executes an account's request.
     pub fn ask_node(&mut self, user: &str, request: NodeRequest, outbox: &mut Outbox<S>) -> NodeAnswer {
-        match request {
-            NodeRequest::Create { node, form } => self.create_node(user, node, &form),
-            NodeRequest::Defaults => Ok(Some(NodeConfig::default().default_form())),
-            NodeRequest::Configuration { node } => self.node_configuration(user, &node),
-            NodeRequest::Configure { node, form } => {
-                self.configure_node(user, &node, form.as_deref(), outbox)
+        let node = &*request.node;
+        match request.command {
+            NodeCommand::Create(form) => self.create_node(user, node, &form),
+            NodeCommand::Defaults => Ok(Some(NodeConfig::default().default_form())),
+            NodeCommand::Configuration => self.node_configuration(user, node),
+            NodeCommand::Configure(form) => self.configure_node(user, node, form.as_deref(), outbox),
+            NodeCommand::Delete => self.delete_node(user, node, outbox),
+            NodeCommand::Purge => self.purge_node(user, node, outbox),
+            NodeCommand::Affiliations => self.node_affiliations(user, node),
+            NodeCommand::Affiliate(list) => self.affiliate(user, node, &list, outbox),
+            NodeCommand::Subscribers => self.node_subscribers(user, node),
+            NodeCommand::ChangeSubscribers(list) => self.change_subscribers(user, node, &list, outbox),
+            NodeCommand::OwnAffiliations => self.own_affiliations(user, node),
+            NodeCommand::OwnSubscriptions => self.own_subscriptions(user, node),
+            NodeCommand::Subscribe { jid, has_options } => {
+                self.subscribe_node(user, node, &jid, has_options, outbox)
             }
-            NodeRequest::Delete { node } => self.delete_node(user, &node, outbox),
-            NodeRequest::Purge { node } => self.purge_node(user, &node, outbox),
-            NodeRequest::Affiliations { node } => self.node_affiliations(user, &node),
-            NodeRequest::Affiliate { node, list } => self.affiliate(user, &node, &list, outbox),
-            NodeRequest::Subscribers { node } => self.node_subscribers(user, &node),
-            NodeRequest::ChangeSubscribers { node, list } => {
-                self.change_subscribers(user, &node, &list, outbox)
+            NodeCommand::Unsubscribe { jid } => self.unsubscribe_node(user, node, &jid),
+            NodeCommand::Publish { item, has_options } => {
+                self.publish_item(user, node, item, has_options, outbox)
             }
-            NodeRequest::OwnAffiliations { node } => self.own_affiliations(user, node.as_deref()),
-            NodeRequest::OwnSubscriptions { node } => self.own_subscriptions(user, &node),
-            NodeRequest::Subscribe { node, jid, has_options } => {
-                self.subscribe_node(user, &node, &jid, has_options, outbox)
-            }
-            NodeRequest::Unsubscribe { node, jid } => self.unsubscribe_node(user, &node, &jid),
-            NodeRequest::Publish { node, item, has_options } => {
-                self.publish_item(user, &node, item, has_options, outbox)
-            }
-            NodeRequest::Retract { node, id, tells } => self.retract_item(user, &node, &id, tells, outbox),
-            NodeRequest::Items { node, ids, max } => self.node_items(user, &node, &ids, max),
-            NodeRequest::Describe { node } => self.describe_node(user, &node),
-            NodeRequest::List { node } => self.list_nodes(user, node.as_deref()),
+            NodeCommand::Retract { id, tells } => self.retract_item(user, node, &id, tells, outbox),
+            NodeCommand::Items { ids, max } => self.node_items(user, node, &ids, max),
+            NodeCommand::Describe => self.describe_node(user, node),
+            NodeCommand::List => self.list_nodes(user, node),
         }
     }
 

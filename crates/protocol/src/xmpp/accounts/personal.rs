@@ -6,11 +6,10 @@ use bytes::Bytes;
 use noroshi_types::limits;
 
 use super::{Accounts, Outbox, Relayed, Resource};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refusal, Refused, StanzaError};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{content_of, push_empty, push_end, push_start, written_len};
+use crate::xmpp::xml::write::{content_of, element, push_empty, push_with, written_len};
 
 /// The id of requests that ask clients for their capabilities.
 pub(in crate::xmpp) const CAPABILITIES: &str = "capabilities";
@@ -33,10 +32,7 @@ pub struct PersonalItem {
 
 impl PersonalItem {
     /// The error contains the XEP-0060 detail.
-    pub(in crate::xmpp) fn parse(
-        node: &str,
-        item: Option<Element<'_>>,
-    ) -> Result<Self, (StanzaError, &'static str)> {
+    pub(in crate::xmpp) fn parse(node: &str, item: Option<Element<'_>>) -> Result<Self, Refused> {
         let item = item.filter(|item| item.children().next().is_some());
         let item = item.ok_or((StanzaError::BadRequest, "item-required"))?;
         // XEP-0060 §7.1.2: the service names an unnamed item.
@@ -49,11 +45,9 @@ impl PersonalItem {
     }
 
     fn push(&self, out: &mut Vec<u8>) {
-        push_start(out, "items", &[("node", &*self.node)]);
-        push_start(out, "item", &[("id", &*self.id)]);
-        out.extend_from_slice(&self.content);
-        push_end(out, "item");
-        push_end(out, "items");
+        push_with(out, "items", &[("node", &*self.node)], |out| {
+            push_with(out, "item", &[("id", &*self.id)], |out| out.extend_from_slice(&self.content));
+        });
     }
 }
 
@@ -78,13 +72,10 @@ impl<S: Copy + Eq> Accounts<S> {
         for name in contacts.filter_map(|(contact, _)| self.name_of(contact)) {
             self.send_item(user, &name, &item, outbox);
         }
-        let mut out = Vec::new();
-        push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
-        push_start(&mut out, "publish", &[("node", &*item.node)]);
-        push_empty(&mut out, "item", &[("id", &*item.id)]);
-        push_end(&mut out, "publish");
-        push_end(&mut out, "pubsub");
-        Ok(out.into())
+        Ok(element("pubsub", &[("xmlns", ns::PUBSUB)], |out| {
+            let id = [("id", &*item.id)];
+            push_with(out, "publish", &[("node", &*item.node)], |out| push_empty(out, "item", &id));
+        }))
     }
 
     /// The item of a node, for those who receive its owner's presence (XEP-0163 §6).
@@ -92,11 +83,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let name = self.name_of(owner).filter(|_| self.knows(user, owner)).ok_or(Refusal::Forbidden)?;
         let nodes = self.accounts.get(&*name).map(|account| account.nodes.iter());
         let item = nodes.into_iter().flatten().find(|item| *item.node == *node).ok_or(Refusal::NotFound)?;
-        let mut out = Vec::new();
-        push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
-        item.push(&mut out);
-        push_end(&mut out, "pubsub");
-        Ok(out.into())
+        Ok(element("pubsub", &[("xmlns", ns::PUBSUB)], |out| item.push(out)))
     }
 
     /// Asks a client for its capabilities if its presence announces a change.
@@ -115,7 +102,6 @@ impl<S: Copy + Eq> Accounts<S> {
         }
         resource.capabilities.clone_from(&presence.capabilities);
         if let Some(node) = &presence.capabilities {
-            let mut out = Vec::new();
             let attributes = [
                 ("xmlns", ns::CLIENT),
                 ("type", "get"),
@@ -123,10 +109,8 @@ impl<S: Copy + Eq> Accounts<S> {
                 ("from", &*domain),
                 ("to", &*to),
             ];
-            push_start(&mut out, "iq", &attributes);
-            push_empty(&mut out, "query", &[("xmlns", ns::DISCO_INFO), ("node", &**node)]);
-            push_end(&mut out, "iq");
-            outbox.push((session, out.into()));
+            let query = [("xmlns", ns::DISCO_INFO), ("node", &**node)];
+            outbox.push((session, element("iq", &attributes, |out| push_empty(out, "query", &query))));
         }
     }
 
@@ -160,15 +144,11 @@ impl<S: Copy + Eq> Accounts<S> {
     }
 
     fn event(&self, owner: &str, user: &str, item: &PersonalItem) -> Bytes {
-        let mut out = Vec::new();
         let (from, to) = (self.bare(owner), self.bare(user));
         let attributes =
             [("xmlns", ns::CLIENT), ("from", &*from), ("to", &*to), ("type", "headline"), ("id", &*item.id)];
-        push_start(&mut out, "message", &attributes);
-        push_start(&mut out, "event", &[("xmlns", ns::PUBSUB_EVENT)]);
-        item.push(&mut out);
-        push_end(&mut out, "event");
-        push_end(&mut out, "message");
-        out.into()
+        element("message", &attributes, |out| {
+            push_with(out, "event", &[("xmlns", ns::PUBSUB_EVENT)], |out| item.push(out));
+        })
     }
 }

@@ -8,12 +8,11 @@ use bytes::Bytes;
 
 use super::nodes::{NodeError, NodeRequest};
 use super::{Accounts, Outbox, Relayed};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refusal, StanzaError};
 use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text};
+use crate::xmpp::xml::write::{content_of, push_end, push_start, push_text, push_with};
 
 /// Limit of registrations per account.
 pub(super) const REGISTRATIONS_MAX: usize = 5;
@@ -94,9 +93,7 @@ fn notification(waiting: usize) -> Vec<u8> {
     push_start(&mut out, "notification", &[("xmlns", ns::PUSH)]);
     push_start(&mut out, "x", &[("xmlns", ns::FORM), ("type", "submit")]);
     for (name, value) in [("FORM_TYPE", "urn:xmpp:push:summary"), ("message-count", &waiting.to_string())] {
-        push_start(&mut out, "field", &[("var", name)]);
-        push_text(&mut out, "value", &[], value);
-        push_end(&mut out, "field");
+        push_with(&mut out, "field", &[("var", name)], |out| push_text(out, "value", &[], value));
     }
     push_end(&mut out, "x");
     push_end(&mut out, "notification");
@@ -111,14 +108,10 @@ impl PushRegistration {
         push_start(&mut out, "iq", &attributes);
         push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
         push_start(&mut out, "publish", &[("node", &*self.node)]);
-        push_start(&mut out, "item", &[]);
-        out.extend_from_slice(content);
-        push_end(&mut out, "item");
+        push_with(&mut out, "item", &[], |out| out.extend_from_slice(content));
         push_end(&mut out, "publish");
         if !self.options.is_empty() {
-            push_start(&mut out, "publish-options", &[]);
-            out.extend_from_slice(&self.options);
-            push_end(&mut out, "publish-options");
+            push_with(&mut out, "publish-options", &[], |out| out.extend_from_slice(&self.options));
         }
         push_end(&mut out, "pubsub");
         push_end(&mut out, "iq");

@@ -10,7 +10,7 @@ use crate::xmpp::xml::write::{content_of, push_end, push_start};
 const ATTRIBUTE_BYTES_MAX: usize = 255;
 
 /// A stanza without its addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Relayed {
     /// `iq`, `message` or `presence`.
     pub(super) name: &'static str,
@@ -102,19 +102,7 @@ impl Relayed {
 
     /// Presence of an account that the server generates.
     pub(super) fn presence(kind: &str) -> Self {
-        Self {
-            name: "presence",
-            kind: kind.into(),
-            id: "".into(),
-            lang: "".into(),
-            content: Bytes::new(),
-            is_kept: false,
-            is_archived: false,
-            is_carbon_copied: false,
-            is_temporary: false,
-            priority: 0,
-            capabilities: None,
-        }
+        Self { name: "presence", kind: kind.into(), ..Self::default() }
     }
 
     /// Presence for a stream that ends (RFC 6121 §4.5.2).

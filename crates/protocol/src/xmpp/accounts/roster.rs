@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Accounts, Outbox, ROSTER_BYTES_MAX, ROSTER_MAX};
-use crate::xmpp::error::StanzaError;
+use crate::xmpp::error::{Refusal, StanzaError};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::refusal::Refusal;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
+use crate::xmpp::xml::write::{element, push_empty, push_text, push_with};
 
 /// Limit of a name, and of a group.
 const NAME_BYTES_MAX: usize = 1_023;
@@ -104,9 +103,9 @@ impl Item {
             ("ask", if self.asked { "subscribe" } else { "" }),
             ("approved", if self.approved { "true" } else { "" }),
         ];
-        push_start(out, "item", &attributes);
-        self.groups.iter().for_each(|group| push_text(out, "group", &[], group));
-        push_end(out, "item");
+        push_with(out, "item", &attributes, |out| {
+            self.groups.iter().for_each(|group| push_text(out, "group", &[], group));
+        });
     }
 }
 
@@ -123,7 +122,6 @@ impl<S: Copy + Eq> Accounts<S> {
     /// The response to a roster get (§2.1.4), after which the session receives roster pushes (§2.2). `None`:
     /// `known` is the current version (§2.6.2).
     pub fn roster(&mut self, user: &str, session: S, known: Option<&str>) -> Option<Bytes> {
-        let mut out = Vec::new();
         if let Some(resource) = self.session_mut(user, session) {
             resource.interested = true;
         }
@@ -133,13 +131,10 @@ impl<S: Copy + Eq> Accounts<S> {
         }
         // A client that sends no version does not support them.
         let version = if known.is_some() { &*version } else { "" };
-        push_start(&mut out, "query", &[("xmlns", ns::ROSTER), ("ver", version)]);
-        if let Some(account) = self.accounts.get(user) {
-            let listed = account.roster.iter().filter(|(_, item)| item.listed);
-            listed.for_each(|(bare, item)| item.push(&mut out, bare));
-        }
-        push_end(&mut out, "query");
-        Some(out.into())
+        Some(element("query", &[("xmlns", ns::ROSTER), ("ver", version)], |out| {
+            let contacts = self.accounts.get(user).into_iter().flat_map(|account| &account.roster);
+            contacts.filter(|(_, item)| item.listed).for_each(|(bare, item)| item.push(out, bare));
+        }))
     }
 
     /// Differs from every other state of a roster, also across restarts.
@@ -196,18 +191,16 @@ impl<S: Copy + Eq> Accounts<S> {
         for (resource, session) in interested.filter_map(|it| Some((it, it.session?))) {
             let to = format!("{bare}/{}", resource.name);
             let id = format!("push-{}", outbox.len());
-            let mut out = Vec::new();
             let attributes =
                 [("xmlns", ns::CLIENT), ("type", "set"), ("id", &id), ("from", &bare), ("to", &to)];
-            push_start(&mut out, "iq", &attributes);
-            push_start(&mut out, "query", &[("xmlns", ns::ROSTER), ("ver", &version)]);
-            match account.roster.get(contact).filter(|item| item.listed) {
-                Some(item) => item.push(&mut out, contact),
-                None => push_empty(&mut out, "item", &[("jid", contact), ("subscription", "remove")]),
-            }
-            push_end(&mut out, "query");
-            push_end(&mut out, "iq");
-            outbox.push((session, out.into()));
+            let query = |out: &mut Vec<u8>| match account.roster.get(contact).filter(|item| item.listed) {
+                Some(item) => item.push(out, contact),
+                None => push_empty(out, "item", &[("jid", contact), ("subscription", "remove")]),
+            };
+            let bytes = element("iq", &attributes, |out| {
+                push_with(out, "query", &[("xmlns", ns::ROSTER), ("ver", &version)], query);
+            });
+            outbox.push((session, bytes));
         }
     }
 }

@@ -6,13 +6,15 @@ use bytes::Bytes;
 use super::roster::Item;
 use super::{Accounts, Outbox, PENDING_BYTES_MAX, PENDING_MAX, Relayed};
 
-/// The four subscription stanzas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    Unsubscribed,
+noroshi_types::names! {
+    /// The four subscription stanzas.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Kind {
+        Subscribe => "subscribe",
+        Subscribed => "subscribed",
+        Unsubscribe => "unsubscribe",
+        Unsubscribed => "unsubscribed",
+    }
 }
 
 /// What happens apart from the change of the item.
@@ -26,27 +28,6 @@ struct Effect {
     ends: bool,
     /// §3.1.3, §3.4.2: the server responds for the account.
     approves: bool,
-}
-
-impl Kind {
-    pub(super) fn parse(kind: &str) -> Option<Self> {
-        Some(match kind {
-            "subscribe" => Kind::Subscribe,
-            "subscribed" => Kind::Subscribed,
-            "unsubscribe" => Kind::Unsubscribe,
-            "unsubscribed" => Kind::Unsubscribed,
-            _ => return None,
-        })
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Kind::Subscribe => "subscribe",
-            Kind::Subscribed => "subscribed",
-            Kind::Unsubscribe => "unsubscribe",
-            Kind::Unsubscribed => "unsubscribed",
-        }
-    }
 }
 
 impl Item {

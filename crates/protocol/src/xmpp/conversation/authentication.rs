@@ -83,7 +83,7 @@ impl Conversation {
         let exchange = std::mem::take(&mut self.opening().exchange);
         let result = sasl::decode(text).and_then(|message| match exchange {
             Step::Chosen(Mechanism::Plain) => self.begin_plain(cx, &message, out),
-            Step::Chosen(Mechanism::Scram { hash, plus }) => self.begin_scram(cx, &message, hash, plus, out),
+            Step::Chosen(Mechanism::Scram(hash)) => self.begin_scram(cx, &message, hash, out),
             Step::Proof { exchange, device } => {
                 let why = |error: &ScramError| match error {
                     ScramError::Malformed(_) => None,
@@ -129,10 +129,9 @@ impl Conversation {
         cx: &Context<'_>,
         message: &str,
         hash: Hash,
-        plus: bool,
         out: &mut Output,
     ) -> Result<(), Failure> {
-        let first = Box::new(ClientFirst::parse(message, plus, self.channel_binding())?);
+        let first = Box::new(ClientFirst::parse(message)?);
         self.set_user(cx, &first.user, first.authorize_as.as_deref())?;
         self.opening().exchange = Step::Keys { hash, first };
         self.phase = Phase::Verifying;
@@ -195,7 +194,7 @@ impl Conversation {
         };
         let mut random = [0; NONCE_BYTES];
         (cx.random)(&mut random);
-        let (exchange, message) = Exchange::begin(hash, &first, keys, random, self.channel_binding());
+        let (exchange, message) = Exchange::begin(hash, &first, keys, random);
         self.opening().exchange = Step::Proof { exchange: Box::new(exchange), device };
         self.push_challenge(&message, out);
         self.take_early(cx, out);
@@ -282,13 +281,8 @@ impl Conversation {
         self.opening().forget_exchange();
         self.failures = self.failures.saturating_add(1);
         if self.failures >= cx.config.attempts_max {
-            self.fail(
-                cx,
-                StreamError::PolicyViolation,
-                "too many failed log-ins on one connection",
-                CloseReason::Unauthorized,
-                out,
-            );
+            let error = (StreamError::PolicyViolation, "too many failed log-ins on one connection");
+            self.end(cx, Some(error), CloseReason::Unauthorized, out, |_| {});
         }
     }
 

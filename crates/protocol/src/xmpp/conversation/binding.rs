@@ -48,20 +48,20 @@ impl Conversation {
             },
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out), // XEP-0198 §3
             // RFC 6120 §7.1: no other element before a resource is bound.
-            _ => self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, CloseReason::BadMessage, out),
+            _ => self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, out),
         }
     }
 
     fn handle_bind(&mut self, cx: &Context<'_>, iq: Element<'_>, out: &mut Output) {
         let bind = iq.child(ns::BIND, "bind").filter(|_| iq.attribute("type") == Some("set"));
         let Some(bind) = bind else {
-            return self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, CloseReason::BadMessage, out);
+            return self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, out);
         };
         let id = iq.attribute("id").unwrap_or_default();
         let wanted = bind.child(ns::BIND, "resource").map(|resource| resource.text());
         let wanted = wanted.filter(|resource| !resource.is_empty());
         if id.is_empty() || wanted.as_deref().is_some_and(|resource| jid::check_resource(resource).is_err()) {
-            return self.push_error(cx, Stanza::iq(id, ""), StanzaError::BadRequest, "", out); // §7.7.2.1
+            return self.on(cx, Stanza::iq(id, ""), out).push_error(StanzaError::BadRequest, ""); // §7.7.2.1
         }
         let Some(device) = self.device() else { return };
         let opening = self.opening();
@@ -102,7 +102,7 @@ impl Conversation {
         match bind2 {
             None => {
                 let jid = identity.jid.clone();
-                self.push_result(cx, Stanza::iq(&id, ""), out, |out| {
+                self.on(cx, Stanza::iq(&id, ""), out).push_result(|out| {
                     push_start(out, "bind", &[("xmlns", ns::BIND)]);
                     push_text(out, "jid", &[], &jid);
                     push_end(out, "bind");
@@ -136,7 +136,7 @@ impl Conversation {
             Phase::Attaching if reason == CloseReason::Overloaded => {
                 self.phase = Phase::Authenticated;
                 let id = std::mem::take(&mut self.opening().bind_id);
-                self.push_error(cx, Stanza::iq(&id, ""), StanzaError::ResourceConstraint, "", out);
+                self.on(cx, Stanza::iq(&id, ""), out).push_error(StanzaError::ResourceConstraint, "");
             }
             Phase::Attaching => self.close(cx, reason, None, out),
             _ => return,

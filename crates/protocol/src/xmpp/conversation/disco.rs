@@ -4,10 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use super::stanza::Stanza;
-use super::{
-    Context, Conversation, Element, Output, StanzaError, ns, push_empty, push_end, push_start, push_text,
-};
+use super::stanza::Handler;
+use super::{Context, Element, StanzaError, ns, push_empty, push_end, push_start, push_text};
 
 /// The node of our capabilities (XEP-0115 §4).
 const SOFTWARE: &str = "urn:noroshi";
@@ -148,10 +146,10 @@ pub(super) fn push_capabilities(cx: &Context<'_>, account: bool, out: &mut Vec<u
     push_empty(out, "c", &attributes);
 }
 
-impl Conversation {
+impl Handler<'_> {
     /// XEP-0092, without the operating system.
-    pub(super) fn push_version(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
-        self.push_result(cx, stanza, out, |out| {
+    pub(super) fn push_version(&mut self) {
+        self.push_result(|out| {
             push_start(out, "query", &[("xmlns", ns::VERSION)]);
             push_text(out, "name", &[], SERVICE.name);
             push_text(out, "version", &[], env!("CARGO_PKG_VERSION"));
@@ -159,14 +157,7 @@ impl Conversation {
         });
     }
 
-    pub(super) fn handle_disco(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        entity: &'static Entity,
-        query: Element<'_>,
-        out: &mut Output,
-    ) {
+    pub(super) fn handle_disco(&mut self, entity: &'static Entity, query: Element<'_>) {
         let node = query.attribute("node").unwrap_or_default();
         let is_pubsub = entity.category == PUBSUB.category;
         let is_info = query.namespace() == ns::DISCO_INFO;
@@ -174,29 +165,22 @@ impl Conversation {
             let ver = node.strip_prefix(SOFTWARE).and_then(|rest| rest.strip_prefix('#'));
             entity.is_parent
                 && is_info
-                && ver.is_some_and(|ver| *ver == *entity.verification(cx, self.account))
+                && ver.is_some_and(|ver| *ver == *entity.verification(self.cx, self.conversation.account))
         };
         let entity = match node {
             "" => entity,
             _ if is_capabilities() => entity,
             // Every valid topic exists; the existing ones are not listed.
             node if is_pubsub && noroshi_types::Topic::parse(node).is_ok() => &NODE,
-            _ => return self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out),
+            _ => return self.push_error(StanzaError::ItemNotFound, ""),
         };
-        self.push_entity(cx, stanza, entity, (query.namespace(), node), out);
+        self.push_entity(entity, (query.namespace(), node));
     }
 
-    pub(super) fn push_entity(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        entity: &'static Entity,
-        (namespace, node): (&str, &str),
-        out: &mut Output,
-    ) {
+    pub(super) fn push_entity(&mut self, entity: &'static Entity, (namespace, node): (&str, &str)) {
         let is_info = namespace == ns::DISCO_INFO;
-        let is_account = self.account;
-        self.push_result(cx, stanza, out, |out| {
+        let (cx, is_account) = (self.cx, self.conversation.account);
+        self.push_result(|out| {
             push_start(out, "query", &[("xmlns", namespace), ("node", node)]);
             if is_info {
                 let Entity { category, kind, name, .. } = entity;

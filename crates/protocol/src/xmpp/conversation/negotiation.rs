@@ -7,7 +7,6 @@ use super::{
 };
 use crate::xmpp::action::Action;
 use crate::xmpp::sasl::Mechanism;
-use crate::xmpp::scram::ChannelBinding;
 
 impl Conversation {
     /// Whether credentials may be sent on this connection.
@@ -15,14 +14,10 @@ impl Conversation {
         self.security == Security::Encrypted || cx.config.allow_plaintext
     }
 
-    pub(super) fn channel_binding(&self) -> Option<&ChannelBinding> {
-        self.opening.as_ref()?.binding.as_ref()
-    }
-
     pub(super) fn offers(&self, cx: &Context<'_>, mechanism: Mechanism) -> bool {
         match mechanism {
             Mechanism::Plain => true,
-            Mechanism::Scram { plus, .. } => cx.config.scram && (!plus || self.channel_binding().is_some()),
+            Mechanism::Scram(_) => cx.config.scram,
         }
     }
 
@@ -38,22 +33,11 @@ impl Conversation {
             }
             // RFC 6120 §6.3.1
             (ns::CLIENT, "iq" | "message" | "presence") => {
-                self.fail(
-                    cx,
-                    StreamError::NotAuthorized,
-                    "log in before sending stanzas",
-                    CloseReason::Unauthorized,
-                    out,
-                );
+                let error = (StreamError::NotAuthorized, "log in before sending stanzas");
+                self.end(cx, Some(error), CloseReason::Unauthorized, out, |_| {});
             }
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out),
-            _ => self.fail(
-                cx,
-                StreamError::UnsupportedStanzaType,
-                "expected a log-in",
-                CloseReason::BadMessage,
-                out,
-            ),
+            _ => self.fail(cx, StreamError::UnsupportedStanzaType, "expected a log-in", out),
         }
     }
 

@@ -5,7 +5,7 @@ use noroshi_types::DeviceId;
 
 use crate::xmpp::config::Config;
 use crate::xmpp::sasl::Mechanism;
-use crate::xmpp::scram::{ChannelBinding, ClientFirst, Exchange, Hash};
+use crate::xmpp::scram::{ClientFirst, Exchange, Hash};
 use crate::xmpp::xml::element::Element;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,6 @@ pub(super) struct Opening {
     /// The id of the bind request, and the requested resource.
     pub(super) bind_id: Box<str>,
     pub(super) resource: Option<Box<str>>,
-    pub(super) binding: Option<ChannelBinding>,
     pub(super) early: Vec<Box<str>>,
     pub(super) early_bytes: usize,
 }

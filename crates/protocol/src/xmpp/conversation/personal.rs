@@ -1,10 +1,10 @@
 //! Personal events (XEP-0163): requests to the account's own nodes or those of others, and the events that
 //! its client wants (XEP-0115, `+notify`).
 
-use super::stanza::Stanza;
-use super::{Context, Conversation, Element, Output, StanzaError, ns};
-use crate::xmpp::accounts::PersonalItem;
-use crate::xmpp::action::{About, Action};
+use super::stanza::Handler;
+use super::{Conversation, Element, Output, StanzaError, ns};
+use crate::xmpp::accounts::{Command, PersonalItem};
+use crate::xmpp::action::Action;
 
 /// Whether the client's publish options match the fixed node configuration (XEP-0060 §7.1.5): the last item
 /// only, for those who receive the account's presence. An item for a smaller audience must not be published.
@@ -26,49 +26,43 @@ fn matches_configuration(pubsub: Element<'_>) -> bool {
 }
 
 impl Conversation {
-    /// `owner`: a bare address; `None`: the account itself.
-    pub(super) fn handle_personal(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        kind: &str,
-        owner: Option<&str>,
-        pubsub: Element<'_>,
-        out: &mut Output,
-    ) {
-        let own = self.identity.as_ref().map_or("", |identity| identity.bare());
-        let command = pubsub.children().next();
-        let node = command.and_then(|command| command.attribute("node")).filter(|node| !node.is_empty());
-        let (Some(command), Some(node)) = (command, node) else {
-            return self.push_error(cx, stanza, StanzaError::BadRequest, "nodeid-required", out);
-        };
-        let action = match (command.namespace(), command.name(), kind, owner) {
-            (ns::PUBSUB, "items", "get", owner) => Action::PersonalItems {
-                owner: owner.unwrap_or(own).into(),
-                node: node.into(),
-                request: stanza.request(About::Nothing),
-            },
-            (ns::PUBSUB, "publish", "set", None) if !matches_configuration(pubsub) => {
-                // XEP-0060 §7.1.5
-                return self.push_error(cx, stanza, StanzaError::Conflict, "precondition-not-met", out);
-            }
-            (ns::PUBSUB, "publish", "set", None) => {
-                match PersonalItem::parse(node, command.child(ns::PUBSUB, "item")) {
-                    Ok(item) => Action::PublishPersonal { item, request: stanza.request(About::Nothing) },
-                    Err((error, detail)) => return self.push_error(cx, stanza, error, detail, out),
-                }
-            }
-            (_, _, _, Some(_)) => return self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
-            _ => return self.push_error(cx, stanza, StanzaError::FeatureNotImplemented, "", out),
-        };
-        out.actions.push(action);
-    }
-
     /// The response to a capabilities request of [`Accounts`](crate::xmpp::Accounts).
     pub(super) fn handle_capabilities(&mut self, iq: Element<'_>, out: &mut Output) {
         let Some(query) = iq.child(ns::DISCO_INFO, "query") else { return };
         let features = query.children().filter(|child| child.is(ns::DISCO_INFO, "feature"));
         let wanted = features.filter_map(|feature| feature.attribute("var")?.strip_suffix("+notify"));
-        out.actions.push(Action::Want(wanted.map(Into::into).collect()));
+        let command = Command::Want(wanted.map(Into::into).collect());
+        out.actions.push(Action::Account { command, request: None });
+    }
+}
+
+impl Handler<'_> {
+    /// `owner`: a bare address; `None`: the account itself.
+    pub(super) fn handle_personal(&mut self, owner: Option<&str>, pubsub: Element<'_>) {
+        let command = pubsub.children().next();
+        let node = command.and_then(|command| command.attribute("node")).filter(|node| !node.is_empty());
+        let (Some(command), Some(node)) = (command, node) else {
+            return self.push_error(StanzaError::BadRequest, "nodeid-required");
+        };
+        let command = match (command.namespace(), command.name(), self.stanza.kind, owner) {
+            (ns::PUBSUB, "items", "get", owner) => {
+                let owner = owner.unwrap_or(self.conversation.bare());
+                Ok(Command::PersonalItems { owner: owner.into(), node: node.into() })
+            }
+            // XEP-0060 §7.1.5
+            (ns::PUBSUB, "publish", "set", None) if !matches_configuration(pubsub) => {
+                Err((StanzaError::Conflict, "precondition-not-met"))
+            }
+            (ns::PUBSUB, "publish", "set", None) => {
+                let item = PersonalItem::parse(node, command.child(ns::PUBSUB, "item"));
+                item.map(Command::PublishPersonal)
+            }
+            (_, _, _, Some(_)) => Err((StanzaError::Forbidden, "")),
+            _ => Err((StanzaError::FeatureNotImplemented, "")),
+        };
+        match command {
+            Ok(command) => self.ask(command),
+            Err((error, detail)) => self.push_error(error, detail),
+        }
     }
 }

@@ -5,16 +5,14 @@ use bytes::Bytes;
 use noroshi_types::json::lone_surrogate;
 use noroshi_types::{JsonText, NotificationId, Topic};
 
-use super::stanza::Stanza;
-use super::{Context, Conversation, Element, Output, StanzaError, ns};
+use super::stanza::{Handler, Stanza};
+use super::{Conversation, Element, StanzaError, ns};
 use crate::xmpp::action::{About, Action};
+use crate::xmpp::error::Refused;
 use crate::xmpp::jid::Jid;
 
 /// Limit of items per response.
 const ITEMS_MAX: usize = 100;
-
-/// An error condition and its XEP-0060 detail.
-pub(super) type Refused = (StanzaError, &'static str);
 
 const NOT_IMPLEMENTED: Refused = (StanzaError::FeatureNotImplemented, "");
 /// §6.3.7, §7.2.3.6, §5.6: with the missing feature.
@@ -23,34 +21,6 @@ const NO_RETRACTION: Refused = (StanzaError::FeatureNotImplemented, "unsupported
 const NO_AFFILIATIONS: Refused = (StanzaError::FeatureNotImplemented, "unsupported retrieve-affiliations");
 
 impl Conversation {
-    pub(super) fn handle_pubsub_iq(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        kind: &str,
-        iq: Element<'_>,
-        out: &mut Output,
-    ) {
-        let Some(child) = iq.children().next() else { return };
-        match (child.namespace(), child.name(), kind) {
-            (ns::PUBSUB, "pubsub", _) => {
-                let topic = self.pubsub(stanza, kind, child);
-                self.handle_nodes(cx, stanza, kind, child, topic, out);
-            }
-            (ns::PUBSUB_OWNER, "pubsub", _) => {
-                let refused = Err(self.owner(child));
-                self.handle_nodes(cx, stanza, kind, child, refused, out);
-            }
-            (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
-            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
-                if !self.account || !self.discover_nodes(stanza, child, out) {
-                    self.handle_disco(cx, stanza, &super::disco::PUBSUB, child, out);
-                }
-            }
-            _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
-        }
-    }
-
     /// §8: the provider owns topics; devices own none.
     fn owner(&self, pubsub: Element<'_>) -> Refused {
         let command = pubsub.children().find(|child| child.namespace() == ns::PUBSUB_OWNER);
@@ -63,46 +33,6 @@ impl Conversation {
             // For an account, nodes of others do not exist.
             Some(_) if self.account => (StanzaError::ItemNotFound, ""),
             Some(_) => (StanzaError::Forbidden, ""),
-        }
-    }
-
-    fn pubsub(&self, stanza: Stanza<'_>, kind: &str, pubsub: Element<'_>) -> Result<Action, Refused> {
-        let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
-        let command = children.next().ok_or((StanzaError::BadRequest, ""))?;
-        let and = children.next();
-        let has_options = and.is_some_and(|child| child.name() == "options");
-        match (kind, command.name()) {
-            ("set", "subscribe") if has_options => Err(NO_OPTIONS),
-            ("get" | "set", "options") => Err(NO_OPTIONS),
-            ("set", "subscribe") => {
-                let (topic, node) = required_node(command)?;
-                let (jid, durable) = self.subscriber(command)?;
-                let request = stanza.request(About::Subscription { node, jid });
-                Ok(Action::Subscribe { topic, durable, request })
-            }
-            ("set", "unsubscribe") => {
-                let (topic, _) = required_node(command)?;
-                let (_, durable) = self.subscriber(command)?;
-                // §6.2.3.4: for an account, a node may not exist.
-                let about = if self.account { About::Unsubscription } else { About::Nothing };
-                let request = stanza.request(about);
-                Ok(Action::Unsubscribe { topic, durable, request })
-            }
-            ("get", "subscriptions") => {
-                let node = node(command)?;
-                let (topic, node) = node.map_or((None, None), |(topic, node)| (Some(topic), Some(node)));
-                let request = stanza.request(About::Subscriptions { node, more: Bytes::new() });
-                Ok(Action::Subscriptions { topic, request })
-            }
-            ("get", "items") => items(stanza, command),
-            ("set", "publish") => publish(stanza, command),
-            ("set", "create") => create(stanza, command, and),
-            ("get", "affiliations") => {
-                let (topic, node) = node(command)?.ok_or(NO_AFFILIATIONS)?;
-                Ok(Action::Affiliation { topic, request: stanza.request(About::Affiliation { node }) })
-            }
-            ("set", "retract") => Err(NO_RETRACTION),
-            _ => Err(NOT_IMPLEMENTED),
         }
     }
 
@@ -119,6 +49,69 @@ impl Conversation {
                 Ok((identity.jid.clone(), false))
             }
             Some(_) => Err(wrong),
+        }
+    }
+}
+
+impl Handler<'_> {
+    pub(super) fn handle_pubsub_iq(&mut self, iq: Element<'_>) {
+        let Some(child) = iq.children().next() else { return };
+        match (child.namespace(), child.name(), self.stanza.kind) {
+            (ns::PUBSUB, "pubsub", _) => {
+                let topic = self.pubsub(child);
+                self.handle_nodes(child, topic);
+            }
+            (ns::PUBSUB_OWNER, "pubsub", _) => {
+                let refused = Err(self.conversation.owner(child));
+                self.handle_nodes(child, refused);
+            }
+            (ns::PING, "ping", "get") => self.push_result(|_| {}),
+            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
+                if !self.conversation.account || !self.discover_nodes(child) {
+                    self.handle_disco(&super::disco::PUBSUB, child);
+                }
+            }
+            _ => self.push_error(StanzaError::ServiceUnavailable, ""),
+        }
+    }
+
+    fn pubsub(&self, pubsub: Element<'_>) -> Result<Action, Refused> {
+        let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
+        let command = children.next().ok_or((StanzaError::BadRequest, ""))?;
+        let and = children.next();
+        let has_options = and.is_some_and(|child| child.name() == "options");
+        match (self.stanza.kind, command.name()) {
+            ("set", "subscribe") if has_options => Err(NO_OPTIONS),
+            ("get" | "set", "options") => Err(NO_OPTIONS),
+            ("set", "subscribe") => {
+                let (topic, node) = required_node(command)?;
+                let (jid, durable) = self.conversation.subscriber(command)?;
+                let request = self.stanza.request(About::Subscription { node, jid });
+                Ok(Action::Subscribe { topic, durable, request })
+            }
+            ("set", "unsubscribe") => {
+                let (topic, _) = required_node(command)?;
+                let (_, durable) = self.conversation.subscriber(command)?;
+                // §6.2.3.4: for an account, a node may not exist.
+                let about = if self.conversation.account { About::Unsubscription } else { About::Nothing };
+                let request = self.stanza.request(about);
+                Ok(Action::Unsubscribe { topic, durable, request })
+            }
+            ("get", "subscriptions") => {
+                let node = node(command)?;
+                let (topic, node) = node.map_or((None, None), |(topic, node)| (Some(topic), Some(node)));
+                let request = self.stanza.request(About::Subscriptions { node, more: Bytes::new() });
+                Ok(Action::Subscriptions { topic, request })
+            }
+            ("get", "items") => items(self.stanza, command),
+            ("set", "publish") => publish(self.stanza, command),
+            ("set", "create") => create(self.stanza, command, and),
+            ("get", "affiliations") => {
+                let (topic, node) = node(command)?.ok_or(NO_AFFILIATIONS)?;
+                Ok(Action::Affiliation { topic, request: self.stanza.request(About::Affiliation { node }) })
+            }
+            ("set", "retract") => Err(NO_RETRACTION),
+            _ => Err(NOT_IMPLEMENTED),
         }
     }
 }

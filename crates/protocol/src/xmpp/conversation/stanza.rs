@@ -7,7 +7,8 @@ use super::{
     Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed,
     push_start, push_text,
 };
-use crate::xmpp::action::{About, Request};
+use crate::xmpp::accounts::Command;
+use crate::xmpp::action::{About, Action, Request};
 
 /// Prefix of the ids of our own requests; the count to acknowledge follows.
 pub(super) const QUESTION: &str = "noroshi-";
@@ -16,6 +17,8 @@ pub(super) const QUESTION: &str = "noroshi-";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stanza<'a> {
     pub(super) name: &'static str,
+    /// Its `type`.
+    pub(super) kind: &'a str,
     pub(super) id: &'a str,
     /// Its `to`; empty for the client's own account.
     pub(super) asked: &'a str,
@@ -23,7 +26,7 @@ pub(super) struct Stanza<'a> {
 
 impl<'a> Stanza<'a> {
     pub(super) fn iq(id: &'a str, asked: &'a str) -> Self {
-        Self { name: "iq", id, asked }
+        Self { name: "iq", kind: "", id, asked }
     }
 
     pub(super) fn request(self, about: About) -> Request {
@@ -31,7 +34,24 @@ impl<'a> Stanza<'a> {
     }
 }
 
+/// A stanza that is being handled or answered.
+pub(super) struct Handler<'a> {
+    pub(super) conversation: &'a mut Conversation,
+    pub(super) cx: &'a Context<'a>,
+    pub(super) stanza: Stanza<'a>,
+    pub(super) out: &'a mut Output,
+}
+
 impl Conversation {
+    pub(super) fn on<'a>(
+        &'a mut self,
+        cx: &'a Context<'a>,
+        stanza: Stanza<'a>,
+        out: &'a mut Output,
+    ) -> Handler<'a> {
+        Handler { conversation: self, cx, stanza, out }
+    }
+
     /// Writes a stanza and counts it (XEP-0198 §4).
     pub(super) fn push_stanza(
         &mut self,
@@ -67,46 +87,47 @@ impl Conversation {
         self.push_checkpoint(config, &mut out.bytes);
         out.requests += u32::from(out.bytes.len() > before);
     }
+}
 
-    fn push_answer(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        kind: &str,
-        out: &mut Output,
-        content: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let client = self.framing.client();
-        let to = self.address().unwrap_or_default().to_owned();
-        self.push_stanza(cx, out, |out| {
-            let attributes =
-                [("xmlns", client), ("type", kind), ("id", stanza.id), ("from", stanza.asked), ("to", &to)];
-            push_start(out, stanza.name, &attributes);
+impl Handler<'_> {
+    /// The client's question, whose answer needs nothing else.
+    pub(super) fn request(&self) -> Request {
+        self.stanza.request(About::Nothing)
+    }
+
+    /// Asks the table of accounts.
+    pub(super) fn ask(&mut self, command: Command) {
+        let request = Some(self.request());
+        self.out.actions.push(Action::Account { command, request });
+    }
+
+    /// Asks the table of accounts, unless the request is not valid.
+    pub(super) fn try_ask(&mut self, command: Result<Command, StanzaError>) {
+        match command {
+            Ok(command) => self.ask(command),
+            Err(error) => self.push_error(error, ""),
+        }
+    }
+
+    fn push_answer(&mut self, kind: &str, content: impl FnOnce(&mut Vec<u8>)) {
+        let client = self.conversation.framing.client();
+        let to = self.conversation.address().unwrap_or_default().to_owned();
+        let Stanza { name, id, asked, .. } = self.stanza;
+        self.conversation.push_stanza(self.cx, self.out, |out| {
+            let attributes = [("xmlns", client), ("type", kind), ("id", id), ("from", asked), ("to", &to)];
+            push_start(out, name, &attributes);
             content(out);
-            push_end(out, stanza.name);
+            push_end(out, name);
         });
     }
 
-    pub(super) fn push_result(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        out: &mut Output,
-        content: impl FnOnce(&mut Vec<u8>),
-    ) {
-        self.push_answer(cx, stanza, "result", out, content);
+    pub(super) fn push_result(&mut self, content: impl FnOnce(&mut Vec<u8>)) {
+        self.push_answer("result", content);
     }
 
     /// `detail`: the XEP-0060 detail, or `""`; with a missing feature, `unsupported FEATURE`.
-    pub(super) fn push_error(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        error: StanzaError,
-        detail: &str,
-        out: &mut Output,
-    ) {
-        self.push_answer(cx, stanza, "error", out, |out| {
+    pub(super) fn push_error(&mut self, error: StanzaError, detail: &str) {
+        self.push_answer("error", |out| {
             push_start(out, "error", &[("type", error.kind())]);
             push_empty(out, error.as_str(), &[("xmlns", ns::STANZA_ERRORS)]);
             let text = [("xmlns", ns::STANZA_ERRORS), ("xml:lang", "en")];
@@ -119,7 +140,7 @@ impl Conversation {
         });
     }
 
-    pub(super) fn push_no_items(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
-        self.push_result(cx, stanza, out, |out| push_empty(out, "query", &[("xmlns", ns::DISCO_ITEMS)]));
+    pub(super) fn push_no_items(&mut self) {
+        self.push_result(|out| push_empty(out, "query", &[("xmlns", ns::DISCO_ITEMS)]));
     }
 }

@@ -19,7 +19,6 @@ impl Conversation {
                 cx,
                 StreamError::BadFormat,
                 "the stream must be opened once, as its transport requires",
-                CloseReason::BadMessage,
                 out,
             );
         }
@@ -33,7 +32,6 @@ impl Conversation {
                 cx,
                 StreamError::InvalidNamespace,
                 "the content namespace must be jabber:client",
-                CloseReason::BadMessage,
                 out,
             );
         }
@@ -44,13 +42,7 @@ impl Conversation {
 
     pub(super) fn handle_open(&mut self, cx: &Context<'_>, open: Element<'_>, out: &mut Output) {
         if self.phase != Phase::Header {
-            return self.fail(
-                cx,
-                StreamError::BadFormat,
-                "the stream must be opened once",
-                CloseReason::BadMessage,
-                out,
-            );
+            return self.fail(cx, StreamError::BadFormat, "the stream must be opened once", out);
         }
         let [to, from, version] = ["to", "from", "version"].map(|name| open.attribute(name));
         self.begin_stream(cx, to, from, version, out);
@@ -71,19 +63,13 @@ impl Conversation {
         if to.is_none_or(|to| to.local.is_some() || to.resource.is_some() || *to.domain != *cx.config.domain)
         {
             let text = format!("`to` must be {}, this service's domain", cx.config.domain);
-            return self.fail(cx, StreamError::HostUnknown, &text, CloseReason::BadMessage, out);
+            return self.fail(cx, StreamError::HostUnknown, &text, out);
         }
         // §4.7.5: versions before 1.0 had no features.
         let major =
             version.and_then(|version| version.split_once('.')).map(|(major, _)| major.parse::<u32>());
         if !matches!(major, Some(Ok(1..))) {
-            return self.fail(
-                cx,
-                StreamError::UnsupportedVersion,
-                "the version must be 1.0",
-                CloseReason::BadMessage,
-                out,
-            );
+            return self.fail(cx, StreamError::UnsupportedVersion, "the version must be 1.0", out);
         }
         let is_authenticated = self.identity.is_some();
         self.phase = if is_authenticated { Phase::Authenticated } else { Phase::Negotiating };
@@ -170,11 +156,6 @@ impl Conversation {
         push_empty(out, "sm", &[("xmlns", ns::SM)]);
         push_end(out, "inline");
         push_end(out, "authentication");
-        if let Some(binding) = self.channel_binding() {
-            push_start(out, "sasl-channel-binding", &[("xmlns", ns::CHANNEL_BINDING)]);
-            push_empty(out, "channel-binding", &[("type", binding.kind)]);
-            push_end(out, "sasl-channel-binding");
-        }
     }
 
     fn push_mechanisms(&self, cx: &Context<'_>, out: &mut Vec<u8>) {
@@ -183,16 +164,9 @@ impl Conversation {
         }
     }
 
-    /// Ends the stream for an error of the client; `text` describes it.
-    pub(super) fn fail(
-        &mut self,
-        cx: &Context<'_>,
-        error: StreamError,
-        text: &str,
-        reason: CloseReason,
-        out: &mut Output,
-    ) {
-        self.end(cx, Some((error, text)), reason, out, |_| {});
+    /// Ends the stream for a message that violates the protocol; `text` describes the error.
+    pub(super) fn fail(&mut self, cx: &Context<'_>, error: StreamError, text: &str, out: &mut Output) {
+        self.end(cx, Some((error, text)), CloseReason::BadMessage, out, |_| {});
     }
 
     /// Writes a stream error, with `more` after its condition, and ends the stream.

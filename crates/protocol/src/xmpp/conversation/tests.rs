@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use noroshi_types::{CloseReason, DeviceId};
 
 use super::*;
-use crate::xmpp::action::{Action, Answer};
+use crate::xmpp::action::Action;
+use crate::xmpp::answer::Answer;
 use crate::xmpp::xml::Framer;
 
 mod authentication;
@@ -134,21 +135,11 @@ impl Peer {
                 | Action::Create { request, .. }
                 | Action::Affiliation { request, .. }
                 | Action::Node { request, .. }
-                | Action::ChangePush { request, .. }
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
-                | Action::Roster { request, .. }
                 | Action::Archive { request, .. }
-                | Action::ArchiveRules { request, .. }
-                | Action::Copy { request, .. }
-                | Action::Card { request, .. }
-                | Action::PutCard { request, .. }
-                | Action::Describe { request, .. }
-                | Action::PublishPersonal { request, .. }
-                | Action::PersonalItems { request, .. }
-                | Action::ChangeRoster { request, .. }
-                | Action::Relay { request: Some(request), .. },
+                | Action::Account { request: Some(request), .. },
             ) => request,
             other => panic!("no request: {other:?}"),
         }

@@ -1,6 +1,8 @@
 //! Serializes elements. Characters that XML excludes become U+FFFD, since a provider's text must not end a
 //! stream; quotes are escaped in attribute values only, since JSON contains many quotes.
 
+use bytes::Bytes;
+
 use super::element::{Child, Element};
 use super::name;
 
@@ -77,6 +79,25 @@ pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str
     push_start(out, name, attributes);
     push_escaped(out, text);
     push_end(out, name);
+}
+
+/// Appends an element with content.
+pub(crate) fn push_with(
+    out: &mut Vec<u8>,
+    name: &str,
+    attributes: &[(&str, &str)],
+    build: impl FnOnce(&mut Vec<u8>),
+) {
+    push_start(out, name, attributes);
+    build(out);
+    push_end(out, name);
+}
+
+/// An element with content.
+pub(crate) fn element(name: &str, attributes: &[(&str, &str)], build: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::new();
+    push_with(&mut out, name, attributes, build);
+    out.into()
 }
 
 /// The length of text escaped for an attribute; escaped elsewhere it is at most as long.

@@ -2,12 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_types::PushService;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::Value;
 
 use super::*;
 use crate::Credential;
 use crate::credential::tests::{apns_json, parsed};
+use crate::exchange::Quota;
 use crate::fields::Fields;
 use crate::fields::tests::{fields, json_text};
 use crate::push::tests::push;
@@ -193,5 +195,5 @@ fn a_token_credential_starts_with_one_stream() {
     assert!(credential.client.one_until_authorised());
     assert!(credential.client.identity().is_none());
     assert_eq!(credential.client.origin(&device(fields()).token), Ok("https://api.push.apple.com".into()));
-    assert_eq!(credential.client.quota(), Quota::UNLIMITED);
+    assert_eq!(credential.quota, Quota::UNLIMITED);
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_types::PushService;
 use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -143,10 +144,10 @@ fn an_access_token_with_invalid_characters_is_rejected() {
 
 #[test]
 fn the_quota_is_googles_or_an_operators() {
-    let quota = parsed(&fcm_json()).client.quota();
+    let quota = parsed(&fcm_json()).quota;
     assert_eq!((quota.per_second, quota.per_device.len()), (Some(10_000.0), 2));
     let mut body = fcm_json();
     body["quota"] = json!({"per_second": 25_000});
-    let own = parsed(&body).client.quota();
+    let own = parsed(&body).quota;
     assert_eq!((own.per_second, own.burst, own.ramp_up), (Some(25_000.0), 25_000.0, quota.ramp_up));
 }

@@ -5,7 +5,6 @@ use std::task::Context;
 use std::time::Instant;
 
 use noroshi_protocol::http2::Key;
-use noroshi_types::PushService;
 use smallvec::SmallVec;
 
 use super::Connection;
@@ -63,12 +62,9 @@ impl Connection {
         }
         pool.answer_overdue(now);
         self.check_health(now);
-        // Web Push has many origins, of which few are in use at a time.
-        let idle = now.saturating_duration_since(self.used_at);
-        if pool.account.service() == PushService::WebPush
-            && idle >= config.idle_close
-            && self.in_flight.is_empty()
-        {
+        // Of the many servers that clients name, few are in use at a time.
+        let idle = now.saturating_duration_since(self.used_at) >= config.idle_close;
+        if idle && pool.account.is_of_strangers() && self.in_flight.is_empty() {
             self.retire("idle");
         }
     }

@@ -1,6 +1,7 @@
 //! Web Push requests and VAPID tokens.
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_types::PushService;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::Value;
 
@@ -79,13 +80,8 @@ fn one_signature_serves_an_origin_for_hours() {
 
 #[test]
 fn many_origins_do_not_fill_the_memory() {
-    let client = Client::new(
-        Config {
-            key: crate::key::EcKey::from_scalar("private_key", &[1; 32]).unwrap(),
-            subject: "mailto:a@b".into(),
-        },
-        None,
-    );
+    let key = crate::key::EcKey::from_scalar("private_key", &[1; 32]).unwrap();
+    let client = Client::new(Config { key, subject: "mailto:a@b".into() });
     for at in 0..=ORIGINS_MAX {
         client.signed.write().insert(at.to_string().into(), Signed { at: Timestamp(0), value: Bytes::new() });
     }

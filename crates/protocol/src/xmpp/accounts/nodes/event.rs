@@ -10,7 +10,7 @@ use super::{Accounts, Affiliation, Item, Outbox};
 use crate::xmpp::accounts::PENDING_BYTES_MAX;
 use crate::xmpp::jid;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::xml::write::{push_end, push_start};
+use crate::xmpp::xml::write::{element, push_end, push_start, push_with};
 
 impl<S: Copy + Eq> Accounts<S> {
     pub(super) fn notify_item(&self, name: &str, item: &Item, outbox: &mut Outbox<S>) {
@@ -60,7 +60,9 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// §8.8.4: reports the new state of a subscription.
     pub(super) fn notify_subscription(&self, name: &str, jid: &str, state: &str, outbox: &mut Outbox<S>) {
-        let content = super::content::content(|out| push_subscription(out, name, jid, state));
+        let content = element("pubsub", &[("xmlns", ns::PUBSUB)], |out| {
+            push_subscription(out, name, jid, state);
+        });
         self.send_to(jid, "", &content, outbox);
     }
 
@@ -112,25 +114,15 @@ impl<S: Copy + Eq> Accounts<S> {
 
     fn message(&self, to: &str, kind: &str, content: &[u8]) -> Bytes {
         let from = self.pubsub();
-        let mut out = Vec::with_capacity(content.len() + 128);
         let attributes = [("xmlns", ns::CLIENT), ("from", &*from), ("to", to), ("type", kind)];
-        push_start(&mut out, "message", &attributes);
-        out.extend_from_slice(content);
-        push_end(&mut out, "message");
-        out.into()
+        element("message", &attributes, |out| out.extend_from_slice(content))
     }
 }
 
-fn event(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::new();
-    push_start(&mut out, "event", &[("xmlns", ns::PUBSUB_EVENT)]);
-    build(&mut out);
-    push_end(&mut out, "event");
-    out
+fn event(build: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    element("event", &[("xmlns", ns::PUBSUB_EVENT)], build)
 }
 
 fn push_item(out: &mut Vec<u8>, name: &str, item: &Item, with_payload: bool) {
-    push_start(out, "items", &[("node", name)]);
-    item.push(out, with_payload);
-    push_end(out, "items");
+    push_with(out, "items", &[("node", name)], |out| item.push(out, with_payload));
 }

@@ -2,12 +2,13 @@
 //! Options missing from a form stay unchanged; a form with an unknown option is rejected as a whole.
 
 use bytes::Bytes;
+use noroshi_types::names;
 
 use super::Refused;
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text, written_len};
+use crate::xmpp::xml::write::{element, push_empty, push_end, push_start, push_text, push_with, written_len};
 
 /// Limit of an item's payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 10_000;
@@ -23,49 +24,34 @@ const FIELDS_MAX: usize = 40;
 const NOT_ACCEPTABLE: Refused = (StanzaError::NotAcceptable, "");
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 
-/// Enums with their values on the wire.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum $name { $($variant),* }
-
-        impl $name {
-            const WORDS: &[&str] = &[$($wire),*];
-
-            pub(super) fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $wire),* }
-            }
-
-            fn parse(text: &str) -> Option<Self> {
-                match text { $($wire => Some($name::$variant),)* _ => None }
-            }
-        }
-    };
-}
-
-words!(
+names! {
     /// Who may subscribe and read (§4.5).
-    Access:
-    Authorize "authorize"
-    Open "open"
-    Presence "presence"
-    Roster "roster"
-    Whitelist "whitelist"
-);
-words!(
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Access {
+        Authorize => "authorize",
+        Open => "open",
+        Presence => "presence",
+        Roster => "roster",
+        Whitelist => "whitelist",
+    }
+}
+names! {
     /// Who may publish, apart from owners and publishers.
-    Publishers:
-    Affiliated "publishers"
-    Subscribers "subscribers"
-    Open "open"
-);
-words!(
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Publishers {
+        Affiliated => "publishers",
+        Subscribers => "subscribers",
+        Open => "open",
+    }
+}
+names! {
     /// When a subscriber receives the last item (§6.1.7).
-    LastItem:
-    Never "never"
-    OnSubscribing "on_sub"
-);
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum LastItem {
+        Never => "never",
+        OnSubscribing => "on_sub",
+    }
+}
 
 /// The type of a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,9 +189,9 @@ impl NodeConfig {
             "description" => self.description = short(value)?,
             "type" => self.kind = short(value)?,
             "node_type" if value == "leaf" => {}
-            "access_model" => self.access = Access::parse(value).ok_or(NOT_ACCEPTABLE)?,
-            "publish_model" => self.publishers = Publishers::parse(value).ok_or(NOT_ACCEPTABLE)?,
-            "send_last_published_item" => self.last_item = LastItem::parse(value).ok_or(NOT_ACCEPTABLE)?,
+            "access_model" => self.access = Access::named(value).ok_or(NOT_ACCEPTABLE)?,
+            "publish_model" => self.publishers = Publishers::named(value).ok_or(NOT_ACCEPTABLE)?,
+            "send_last_published_item" => self.last_item = LastItem::named(value).ok_or(NOT_ACCEPTABLE)?,
             "persist_items" => self.is_persistent = boolean(value)?,
             "max_items" => self.items_max = number(value, ITEMS_MAX)?,
             "max_payload_size" => self.payload_bytes_max = number(value, PAYLOAD_BYTES_MAX)?,
@@ -227,12 +213,23 @@ impl NodeConfig {
         push_field(out, "pubsub#description", "text-single", &self.description);
         push_field(out, "pubsub#type", "text-single", &self.kind);
         push_choice(out, "pubsub#node_type", &["leaf"], "leaf");
-        push_choice(out, "pubsub#access_model", Access::WORDS, self.access.as_str());
-        push_start(out, "field", &[("var", "pubsub#roster_groups_allowed"), ("type", "text-multi")]);
-        self.groups.iter().for_each(|group| push_text(out, "value", &[], group));
-        push_end(out, "field");
-        push_choice(out, "pubsub#publish_model", Publishers::WORDS, self.publishers.as_str());
-        push_choice(out, "pubsub#send_last_published_item", LastItem::WORDS, self.last_item.as_str());
+        push_choice(out, "pubsub#access_model", &Access::ALL.map(Access::as_str), self.access.as_str());
+        let groups = [("var", "pubsub#roster_groups_allowed"), ("type", "text-multi")];
+        push_with(out, "field", &groups, |out| {
+            self.groups.iter().for_each(|group| push_text(out, "value", &[], group));
+        });
+        push_choice(
+            out,
+            "pubsub#publish_model",
+            &Publishers::ALL.map(Publishers::as_str),
+            self.publishers.as_str(),
+        );
+        push_choice(
+            out,
+            "pubsub#send_last_published_item",
+            &LastItem::ALL.map(LastItem::as_str),
+            self.last_item.as_str(),
+        );
         push_field(out, "pubsub#max_items", "text-single", &items_max);
         push_field(out, "pubsub#max_payload_size", "text-single", &payload_max);
         let switches = [
@@ -251,10 +248,8 @@ impl NodeConfig {
 
     /// §8.3
     pub(super) fn default_form(&self) -> Bytes {
-        super::content::owner_content(|out| {
-            push_start(out, "default", &[]);
-            self.push_form(out, "form");
-            push_end(out, "default");
+        element("pubsub", &[("xmlns", ns::PUBSUB_OWNER)], |out| {
+            push_with(out, "default", &[], |out| self.push_form(out, "form"));
         })
     }
 }
@@ -276,9 +271,7 @@ pub(super) fn push_field(out: &mut Vec<u8>, name: &str, kind: &str, value: &str)
 fn push_choice(out: &mut Vec<u8>, name: &str, words: &[&str], value: &str) {
     push_start(out, "field", &[("var", name), ("type", "list-single")]);
     for word in words {
-        push_start(out, "option", &[]);
-        push_text(out, "value", &[], word);
-        push_end(out, "option");
+        push_with(out, "option", &[], |out| push_text(out, "value", &[], word));
     }
     push_text(out, "value", &[], value);
     push_end(out, "field");

@@ -2,22 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::content::content;
 use super::request::NewItem;
-use super::{Accounts, Affiliation, Item, NodeAnswer, OWN_BYTES_MAX, Outbox, Refused};
+use super::{Accounts, Affiliation, Item, NodeAnswer, OWN_BYTES_MAX, Outbox, Refused, answer};
 use crate::xmpp::error::StanzaError;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start};
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::{push_empty, push_with};
 
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 
 impl Item {
     /// `with_payload`: whether the node delivers payloads.
     pub(super) fn push(&self, out: &mut Vec<u8>, with_payload: bool) {
-        push_start(out, "item", &[("id", &*self.id)]);
-        if with_payload {
-            out.extend_from_slice(&self.payload);
-        }
-        push_end(out, "item");
+        let payload = if with_payload { &self.payload[..] } else { &[] };
+        push_with(out, "item", &[("id", &*self.id)], |out| out.extend_from_slice(payload));
     }
 }
 
@@ -60,11 +57,9 @@ impl<S: Copy + Eq> Accounts<S> {
         let item = Item { id, publisher: publisher.into(), payload };
         self.keep_item(name, &item)?;
         self.notify_item(name, &item, outbox);
-        Ok(Some(content(|out| {
-            push_start(out, "publish", &[("node", name)]);
+        answer(ns::PUBSUB, "publish", name, |out| {
             push_empty(out, "item", &[("id", &*item.id)]);
-            push_end(out, "publish");
-        })))
+        })
     }
 
     fn keep_item(&mut self, name: &str, item: &Item) -> Result<(), Refused> {
@@ -116,9 +111,7 @@ impl<S: Copy + Eq> Accounts<S> {
         self.node_mut(name)?.items.remove(at);
         if tells {
             self.notify_subscribers(name, outbox, |out| {
-                push_start(out, "items", &[("node", name)]);
-                push_empty(out, "retract", &[("id", id)]);
-                push_end(out, "items");
+                push_with(out, "items", &[("node", name)], |out| push_empty(out, "retract", &[("id", id)]));
             });
         }
         Ok(None)
@@ -138,10 +131,8 @@ impl<S: Copy + Eq> Accounts<S> {
         if !ids.is_empty() && first.is_none() {
             return Err((StanzaError::ItemNotFound, "").into());
         }
-        Ok(Some(content(|out| {
-            push_start(out, "items", &[("node", name)]);
+        answer(ns::PUBSUB, "items", name, |out| {
             first.into_iter().chain(items).for_each(|item| item.push(out, true));
-            push_end(out, "items");
-        })))
+        })
     }
 }

@@ -6,25 +6,24 @@ use std::collections::{BTreeMap, VecDeque};
 use noroshi_types::DeviceId;
 
 use super::access::Admission;
-use super::content::owner_content;
 use super::form::{Field, NodeConfig};
-use super::request::NewAffiliation;
 use super::{
     AFFILIATIONS_MAX, Accounts, Affiliation, NODES_MAX, Node, NodeAnswer, OWN_NODES_MAX, OWNERS_MAX, Outbox,
-    Refused, SubscriptionState,
+    Refused, SubscriptionState, answer, content,
 };
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::namespace as ns;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start};
+use crate::xmpp::xml::write::push_empty;
 
 const NOT_ACCEPTABLE: Refused = (StanzaError::NotAcceptable, "");
 
 impl<S: Copy + Eq> Accounts<S> {
-    pub(super) fn create_node(&mut self, user: &str, name: Option<Box<str>>, form: &[Field]) -> NodeAnswer {
+    /// Without a name, the service generates one.
+    pub(super) fn create_node(&mut self, user: &str, name: &str, form: &[Field]) -> NodeAnswer {
         if !self.has(user) {
             return Err((StanzaError::Forbidden, "").into());
         }
-        if name.as_ref().is_some_and(|name| self.nodes.contains_key(name)) {
+        if self.nodes.contains_key(name) {
             return Err((StanzaError::Conflict, "").into()); // §8.1.2
         }
         let own = self.nodes.values().filter(|node| *node.creator == *user).count();
@@ -32,10 +31,13 @@ impl<S: Copy + Eq> Accounts<S> {
             return Err((StanzaError::ResourceConstraint, "").into());
         }
         let config = NodeConfig::default().changed(form)?;
-        let name = name.unwrap_or_else(|| {
-            self.generated_names += 1;
-            format!("{:x}-node-{}", self.epoch, self.generated_names).into()
-        });
+        let name: Box<str> = match name {
+            "" => {
+                self.generated_names += 1;
+                format!("{:x}-node-{}", self.epoch, self.generated_names).into()
+            }
+            name => name.into(),
+        };
         if self.nodes.contains_key(&name) {
             return Err((StanzaError::Conflict, "").into());
         }
@@ -43,20 +45,12 @@ impl<S: Copy + Eq> Accounts<S> {
         let (subscribers, items) = (Vec::new(), VecDeque::new());
         let creator = user.into();
         self.nodes.insert(name.clone(), Node { creator, config, affiliations, subscribers, items });
-        let mut out = Vec::new();
-        push_start(&mut out, "pubsub", &[("xmlns", ns::PUBSUB)]);
-        push_empty(&mut out, "create", &[("node", &*name)]);
-        push_end(&mut out, "pubsub");
-        Ok(Some(out.into()))
+        content(ns::PUBSUB, |out| push_empty(out, "create", &[("node", &*name)]))
     }
 
     pub(super) fn node_configuration(&self, user: &str, name: &str) -> NodeAnswer {
         let node = self.owned(user, name)?;
-        Ok(Some(owner_content(|out| {
-            push_start(out, "configure", &[("node", name)]);
-            node.config.push_form(out, "form");
-            push_end(out, "configure");
-        })))
+        answer(ns::PUBSUB_OWNER, "configure", name, |out| node.config.push_form(out, "form"))
     }
 
     pub(super) fn configure_node(
@@ -144,13 +138,11 @@ impl<S: Copy + Eq> Accounts<S> {
 
     pub(super) fn node_affiliations(&self, user: &str, name: &str) -> NodeAnswer {
         let node = self.owned(user, name)?;
-        Ok(Some(owner_content(|out| {
-            push_start(out, "affiliations", &[("node", name)]);
+        answer(ns::PUBSUB_OWNER, "affiliations", name, |out| {
             for (bare, affiliation) in &node.affiliations {
                 push_empty(out, "affiliation", &[("jid", bare), ("affiliation", affiliation.as_str())]);
             }
-            push_end(out, "affiliations");
-        })))
+        })
     }
 
     /// Applies all changes or none.
@@ -158,13 +150,13 @@ impl<S: Copy + Eq> Accounts<S> {
         &mut self,
         user: &str,
         name: &str,
-        list: &[(Box<str>, NewAffiliation)],
+        list: &[(Box<str>, Affiliation)],
         outbox: &mut Outbox<S>,
     ) -> NodeAnswer {
         let node = self.owned(user, name)?;
         let creator = self.bare(&node.creator);
         let mut affiliations = node.affiliations.clone();
-        for (jid, NewAffiliation(affiliation)) in list {
+        for (jid, affiliation) in list {
             // Accepts every valid account name, so the response does not reveal which accounts exist.
             let could_be = self.name_of(jid).is_some_and(|name| DeviceId::parse(&name).is_ok());
             if !could_be || jid.contains('/') {
@@ -191,13 +183,11 @@ impl<S: Copy + Eq> Accounts<S> {
 
     pub(super) fn node_subscribers(&self, user: &str, name: &str) -> NodeAnswer {
         let node = self.owned(user, name)?;
-        Ok(Some(owner_content(|out| {
-            push_start(out, "subscriptions", &[("node", name)]);
+        answer(ns::PUBSUB_OWNER, "subscriptions", name, |out| {
             for (jid, state) in node.subscribers.iter().filter_map(|it| Some((&*it.jid, it.state()?))) {
                 push_empty(out, "subscription", &[("jid", jid), ("subscription", state)]);
             }
-            push_end(out, "subscriptions");
-        })))
+        })
     }
 
     /// Applies all changes or none; only for existing subscribers.

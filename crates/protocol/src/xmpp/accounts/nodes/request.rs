@@ -19,102 +19,70 @@ const ID_BYTES_MAX: usize = 255;
 const BAD_REQUEST: Refused = (StanzaError::BadRequest, "");
 const NODE_REQUIRED: Refused = (StanzaError::BadRequest, "nodeid-required");
 
+/// A request to a node; `node` is empty if the client named none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRequest {
+    pub(in crate::xmpp) node: Box<str>,
+    pub(in crate::xmpp) command: NodeCommand,
+}
+
 /// Forms are `None` if the client cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeRequest {
+pub(in crate::xmpp) enum NodeCommand {
     /// §8.1; without a name the service generates one.
-    Create {
-        node: Option<Box<str>>,
-        form: Fields,
-    },
+    Create(Fields),
     /// §8.3
     Defaults,
     /// §8.2
-    Configuration {
-        node: Box<str>,
-    },
-    Configure {
-        node: Box<str>,
-        form: Option<Fields>,
-    },
+    Configuration,
+    Configure(Option<Fields>),
     /// §8.4
-    Delete {
-        node: Box<str>,
-    },
+    Delete,
     /// §8.5
-    Purge {
-        node: Box<str>,
-    },
+    Purge,
     /// §8.9
-    Affiliations {
-        node: Box<str>,
-    },
-    Affiliate {
-        node: Box<str>,
-        list: Vec<(Box<str>, NewAffiliation)>,
-    },
+    Affiliations,
+    Affiliate(Vec<(Box<str>, Affiliation)>),
     /// §8.8
-    Subscribers {
-        node: Box<str>,
-    },
+    Subscribers,
     /// Addresses, and whether each is subscribed afterwards.
-    ChangeSubscribers {
-        node: Box<str>,
-        list: Vec<(Box<str>, bool)>,
-    },
-    /// §5.7
-    OwnAffiliations {
-        node: Option<Box<str>>,
-    },
+    ChangeSubscribers(Vec<(Box<str>, bool)>),
+    /// §5.7; of one node if it is named.
+    OwnAffiliations,
     /// §5.6
-    OwnSubscriptions {
-        node: Box<str>,
-    },
+    OwnSubscriptions,
     /// §6.1, §6.2. Nodes of accounts reject options (§6.3).
     Subscribe {
-        node: Box<str>,
         jid: Box<str>,
         has_options: bool,
     },
     Unsubscribe {
-        node: Box<str>,
         jid: Box<str>,
     },
     /// §7.1. Nodes of accounts reject options (§7.1.5).
     Publish {
-        node: Box<str>,
         item: Option<NewItem>,
         has_options: bool,
     },
     /// §7.2
     Retract {
-        node: Box<str>,
         id: Box<str>,
         tells: bool,
     },
     /// §6.5
     Items {
-        node: Box<str>,
         ids: Vec<Box<str>>,
         max: usize,
     },
     /// §5.3
-    Describe {
-        node: Box<str>,
-    },
+    Describe,
     /// §5.2; for a node its items, §5.5.
-    List {
-        node: Option<Box<str>>,
-    },
+    List,
 }
-
-/// The new affiliation of an entity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewAffiliation(pub(super) Affiliation);
 
 /// An item to publish. Without an id the service generates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewItem {
+pub(in crate::xmpp) struct NewItem {
     pub(super) id: Option<Box<str>>,
     /// Empty without payload.
     pub(super) payload: Bytes,
@@ -124,93 +92,90 @@ fn named(command: Element<'_>) -> Option<&str> {
     command.attribute("node").filter(|node| !node.is_empty())
 }
 
-fn required(command: Element<'_>) -> Result<Box<str>, Refused> {
-    named(command).map(Into::into).ok_or(NODE_REQUIRED)
-}
-
 /// `None`: not a request that nodes of accounts support.
 type Parsed = Option<Result<NodeRequest, Refused>>;
 
 impl NodeRequest {
+    pub(in crate::xmpp) fn new(node: &str, command: NodeCommand) -> Self {
+        Self { node: node.into(), command }
+    }
+
     /// Parses `<pubsub/>` in the general namespace.
     pub(in crate::xmpp) fn parse(kind: &str, pubsub: Element<'_>) -> Parsed {
         let mut children = pubsub.children().filter(|child| child.namespace() == ns::PUBSUB);
         let command = children.next()?;
         let and = children.next();
         let has = |options: &str| pubsub.child(ns::PUBSUB, options).is_some();
-        let node = || required(command);
-        Some(match (kind, command.name()) {
-            ("set", "create") => create(command, and),
-            ("set", "subscribe") => address(command).and_then(|jid| {
-                Ok(NodeRequest::Subscribe { node: node()?, jid, has_options: has("options") })
-            }),
-            ("set", "unsubscribe") => {
-                address(command).and_then(|jid| Ok(NodeRequest::Unsubscribe { node: node()?, jid }))
-            }
+        let node = named(command);
+        let parsed = match (kind, command.name()) {
+            ("set", "create") => create(node, and),
+            ("set", "subscribe") => address(command)
+                .map(|jid| NodeCommand::Subscribe { jid, has_options: has("options") })
+                .and_then(|command| node.map(|_| command).ok_or(NODE_REQUIRED)),
+            ("set", "unsubscribe") => address(command)
+                .map(|jid| NodeCommand::Unsubscribe { jid })
+                .and_then(|command| node.map(|_| command).ok_or(NODE_REQUIRED)),
+            ("get", "affiliations") => Ok(NodeCommand::OwnAffiliations),
+            // For all nodes: these include topics, so the service requests its own part.
+            ("get", "subscriptions") => node.map(|_| Ok(NodeCommand::OwnSubscriptions))?,
+            ("set", "publish" | "retract") | ("get", "items") if node.is_none() => Err(NODE_REQUIRED),
             ("set", "publish") => publish(command, has("publish-options")),
             ("set", "retract") => retract(command),
             ("get", "items") => items(command),
-            ("get", "affiliations") => {
-                Ok(NodeRequest::OwnAffiliations { node: named(command).map(Into::into) })
-            }
-            // For all nodes: these include topics, so the service requests its own part.
-            ("get", "subscriptions") => Ok(NodeRequest::OwnSubscriptions { node: named(command)?.into() }),
             _ => return None,
-        })
+        };
+        Some(parsed.map(|command| Self::new(node.unwrap_or_default(), command)))
     }
 
     /// Parses `<pubsub/>` in the owner namespace.
     pub(in crate::xmpp) fn parse_owner(kind: &str, pubsub: Element<'_>) -> Parsed {
         let command = pubsub.children().find(|child| child.namespace() == ns::PUBSUB_OWNER)?;
-        let node = required(command);
-        Some(match (kind, command.name()) {
-            ("get", "default") => Ok(NodeRequest::Defaults),
-            ("get", "configure") => node.map(|node| NodeRequest::Configuration { node }),
-            ("set", "configure") => node.and_then(|node| {
-                let form = command.child(ns::FORM, "x").ok_or(BAD_REQUEST)?;
-                Ok(NodeRequest::Configure { node, form: parse_form(form, FormKind::Configuration)? })
-            }),
-            ("set", "delete") => node.map(|node| NodeRequest::Delete { node }),
-            ("set", "purge") => node.map(|node| NodeRequest::Purge { node }),
-            ("get", "affiliations") => node.map(|node| NodeRequest::Affiliations { node }),
-            ("set", "affiliations") => node.and_then(|node| {
-                let parse = |change: Element<'_>| {
-                    let word = change.attribute("affiliation").unwrap_or_default();
-                    Affiliation::parse(word).map(NewAffiliation)
-                };
-                Ok(NodeRequest::Affiliate { node, list: changes(command, "affiliation", parse)? })
-            }),
-            ("get", "subscriptions") => node.map(|node| NodeRequest::Subscribers { node }),
-            ("set", "subscriptions") => node.and_then(|node| {
+        let parsed = match (kind, command.name()) {
+            ("get", "default") => return Some(Ok(Self::new("", NodeCommand::Defaults))),
+            ("get", "configure") => Ok(NodeCommand::Configuration),
+            ("set", "configure") => {
+                let form = command.child(ns::FORM, "x").ok_or(BAD_REQUEST);
+                let form = form.and_then(|form| parse_form(form, FormKind::Configuration));
+                form.map(NodeCommand::Configure)
+            }
+            ("set", "delete") => Ok(NodeCommand::Delete),
+            ("set", "purge") => Ok(NodeCommand::Purge),
+            ("get", "affiliations") => Ok(NodeCommand::Affiliations),
+            ("set", "affiliations") => {
+                let parse = |change: Element<'_>| Affiliation::named(change.attribute("affiliation")?);
+                changes(command, "affiliation", parse).map(NodeCommand::Affiliate)
+            }
+            ("get", "subscriptions") => Ok(NodeCommand::Subscribers),
+            ("set", "subscriptions") => {
                 let parse = |change: Element<'_>| match change.attribute("subscription") {
                     Some("subscribed") => Some(true),
                     Some("none") => Some(false),
                     _ => None,
                 };
-                let list = changes(command, "subscription", parse)?;
-                Ok(NodeRequest::ChangeSubscribers { node, list })
-            }),
+                changes(command, "subscription", parse).map(NodeCommand::ChangeSubscribers)
+            }
             _ => return None,
-        })
+        };
+        let node = named(command).ok_or(NODE_REQUIRED);
+        Some(node.and_then(|node| Ok(Self::new(node, parsed?))))
     }
 
     /// Parses an owner's decision about a subscription (§8.6).
     pub(in crate::xmpp) fn parse_decision(form: Element<'_>) -> Result<Self, Refused> {
         let fields = parse_form(form, FormKind::Authorization)?.ok_or(BAD_REQUEST)?;
         let (node, jid, allow) = parse_authorization(&fields)?;
-        Ok(NodeRequest::ChangeSubscribers { node, list: vec![(jid, allow)] })
+        Ok(Self { node, command: NodeCommand::ChangeSubscribers(vec![(jid, allow)]) })
     }
 
     /// Publishes one item without an id.
     pub(in crate::xmpp::accounts) fn publish(node: &str, payload: &[u8]) -> Self {
         let item = NewItem { id: None, payload: Bytes::copy_from_slice(payload) };
-        NodeRequest::Publish { node: node.into(), item: Some(item), has_options: false }
+        Self::new(node, NodeCommand::Publish { item: Some(item), has_options: false })
     }
 }
 
 /// §8.1.2, §8.1.3
-fn create(command: Element<'_>, configure: Option<Element<'_>>) -> Result<NodeRequest, Refused> {
-    let node = named(command);
+fn create(node: Option<&str>, configure: Option<Element<'_>>) -> Result<NodeCommand, Refused> {
     if node.is_some_and(|node| node.len() > NAME_BYTES_MAX) {
         return Err((StanzaError::NotAcceptable, ""));
     }
@@ -219,7 +184,7 @@ fn create(command: Element<'_>, configure: Option<Element<'_>>) -> Result<NodeRe
         Some(form) => parse_form(form, FormKind::Configuration)?.ok_or(BAD_REQUEST)?,
         None => Fields::new(),
     };
-    Ok(NodeRequest::Create { node: node.map(Into::into), form })
+    Ok(NodeCommand::Create(form))
 }
 
 /// §6.1.3.1: in canonical form.
@@ -232,8 +197,7 @@ fn canonical(element: Element<'_>) -> Option<Box<str>> {
 }
 
 /// §7.1.3: exactly one item.
-fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refused> {
-    let node = required(command)?;
+fn publish(command: Element<'_>, has_options: bool) -> Result<NodeCommand, Refused> {
     let mut items = command.children().filter(|child| child.is(ns::PUBSUB, "item"));
     let item = items.next();
     if items.next().is_some() {
@@ -254,20 +218,18 @@ fn publish(command: Element<'_>, has_options: bool) -> Result<NodeRequest, Refus
         let payload = if item.children().next().is_some() { payload.into() } else { Bytes::new() };
         Ok(NewItem { id: id.map(Into::into), payload })
     });
-    Ok(NodeRequest::Publish { node, item: item.transpose()?, has_options })
+    Ok(NodeCommand::Publish { item: item.transpose()?, has_options })
 }
 
-fn retract(command: Element<'_>) -> Result<NodeRequest, Refused> {
-    let node = required(command)?;
+fn retract(command: Element<'_>) -> Result<NodeCommand, Refused> {
     let item = command.child(ns::PUBSUB, "item");
     let id = item.and_then(|item| item.attribute("id")).filter(|id| !id.is_empty());
     let id = id.ok_or((StanzaError::BadRequest, "item-required"))?; // §7.2.3.4
     let tells = matches!(command.attribute("notify"), Some("1" | "true"));
-    Ok(NodeRequest::Retract { node, id: id.into(), tells })
+    Ok(NodeCommand::Retract { id: id.into(), tells })
 }
 
-fn items(command: Element<'_>) -> Result<NodeRequest, Refused> {
-    let node = required(command)?;
+fn items(command: Element<'_>) -> Result<NodeCommand, Refused> {
     let max = match command.attribute("max_items").map(str::parse::<usize>) {
         None => LIST_MAX,
         Some(Ok(max @ 1..)) => max.min(LIST_MAX),
@@ -275,7 +237,7 @@ fn items(command: Element<'_>) -> Result<NodeRequest, Refused> {
     };
     let wanted = command.children().filter(|child| child.is(ns::PUBSUB, "item")).take(LIST_MAX);
     let ids = wanted.filter_map(|item| item.attribute("id")).map(Into::into).collect();
-    Ok(NodeRequest::Items { node, ids, max })
+    Ok(NodeCommand::Items { ids, max })
 }
 
 /// Changes by address in canonical form.

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use super::access::Admission;
-use super::content::content;
 use super::{
     ADDRESS_BYTES_MAX, ADDRESSES_MAX, Accounts, LIST_BYTES_MAX, Node, NodeAnswer, NodeError, Outbox, Refused,
-    SUBSCRIBERS_MAX, Subscriber, SubscriptionState,
+    SUBSCRIBERS_MAX, Subscriber, SubscriptionState, answer, content,
 };
 use crate::xmpp::error::StanzaError;
 use crate::xmpp::jid::bare_part;
-use crate::xmpp::xml::write::{push_empty, push_end, push_start, written_len};
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::{push_empty, written_len};
 
 const FORBIDDEN: Refused = (StanzaError::Forbidden, "");
 
@@ -48,7 +48,7 @@ impl<S: Copy + Eq> Accounts<S> {
             return Err((StanzaError::NotAcceptable, "").into());
         }
         let admission = self.admission(&bare, node)?;
-        let answer = |state: &str| Ok(Some(content(|out| push_subscription(out, name, jid, state))));
+        let answer = |state: &str| content(ns::PUBSUB, |out| push_subscription(out, name, jid, state));
         let known = node.subscribers.iter().position(|it| *it.jid == *jid);
         match known.map(|at| (at, node.subscribers[at].state)) {
             None => {}
@@ -100,11 +100,9 @@ impl<S: Copy + Eq> Accounts<S> {
     pub(super) fn own_subscriptions(&self, user: &str, name: &str) -> NodeAnswer {
         let bare = self.bare(user);
         let node = self.node(name)?;
-        Ok(Some(content(|out| {
-            push_start(out, "subscriptions", &[("node", name)]);
+        answer(ns::PUBSUB, "subscriptions", name, |out| {
             push_own(out, name, node, &bare);
-            push_end(out, "subscriptions");
-        })))
+        })
     }
 
     /// Elements for all of an account's node subscriptions, without its topics.
@@ -119,14 +117,14 @@ impl<S: Copy + Eq> Accounts<S> {
         out.into()
     }
 
-    pub(super) fn own_affiliations(&self, user: &str, name: Option<&str>) -> NodeAnswer {
+    /// Of one node, or of all if the name is empty.
+    pub(super) fn own_affiliations(&self, user: &str, name: &str) -> NodeAnswer {
         let bare = self.bare(user);
-        if let Some(name) = name {
+        if !name.is_empty() {
             self.node(name)?;
         }
-        Ok(Some(content(|out| {
-            push_start(out, "affiliations", &[("node", name.unwrap_or_default())]);
-            let nodes = self.nodes.iter().filter(|(known, _)| name.is_none_or(|name| *name == ***known));
+        answer(ns::PUBSUB, "affiliations", name, |out| {
+            let nodes = self.nodes.iter().filter(|(known, _)| name.is_empty() || *name == ***known);
             for (name, node) in nodes {
                 if out.len() > LIST_BYTES_MAX {
                     break;
@@ -136,7 +134,6 @@ impl<S: Copy + Eq> Accounts<S> {
                     push_empty(out, "affiliation", &attributes);
                 }
             }
-            push_end(out, "affiliations");
-        })))
+        })
     }
 }

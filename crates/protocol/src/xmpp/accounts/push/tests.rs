@@ -1,6 +1,7 @@
 //! `a` is offline, and `p` receives its push notifications.
 
 use super::*;
+use crate::xmpp::accounts::NodeCommand;
 use crate::xmpp::accounts::{Outcome, Recipient};
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 use noroshi_types::Timestamp;
@@ -168,17 +169,17 @@ fn registration_ends_with_its_target() {
     // A node that another account creates after the original one was deleted.
     let make = |name: &str| {
         let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
-        NodeRequest::Create { node: Some(name.into()), form: open }
+        NodeRequest::new(name, NodeCommand::Create(open))
     };
     for name in ["first", "second"] {
         world.accounts.ask_node("p", make(name), &mut world.outbox).unwrap();
         world.change(&enable(&format!("jid='pubsub.x' node='{name}'")));
     }
-    world.accounts.ask_node("p", NodeRequest::Delete { node: "first".into() }, &mut world.outbox).unwrap();
+    world.accounts.ask_node("p", NodeRequest::new("first", NodeCommand::Delete), &mut world.outbox).unwrap();
     world.accounts.ask_node("b", make("first"), &mut world.outbox).unwrap();
     world.message();
     let items = |world: &mut World, user: &str, node: &str| {
-        let request = NodeRequest::Items { node: node.into(), ids: Vec::new(), max: 9 };
+        let request = NodeRequest::new(node, NodeCommand::Items { ids: Vec::new(), max: 9 });
         let items = world.accounts.ask_node(user, request, &mut world.outbox).unwrap().unwrap();
         std::str::from_utf8(&items).unwrap().matches("<item ").count()
     };
@@ -188,9 +189,10 @@ fn registration_ends_with_its_target() {
 #[test]
 fn push_to_a_node_requires_publish_permission() {
     let mut world = World::new();
-    let node = |name: &str| NodeRequest::Create { node: Some(name.into()), form: Vec::new() };
+    let node = |name: &str| NodeRequest::new(name, NodeCommand::Create(Vec::new()));
     world.accounts.ask_node("p", node("waiting"), &mut world.outbox).unwrap();
-    let subscribe = NodeRequest::Subscribe { node: "waiting".into(), jid: "p@x".into(), has_options: false };
+    let subscribe =
+        NodeRequest::new("waiting", NodeCommand::Subscribe { jid: "p@x".into(), has_options: false });
     world.accounts.ask_node("p", subscribe, &mut world.outbox).unwrap();
     let presence = {
         let scope = Scope::default();
@@ -203,7 +205,7 @@ fn push_to_a_node_requires_publish_permission() {
     assert_eq!(world.message(), "");
     assert_eq!(world.pushes(), 0);
     let open = vec![("pubsub#publish_model".into(), vec!["open".into()])];
-    let open = NodeRequest::Configure { node: "waiting".into(), form: Some(open) };
+    let open = NodeRequest::new("waiting", NodeCommand::Configure(Some(open)));
     world.accounts.ask_node("p", open, &mut world.outbox).unwrap();
     world.change(&enable("jid='pubsub.x' node='waiting'"));
     let outbox = world.message();
@@ -213,7 +215,7 @@ fn push_to_a_node_requires_publish_permission() {
         "{outbox}"
     );
     assert!(!outbox.contains("secret") && !outbox.contains("b@x"), "{outbox}");
-    let gone = NodeRequest::Delete { node: "waiting".into() };
+    let gone = NodeRequest::new("waiting", NodeCommand::Delete);
     world.accounts.ask_node("p", gone, &mut world.outbox).unwrap();
     world.message();
     assert_eq!(world.pushes(), 0);

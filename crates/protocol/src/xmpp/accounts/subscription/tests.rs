@@ -172,7 +172,7 @@ fn subscription_state_tables() {
     for (is_outbound, table) in [(true, &says), (false, &hears)] {
         for (kind, row) in table {
             for (state, expected) in states.iter().zip(row) {
-                check(state, Kind::parse(kind).unwrap(), expected, is_outbound);
+                check(state, Kind::named(kind).unwrap(), expected, is_outbound);
             }
         }
     }

@@ -181,24 +181,6 @@ fn scram_does_not_reveal_which_devices_exist() {
     }
 }
 
-#[test]
-fn proof_may_be_bound_to_the_tls_connection() {
-    let mut peer = Peer::secure();
-    let binding = ChannelBinding { kind: "tls-exporter", data: b"0123456789".as_slice().into() };
-    peer.conversation.set_channel_binding(binding);
-    let said = peer.say(HEADER);
-    assert!(said.contains("<mechanism>SCRAM-SHA-256-PLUS</mechanism>"), "{said}");
-    assert!(said.contains("<channel-binding type='tls-exporter'/>"), "{said}");
-    peer.say(&auth("SCRAM-SHA-256-PLUS", "p=tls-exporter,,n=d1,r=abc"));
-    peer.take();
-    let password = Credentials::Password { device: device(), password: Token::new("t") };
-    let said = peer.tell(|conversation, cx, out| conversation.keys(cx, Some(password), out));
-    let challenge = unbase64(between(&said, "xmpp-sasl'>", "<"));
-    let (last, _) = proof(Hash::Sha256, "t", "n=d1,r=abc", &challenge, "p=tls-exporter,,0123456789");
-    let said = peer.say(&format!("<response xmlns='{}'>{}</response>", ns::SASL, base64(&last)));
-    assert!(said.starts_with("<success "), "{said}");
-}
-
 pub(super) fn authenticate(inside: &str) -> String {
     let initial = base64("\0d1\0t");
     format!(

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::native::Token;
 use crate::xmpp::action::{Credentials, Resumed};
+use crate::xmpp::error::Refusal;
 use crate::xmpp::management::Suspended;
-use crate::xmpp::refusal::Refusal;
 
 #[derive(Debug, Clone)]
 enum Said {
@@ -130,9 +130,8 @@ fn play(peer: &mut Peer, framing: Framing, step: Said, kept: &mut Option<Box<Sus
                     | Action::Items { request, .. }
                     | Action::Create { request, .. }
                     | Action::Node { request, .. }
-                    | Action::ChangePush { request, .. }
                     | Action::Register { request, .. }
-                    | Action::Relay { request: Some(request), .. } => request,
+                    | Action::Account { request: Some(request), .. } => request,
                     _ => continue,
                 };
                 let answer = Answer::Refused(Refusal::Forbidden);

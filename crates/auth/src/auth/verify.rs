@@ -1,29 +1,26 @@
 //! Turns a device's credential into an identity, in two steps.
 //!
-//! [`Verifier::check`] decides at once what takes microseconds: device tokens, HS256, and tokens that a key set has
+//! [`Auth::check`] decides at once what takes microseconds: device tokens, HS256, and tokens that a key set has
 //! verified before. The rest needs a public key (30 to 300 µs for each of up to four keys) and comes back as
-//! [`Checked::Costly`]. [`Verifier::submit`] passes it to the pool, whose threads call back, so no shard and no API
-//! thread verifies a token with a public key. [`Verifier::authenticate`] combines both for async callers.
+//! [`Checked::Costly`]. [`Auth::submit`] passes it to the pool, whose threads call back, so no shard and no API
+//! thread verifies a token with a public key. [`Auth::authenticate`] combines both for async callers.
 //!
 //! Counts failed log-ins, and limits them as `failures` describes.
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use noroshi_store::App;
 use noroshi_types::{AppId, Timestamp};
 
+use super::Auth;
 use crate::client::ClientNetwork;
 use crate::failures::{FailureLimits, Failures, Limited, Standing};
 use crate::identity::Identity;
-use crate::jwk_sets::JwkSets;
 use crate::jwks::KeySet;
 use crate::metrics::Metrics;
-use crate::pool::Pool;
 use crate::refused::Refused;
 use crate::snapshot::Snapshot;
-use crate::token::Signer;
 use crate::verdicts::{Question, Verdicts};
 use crate::{jwt, key, subject, token};
 
@@ -63,13 +60,17 @@ impl Costly {
 }
 
 /// What verification shares with the tasks of the pool.
-struct Checks {
+pub(super) struct Checks {
     verdicts: Verdicts,
     failures: Failures,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
 }
 
 impl Checks {
+    pub(super) fn new(limits: FailureLimits) -> Self {
+        Self { verdicts: Verdicts::new(), failures: Failures::new(limits), metrics: Metrics::new() }
+    }
+
     /// Counts a failed log-in that may be a guess, and makes its client wait if it failed too often. Expired tokens,
     /// API keys and missing tokens are not guesses.
     fn refuse(
@@ -136,38 +137,9 @@ impl Drop for Answer {
     }
 }
 
-/// Verifies credentials of devices.
-pub(crate) struct Verifier {
-    snapshot: Arc<ArcSwap<Snapshot>>,
-    signer: Signer,
-    jwk_sets: Arc<JwkSets>,
-    pool: Pool,
-    checks: Arc<Checks>,
-}
-
-impl Verifier {
-    pub(crate) fn new(
-        snapshot: Arc<ArcSwap<Snapshot>>,
-        signer: Signer,
-        jwk_sets: Arc<JwkSets>,
-        pool: Pool,
-        limits: FailureLimits,
-    ) -> Self {
-        let failures = Failures::new(limits);
-        let checks = Arc::new(Checks { verdicts: Verdicts::new(), failures, metrics: Metrics::new() });
-        Self { snapshot, signer, jwk_sets, pool, checks }
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.checks.metrics
-    }
-
-    pub(crate) fn signer(&self) -> &Signer {
-        &self.signer
-    }
-
-    /// Decides what takes microseconds; the rest comes back as [`Checked::Costly`].
-    pub(crate) fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
+impl Auth {
+    /// Identifies a device, as far as this takes microseconds; the rest comes back as [`Checked::Costly`].
+    pub fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
         let Credential { token, app: named, client } = credential;
         let refuse = |refused, app| Err(self.checks.refuse(refused, client, app, now));
         if token.is_empty() {
@@ -267,11 +239,7 @@ impl Verifier {
 
     /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
     /// queue has no room for the app.
-    pub(crate) fn submit(
-        &self,
-        costly: Box<Costly>,
-        done: impl FnOnce(Result<Identity, Refused>) + Send + 'static,
-    ) {
+    pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
         let (checks, answer) = (self.checks.clone(), Answer(Some(Box::new(done))));
         let (app, standing) = (costly.app, costly.standing);
         let task = move || answer.give(checks.verify(*costly));
@@ -280,13 +248,9 @@ impl Verifier {
         }
     }
 
-    /// For a caller that may block: waits on the calling thread while the pool verifies.
-    pub(crate) fn authenticate_blocking(
-        &self,
-        credential: Credential<'_>,
-        now: Timestamp,
-    ) -> Result<Identity, Refused> {
-        match self.check(credential, now) {
+    /// [`Auth::authenticate`] for a caller that may block: waits on the calling thread while the pool verifies.
+    pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
+        match self.check(Credential { token, app, client: None }, now) {
             Checked::Known(result) => result,
             Checked::Costly(costly) => {
                 let (answer, answered) = std::sync::mpsc::sync_channel(1);
@@ -297,9 +261,9 @@ impl Verifier {
         }
     }
 
-    /// [`Verifier::check`], with the costly part done by the pool. Cancel-safe: the pool finishes the verification and
+    /// [`Auth::check`], with the costly part done by the pool. Cancel-safe: the pool finishes the verification and
     /// discards its result.
-    pub(crate) async fn authenticate(
+    pub async fn authenticate(
         &self,
         credential: Credential<'_>,
         now: Timestamp,
