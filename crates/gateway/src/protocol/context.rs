@@ -3,26 +3,30 @@
 //! A context is a set of references that lives for one call. It gives no access to other connections: what concerns
 //! those is an [`Effect`].
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
+use futures_util::FutureExt as _;
+use noroshi_auth::Identity;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::Verdict;
 use noroshi_store::Place;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, NotificationId, Quota, Timestamp, Topic, limits};
 
-use super::effect::Effect;
+use super::effect::{Attach, Effect};
 use super::requests::{At, Completed, Inbox, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::Fanout;
 use crate::fanout::mail::Mail;
 use crate::fanout::marks::Marks;
-use crate::io::timer::{Jitter, Now};
+use crate::io::timer::{Jitter, Now, ticks};
 use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
+use crate::session::operation::Operation;
 use crate::session::permission::Decided;
 use crate::session::phase::{Phase, Ping};
 use crate::session::registry::{Address, Session};
@@ -175,6 +179,50 @@ impl Context<'_> {
         self.effects.push(Effect::Close(reason));
     }
 
+    /// Checks a token: [`super::effect::Reply::Verified`] follows.
+    pub(crate) fn verify(&mut self, token: Option<Box<str>>, app: Option<Box<str>>, request: impl Operation) {
+        self.effects.push(Effect::Verify { token, app, request: Box::new(request) });
+    }
+
+    /// Logs in with a verified token. `resume`: the last message that the client has.
+    pub(crate) fn attach(&mut self, identity: Identity, topics: Vec<Topic>, resume: Option<NotificationId>) {
+        self.effects.push(Effect::Attach(Box::new(Attach { identity, topics, resume })));
+    }
+
+    /// Lets topic rules decide: [`super::effect::Reply::Decided`] follows.
+    pub(crate) fn authorize(&mut self, request: impl Operation) {
+        self.effects.push(Effect::Authorize(Box::new(request)));
+    }
+
+    /// Replaces the session's token: [`super::effect::Reply::Renewed`] follows.
+    pub(crate) fn renew_token(&mut self, token: &str, request: impl Operation) {
+        self.effects.push(Effect::RenewToken { token: token.into(), request: Box::new(request) });
+    }
+
+    /// Continues behind the effects so far: [`super::effect::Reply::Continue`] follows.
+    pub(crate) fn continue_with(&mut self, request: impl Operation) {
+        self.effects.push(Effect::Continue(Box::new(request)));
+    }
+
+    /// The time for a ping, or for the answer to one, has come. True if the caller must send a ping now.
+    pub(crate) fn needs_ping(&mut self) -> bool {
+        let (interval, timeout) = (self.config().ping_interval, ticks(self.config().ping_timeout));
+        let state = *self.timers.ping;
+        match state {
+            Ping::None => {
+                *self.timers.ping = Ping::Sent;
+                self.set_timeout(self.now.tick.saturating_add(timeout));
+            }
+            Ping::Answered => {
+                *self.timers.ping = Ping::None;
+                let next = self.now.tick_after(interval).saturating_sub(timeout);
+                self.set_timeout(next.max(self.now.tick + 1));
+            }
+            Ping::Sent => self.close(CloseReason::PingTimeout),
+        }
+        state == Ping::None
+    }
+
     /// Takes a frame off the connection's allowance. False, and the connection closes, if none is left.
     pub(crate) fn take_frame(&mut self, rate: Option<Rate>) -> bool {
         *self.frames_in += 1;
@@ -217,12 +265,19 @@ impl Context<'_> {
         self.set_deadline(u32::MAX);
     }
 
-    /// Runs a job outside the shard; it must not panic. `Adapter::handle_done` follows.
-    pub(crate) fn run<D: Completed>(&self, job: impl Future<Output = D> + Send + 'static) {
-        let (inbox, at) = (self.inbox.clone(), self.facts.at());
+    /// Runs a job outside the shard. `Adapter::handle_done` follows with `done`, which gets None if the job panicked.
+    pub(crate) fn run<T, D: Completed>(
+        &self,
+        job: impl Future<Output = T> + Send + 'static,
+        done: impl FnOnce(Option<T>) -> D + Send + 'static,
+    ) {
+        let (inbox, at, services) = (self.inbox.clone(), self.facts.at(), self.services.clone());
         self.delivery.work(async move {
-            let done = job.await;
-            inbox.complete(at, Box::new(done));
+            let result = AssertUnwindSafe(job).catch_unwind().await.ok();
+            if result.is_none() {
+                services.metrics.panics.inc();
+            }
+            inbox.complete(at, Box::new(done(result)));
         });
     }
 

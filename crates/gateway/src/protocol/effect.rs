@@ -10,7 +10,7 @@ use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::engine_io::session::Output;
 use noroshi_types::{AppId, CloseReason, NotificationId, Position, Presence, Topic};
 
-use super::legs::Legs;
+use super::polling::Legs;
 use crate::io::tls::TlsSession;
 use crate::session::operation::Operation;
 use crate::session::permission::Decided;

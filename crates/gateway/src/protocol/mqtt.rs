@@ -5,10 +5,10 @@
 //! WebSocket (`GET /mqtt`) packets may begin and end anywhere in binary messages (§6); the server sends one packet in
 //! each message.
 //!
-//! Files: [`adapter`] packets to effects, [`login`] CONNECT to a session, [`publish`], [`subscribe`], [`message`]
-//! messages to the client, [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do
-//! outside the shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the
-//! store, and [`final_write`] on the way there, [`will`], [`close`].
+//! Files: [`adapter`] packets to effects, and messages to packets, [`login`] CONNECT to a session, [`publish`],
+//! [`subscribe`], [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do outside the
+//! shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the store, and
+//! [`final_write`] on the way there, [`will`], [`close`].
 
 use std::time::Duration;
 
@@ -31,7 +31,6 @@ mod close;
 mod final_write;
 mod job;
 mod login;
-mod message;
 mod publish;
 mod requests;
 mod scan;

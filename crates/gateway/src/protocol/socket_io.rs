@@ -10,23 +10,20 @@
 
 use bytes::Bytes;
 use noroshi_protocol::engine_io::{Data, Outgoing, Packet, PacketError, Session, Sid};
-use noroshi_protocol::socket_io::{Action, Conversation, Echo};
+use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Reply as Callback};
 use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_types::SessionId;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
-use crate::protocol::credentials::Credentials;
-use crate::protocol::legs::Legs;
+use crate::protocol::polling::Legs;
+use crate::session::verification::Credentials;
 use crate::wire::Protocol;
 
 mod adapter;
-mod close;
 mod login;
-mod message;
-mod requests;
 
-pub(crate) use requests::Request;
+pub(crate) type Request = super::command::Request<Box<LogIn>, Callback>;
 
 /// What is spoken over Engine.IO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

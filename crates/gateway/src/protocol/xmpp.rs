@@ -4,9 +4,9 @@
 //! A device is the localpart of an address, its token the password. Over TCP it has a separate listener, in plaintext
 //! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
-//! Files: [`adapter`] input to effects, [`login`] authentication to a session, [`subscribe`] and [`publish`] PubSub,
-//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store,
-//! [`session`] sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
+//! Files: [`adapter`] input to effects, and messages to stanzas, [`login`] authentication to a session, [`subscribe`]
+//! and [`publish`] PubSub, [`requests`] what waits for an outcome, [`job`] queries of the store, [`session`] sessions
+//! that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
 //! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later
@@ -36,7 +36,6 @@ mod archive;
 mod close;
 mod job;
 mod login;
-mod message;
 mod publish;
 mod requests;
 mod session;
@@ -169,8 +168,7 @@ impl Xmpp {
         if let Some(action) = first {
             self.act(cx, action);
         }
-        let later = |action| Effect::Continue(Request::Act(Box::new(action)).into());
-        cx.effects.extend(rest.into_iter().map(later));
+        rest.into_iter().for_each(|action| cx.continue_with(Request::Act(action)));
     }
 
     /// The allowance of a connection of a conformance suite, whether it belongs to an account or has not logged in yet:

@@ -26,6 +26,13 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
     }
 }
 
+/// The token of an HTTP request that opens a connection, and the app that the request names.
+#[derive(Default)]
+pub(crate) struct Credentials {
+    pub(crate) token: Option<String>,
+    pub(crate) app: Option<String>,
+}
+
 /// Continues when the token is verified.
 pub(crate) enum Pending {
     LogIn(Box<dyn Operation>),

@@ -23,7 +23,7 @@ use crate::io::tls::TlsSession;
 use crate::lifecycle::origin::Origin;
 use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
-use crate::protocol::legs::PollingSessions;
+use crate::protocol::polling::PollingSessions;
 use crate::protocol::registry::Conversation;
 use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::OpenedSession;
@@ -282,7 +282,7 @@ impl Shard {
                 self.flush(slot);
                 self.with_socket_io(slot, |socket_io, cx| socket_io.push_packet(cx, packet));
             }
-            Effect::PollReady => self.conversations.polled.push(slot),
+            Effect::PollReady => self.conversations.polled.ready.push(slot),
             Effect::EndLegs(legs) => self.end_legs(*legs),
         }
     }

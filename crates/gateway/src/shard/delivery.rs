@@ -440,7 +440,7 @@ impl Shard {
             return true;
         }
         if connection.framing == Framing::Polling {
-            self.conversations.polled.push(slot);
+            self.conversations.polled.ready.push(slot);
         }
         self.tally.deflate.merge(std::mem::take(&mut batch.totals));
         if connection.framing == Framing::Polling {

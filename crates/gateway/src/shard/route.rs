@@ -8,9 +8,9 @@ use noroshi_protocol::{app_name, sse};
 use noroshi_types::{Topic, limits};
 
 use crate::config::Config;
-use crate::protocol::credentials::Credentials;
 use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
+use crate::session::verification::Credentials;
 use crate::wire::{Protocol, gzip};
 
 /// The route that a request head selects.

@@ -2,35 +2,35 @@
 
 use std::collections::HashSet;
 
-use noroshi_protocol::mqtt::{Action, Frame, ServerReference, TopicFilter, UnconfirmedMessage};
-use noroshi_protocol::ws::Input;
+use noroshi_auth::Refused;
+use noroshi_protocol::mqtt::{
+    Action, Cause as Why, Delivery, Frame, PublishRefused, ServerReference, SubscribeRefused, TopicFilter,
+    UnconfirmedMessage, filter_matches, is_topic_name,
+};
+use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::job::Done;
 use super::{Mqtt, Request, send};
 use crate::config::Config;
-use crate::protocol::adapter::{Adapter, Cause, Matched, Offered, Opening};
+use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::OpenedSession;
+use crate::session::renewal::NotRenewed;
+use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::{Framing, Protocol};
 
 impl Adapter for Mqtt {
     type Request = Request;
     type Done = Done;
 
-    const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
     /// An end without DISCONNECT publishes the will.
     const ANNOUNCES_END: bool = true;
     /// Packets may begin and end anywhere in binary messages (§6).
     const STREAMS_IN_MESSAGES: bool = true;
-
-    fn open(opening: &Opening<'_>) -> Option<Self> {
-        Some(Mqtt::new(opening.now.tick))
-    }
 
     /// One packet, or a part of one.
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
@@ -62,7 +62,33 @@ impl Adapter for Mqtt {
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
-        self.handle_outcome(cx, request, reply);
+        match (request, reply) {
+            (Request::LogIn { device, will }, Reply::Verified(answer)) => {
+                self.let_in(cx, answer, device.as_deref(), will);
+            }
+            (Request::Publish { published, answer }, Reply::Decided(decided)) => {
+                let allowed = cx.publishes(&published.topic, &decided);
+                self.publish_decided(cx, *published, answer, allowed);
+            }
+            (Request::Subscribe(mut request), Reply::Decided(decided)) => {
+                let denied = decided.denied();
+                request.refuse(|filter| {
+                    denied.contains_key(filter.plain()).then_some(SubscribeRefused::NotAllowed)
+                });
+                drop(denied);
+                self.subscribe(cx, request, decided.rules);
+            }
+            (Request::Unsubscribe(request), Reply::Decided(_)) => self.unsubscribe(cx, request),
+            (Request::RenewToken { answer: Some(answer) }, Reply::Renewed(renewed)) => {
+                let renewed = renewed.map_err(not_renewed);
+                self.answer(cx, |conversation, out| conversation.published(answer, renewed, out));
+            }
+            (Request::ServeWildcards { is_first, retained }, Reply::Continue) => {
+                self.serve_wildcards(cx, is_first, retained);
+            }
+            (Request::RunJob, Reply::Continue) => drop(self.run_job(cx)),
+            _ => {}
+        }
     }
 
     fn handle_done(&mut self, cx: &mut Context<'_>, done: Done) {
@@ -88,7 +114,41 @@ impl Adapter for Mqtt {
         cause: Cause,
         head: &mut Vec<u8>,
     ) -> Offered {
-        self.offer_message(encoding, dispatch, cause, head)
+        // It closes: the message stays where it is, and the parked session counts it as not sent.
+        if !self.conversation.is_open() {
+            return if dispatch.is_ordered() { Offered::Full } else { Offered::Pass { confirmed: false } };
+        }
+        let outgoing = dispatch.mqtt();
+        let why = match cause {
+            Cause::Published => Why::Published,
+            Cause::Retained => Why::Retained,
+        };
+        let begin = head.len();
+        let delivery = match is_topic_name(outgoing.topic()) {
+            true => self.conversation.deliver(&encoding.config.mqtt, outgoing, why, encoding.now, head),
+            // Not a valid topic name in MQTT.
+            false => Delivery::NoMatch,
+        };
+        // A retained message has no known position in the topic's log.
+        let is_published = cause == Cause::Published;
+        let mut passes = |wanted: bool| {
+            wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)
+        };
+        match delivery {
+            Delivery::Send { shared, confirmed } => {
+                frame_head(encoding.framing, head, begin, shared.len());
+                Offered::Send { shared, confirmed: passes(confirmed) }
+            }
+            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself
+            // waits for a subscription.
+            Delivery::NoMatch => {
+                let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
+                Offered::Pass { confirmed: passes(topic.is_some()) }
+            }
+            Delivery::InFlight => Offered::Pass { confirmed: false },
+            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
+            Delivery::Full => Offered::Full,
+        }
     }
 
     fn handle_caught_up(&mut self) -> Vec<NotificationId> {
@@ -100,7 +160,16 @@ impl Adapter for Mqtt {
     }
 
     fn matched(&self, topic: &Topic, at: Place) -> Matched {
-        self.matched_by(topic, at)
+        let (mut matched, name) = (Matched::default(), topic.as_str());
+        for held in self.conversation.subscriptions() {
+            match held.filter.has_wildcards() {
+                true => {
+                    matched.by_wildcard |= held.since < at.0 && filter_matches(held.filter.as_str(), name)
+                }
+                false => matched.before_name |= held.since >= at.0 && held.filter.as_str() == name,
+            }
+        }
+        matched
     }
 
     fn wildcards_since(&self) -> Option<Place> {
@@ -164,10 +233,8 @@ impl Mqtt {
             Action::None => {}
             Action::LogIn(login) => self.log_in(cx, &login),
             Action::Publish { publication, answer } => self.publish(cx, &publication, answer),
-            Action::Subscribe(request) => cx.push(Effect::Authorize(Request::Subscribe(request).into())),
-            Action::Unsubscribe(request) => {
-                cx.push(Effect::Authorize(Request::Unsubscribe(request).into()));
-            }
+            Action::Subscribe(request) => cx.authorize(Request::Subscribe(request)),
+            Action::Unsubscribe(request) => cx.authorize(Request::Unsubscribe(request)),
             Action::Settled { ids, room } => {
                 cx.push(Effect::Confirm(ids));
                 if room {
@@ -175,10 +242,7 @@ impl Mqtt {
                 }
             }
             Action::Presence(presence) => cx.push(Effect::SetPresence(presence)),
-            Action::RenewToken { token, answer } => {
-                let request = Request::RenewToken { answer }.into();
-                cx.push(Effect::RenewToken { token: token.into(), request });
-            }
+            Action::RenewToken { token, answer } => cx.renew_token(token, Request::RenewToken { answer }),
             Action::Refused(why) => {
                 cx.report_refusal(why);
                 cx.close(CloseReason::Unauthorized);
@@ -189,6 +253,26 @@ impl Mqtt {
                 }
                 cx.close(reason);
             }
+        }
+    }
+}
+
+/// Inserts the WebSocket frame head of a packet.
+fn frame_head(framing: Framing, head: &mut Vec<u8>, begin: usize, shared_bytes: usize) {
+    if framing.is_websocket() {
+        let packet_bytes = head.len() - begin + shared_bytes;
+        let mut frame = Vec::with_capacity(10);
+        ws::push_frame_head(&mut frame, Opcode::Binary, packet_bytes);
+        head.splice(begin..begin, frame);
+    }
+}
+
+fn not_renewed(why: NotRenewed) -> PublishRefused {
+    match why {
+        NotRenewed::Expired => PublishRefused::TokenExpired,
+        NotRenewed::Refused(Refused::TooManyFailures { .. } | Refused::Busy) => PublishRefused::OverQuota,
+        NotRenewed::Refused(_) | NotRenewed::OtherDevice | NotRenewed::Revoked | NotRenewed::OtherUser => {
+            PublishRefused::BadToken
         }
     }
 }

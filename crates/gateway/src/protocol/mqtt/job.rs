@@ -7,10 +7,8 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use noroshi_delivery::Delivery;
 use noroshi_store::{Error as StoreError, Leave};
 use noroshi_types::CloseReason;
@@ -116,7 +114,7 @@ impl Mqtt {
     pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
         match turn {
             Turn::Job if cx.facts.phase == Phase::Open && self.end_names_of_next(cx) => {
-                cx.push(Effect::Continue(Request::RunJob.into()));
+                cx.continue_with(Request::RunJob);
                 true
             }
             Turn::Job => self.run_job(cx),
@@ -227,19 +225,12 @@ impl Mqtt {
 
 fn run(cx: &Context<'_>, session: Arc<Session>, task: Task, stored: Option<StoredSession>, expiry_s: u32) {
     let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
-    let scans = matches!(task, Task::Retained { .. });
-    cx.run(async move {
-        let job =
-            Job { services: services.clone(), delivery, session: session.clone(), task, stored, expiry_s };
-        let outcome = AssertUnwindSafe(job.carry_out()).catch_unwind().await.unwrap_or_else(|_| {
-            services.metrics.panics.inc();
-            match scans {
-                true => Outcome::Retained(Err(StoreError::Overloaded)),
-                false => Outcome::Failed,
-            }
-        });
-        Done { session, outcome }
-    });
+    let failed = match task {
+        Task::Retained { .. } => Outcome::Retained(Err(StoreError::Overloaded)),
+        _ => Outcome::Failed,
+    };
+    let job = Job { services, delivery, session: session.clone(), task, stored, expiry_s };
+    cx.run(job.carry_out(), move |outcome| Done { session, outcome: outcome.unwrap_or(failed) });
 }
 
 /// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session

@@ -83,8 +83,7 @@ impl Mqtt {
             cx.push(Effect::Reread(None));
         }
         if !had_wildcards || !retained.is_empty() {
-            let serve = Request::ServeWildcards { is_first: !had_wildcards, retained };
-            cx.push(Effect::Continue(serve.into()));
+            cx.continue_with(Request::ServeWildcards { is_first: !had_wildcards, retained });
         }
         cx.push(Effect::Advance);
     }

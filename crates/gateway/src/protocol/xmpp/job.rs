@@ -1,9 +1,7 @@
 //! What an XMPP client asks of the store. Queries have no order among each other.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
 
-use futures_util::FutureExt;
 use noroshi_protocol::xmpp::{Answer, Refusal, Request as Query};
 use noroshi_store::{Error as StoreError, LoggedIn, Login, LoginRefused};
 use tokio::sync::oneshot::Receiver;
@@ -11,7 +9,6 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::Xmpp;
 use crate::protocol::context::Context;
-use crate::protocol::effect::Effect;
 use crate::protocol::requests::{Completed, Outside};
 
 /// Whose device it is, if the credential is valid.
@@ -37,16 +34,11 @@ impl Completed for Done {
 
 /// Checks a credential, within the place of a query. The outcome is [`Done::Checked`].
 pub(super) fn check(cx: &Context<'_>, login: Login) {
-    let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
-    cx.run(async move {
-        let check = AssertUnwindSafe(delivery.store().log_in(vec![login])).catch_unwind().await;
-        Done::Checked(match check {
-            Ok(answers) => answers.and_then(|mut answers| answers.pop().ok_or(StoreError::NotFound)),
-            Err(_) => {
-                services.metrics.panics.inc();
-                Err(StoreError::Overloaded)
-            }
-        })
+    let delivery = cx.delivery.clone();
+    let check = async move { delivery.store().log_in(vec![login]).await };
+    cx.run(check, |answers| {
+        let answers = answers.unwrap_or(Err(StoreError::Overloaded));
+        Done::Checked(answers.and_then(|mut answers| answers.pop().ok_or(StoreError::NotFound)))
     });
 }
 
@@ -61,12 +53,8 @@ impl Xmpp {
         if !cx.requests.begin_query() {
             return self.answer(cx, request, Answer::Refused(Refusal::Overloaded));
         }
-        let services = cx.services.clone();
-        cx.run(async move {
-            let answer = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-                services.metrics.panics.inc();
-                Answer::Refused(Refusal::Internal)
-            });
+        cx.run(work, |answer| {
+            let answer = answer.unwrap_or(Answer::Refused(Refusal::Internal));
             Done::Answered { request, answer }
         });
     }
@@ -77,7 +65,6 @@ impl Xmpp {
 
     /// Answers a request behind the effects before this one.
     pub(super) fn answer_later(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
-        let later = super::Request::Answer { request, answer: Box::new(answer) };
-        cx.push(Effect::Continue(later.into()));
+        cx.continue_with(super::Request::Answer { request, answer: Box::new(answer) });
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use noroshi_protocol::sse;
 use noroshi_types::CloseReason;
 
-use crate::protocol::credentials::Credentials;
 use crate::protocol::effect::HttpRefusal;
 use crate::protocol::sse::{Events, Stream};
+use crate::session::verification::Credentials;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};

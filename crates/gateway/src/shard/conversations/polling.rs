@@ -2,7 +2,7 @@
 //! a WebSocket.
 //!
 //! The GETs and POSTs arrive on connections of their own ([`request`]), one of which may become the session's WebSocket
-//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::legs`].
+//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::polling`].
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +16,7 @@ use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
 use crate::protocol::context::Context;
-use crate::protocol::legs::Legs;
-use crate::protocol::polling::{Kind, PollingRequest};
+use crate::protocol::polling::{Kind, Legs, PollingRequest};
 use crate::protocol::registry::Conversation;
 use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
 use crate::rate::{Bucket, Rate};

@@ -3,10 +3,10 @@
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{CloseReason, limits};
 
-use crate::protocol::credentials::Credentials;
 use crate::protocol::native;
 use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
+use crate::session::verification::Credentials;
 use crate::shard::Shard;
 use crate::wire::{Framing, Protocol};
 
@@ -20,8 +20,8 @@ impl Shard {
         let (shared, now) = (self.shared.clone(), self.now);
         let Some(connection) = self.connection(slot) else { return };
         let (config, is_tls) = (&*shared.config, connection.socket.is_tls());
-        let opening = crate::protocol::adapter::Opening { config, framing, is_tls, now };
-        connection.conversation = Conversation::open(protocol, &opening).map(Box::new);
+        let conversation = Conversation::open(protocol, framing, is_tls, config, now.tick);
+        connection.conversation = conversation.map(Box::new);
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = now.tick_after(config.auth_timeout);
         self.converse(slot, |conversation, cx| conversation.handle_open(cx));
@@ -46,7 +46,7 @@ impl Shard {
         self.cork(slot);
         self.send(slot, answer.into());
         // A browser cannot read an HTTP status of a failed upgrade: frames report a wrong token.
-        self.identify(slot, Some(&token), None, native::Request::LogIn.into());
+        self.identify(slot, Some(&token), None, Box::new(native::Request::LogIn(())));
         // It may be due before the head would have been.
         self.arm(slot);
     }
