@@ -33,7 +33,6 @@ use reads::Reads;
 use recheck::Recheck;
 use renewal::Renewals;
 use topic_index::TopicIndex;
-use verification::Verifications;
 use wildcard::Wildcards;
 
 /// The sessions of one shard, without what its connections own.
@@ -41,7 +40,8 @@ use wildcard::Wildcards;
 pub(crate) struct Sessions {
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
-    pub(crate) verifications: Verifications,
+    /// Verifications in progress, at most [`verification::VERIFYING_MAX`].
+    pub(crate) verifying: usize,
     pub(crate) log_ins: LogInQueue,
     pub(crate) successions: Successions,
     pub(crate) renewals: Renewals,

@@ -52,6 +52,7 @@ use crate::lifecycle::{Lifecycle, PARKED_EVERY_MS};
 use crate::metrics::Tally;
 use crate::protocol::mqtt;
 use crate::session::Sessions;
+use crate::session::registry::Session;
 use crate::shard::connection::Connection;
 use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Mailbox, Receivers, Reply};
@@ -181,10 +182,12 @@ impl Shard {
             });
         }
         self.take_arrivals();
-        for Close { address, reason, successor, previd } in self.mailbox().take_closes() {
+        for Close { address, reason, successor, previd } in self.mailbox().closes.take() {
             self.guard(Some(address.slot), |shard| {
                 if shard.at(address.slot, address.generation).is_some()
-                    && previd.is_none_or(|previd| shard.is_resumed_by(address.slot, &previd))
+                    && previd.is_none_or(|id| {
+                        shard.conversation(address.slot).is_some_and(|it| it.is_resumable_as(&id))
+                    })
                 {
                     shard.begin_close(address.slot, reason);
                 }
@@ -193,13 +196,13 @@ impl Shard {
                 self.shared.mailboxes[usize::from(successor.shard)].report_predecessor_gone(successor);
             }
         }
-        for address in self.mailbox().take_predecessors_gone() {
+        for address in self.mailbox().predecessors_gone.take() {
             self.guard(Some(address.slot), |shard| shard.handle_predecessor_gone(address));
         }
         while let Ok(reply) = self.receivers.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
-        for reply in self.mailbox().take_overflow() {
+        for reply in self.mailbox().overflow.take() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
         self.continue_recheck();
@@ -297,6 +300,10 @@ impl Shard {
         self.connections.get_mut(slot as usize)
     }
 
+    pub(crate) fn session(&self, slot: u32) -> Option<&Arc<Session>> {
+        self.connections.get(slot as usize)?.attachment.session.as_ref()
+    }
+
     /// A number below `below`, to spread things out; not for secrets.
     pub(crate) fn jitter(&mut self, below: u64) -> u64 {
         self.jitter.draw(below)
@@ -324,10 +331,7 @@ impl Shard {
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
             Reply::Done { to, done } => self.handle_done(to, done),
-            Reply::Log { to, result } => self.handle_log(to, result),
-            Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
-            Reply::Backlog { to, result } => self.handle_read(to, None, result),
-            Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Read { to, what, result } => self.handle_read(to, what, result),
         }
     }
 }

@@ -157,14 +157,15 @@ impl Edge for Gateway {
                 .mqtt_wills_withheld
                 .inc_by(left.is_some_and(|left| left.will.is_some()).into());
         }
-        if let Some(session) = registry.detach_device(device_key) {
+        if let Some(session) = registry.detach_if(device_key, |_| true) {
             self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
         }
     }
 
     fn replaced(&self, app: AppId, device: &DeviceId, below: u64) {
         let registry = &self.shared.registry;
-        if let Some(session) = registry.detach_older(registry.device_key(app, device), below) {
+        let is_older = |session: &Session| session.address.generation < below;
+        if let Some(session) = registry.detach_if(registry.device_key(app, device), is_older) {
             let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
             mailbox.close(session.address, CloseReason::Replaced);
         }

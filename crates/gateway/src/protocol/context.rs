@@ -118,7 +118,7 @@ impl Progress<'_> {
     }
 
     pub(crate) fn catch_up(&mut self) -> &mut CatchUp {
-        self.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()))
+        self.catch_up.get_or_insert_default()
     }
 }
 

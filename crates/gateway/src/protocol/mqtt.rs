@@ -58,8 +58,7 @@ impl Service {
 
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (sessions, bytes) = self.sessions.held();
-        metrics.mqtt_suspended.set(i64::try_from(sessions).unwrap_or(i64::MAX));
-        metrics.observe_parked(Protocol::Mqtt, bytes);
+        metrics.observe_parked(Protocol::Mqtt, sessions, bytes);
     }
 }
 

@@ -85,9 +85,8 @@ impl Service {
 
     /// Drops sessions that cannot be resumed any more.
     pub(crate) fn observe(&self, metrics: &Metrics, now: Timestamp) {
-        let (suspended, bytes) = self.parking.expire(now);
-        metrics.xmpp_suspended.set(i64::try_from(suspended).unwrap_or(i64::MAX));
-        metrics.observe_parked(Protocol::Xmpp, bytes);
+        let (sessions, bytes) = self.parking.expire(now);
+        metrics.observe_parked(Protocol::Xmpp, sessions, bytes);
     }
 }
 

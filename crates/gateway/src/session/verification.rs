@@ -38,21 +38,3 @@ pub(crate) enum Pending {
     LogIn(Box<dyn Operation>),
     Renewal { number: u64, request: Box<dyn Operation> },
 }
-
-/// How many verifications of a shard are in progress.
-#[derive(Default)]
-pub(crate) struct Verifications(usize);
-
-impl Verifications {
-    pub(crate) fn is_full(&self) -> bool {
-        self.0 == VERIFYING_MAX
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.0 += 1;
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.0 -= 1;
-    }
-}

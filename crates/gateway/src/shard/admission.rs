@@ -160,7 +160,7 @@ impl Shard {
     /// a request that opens a session, since each poll of a session is a separate stream.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
-        if self.io.peers.get(slot).is_some()
+        if self.io.peers.contains_key(&slot)
             && !bridges.is_within_rate(per_second)
             && let Some(connection) = self.connections.get_mut(slot as usize)
         {
@@ -170,9 +170,9 @@ impl Shard {
 
     /// The address of the peer.
     pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
-        if let Some(peer) = self.io.peers.get(slot) {
-            return Some(peer);
+        match self.io.peers.get(&slot) {
+            Some(peer) => Some(*peer),
+            None => self.connection(slot)?.socket.stream()?.peer_addr().ok(),
         }
-        self.connection(slot)?.socket.stream()?.peer_addr().ok()
     }
 }

@@ -7,12 +7,15 @@
 //! Invariant: a connection that is not alive has no session, no subscription and no entry in a map: a device is offline
 //! from the moment at which the end is decided.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
 use crate::lifecycle::reconnect;
+use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -34,7 +37,7 @@ impl Shard {
         let (retry_after_s, spread_ms) = (self.retry_after_s(slot), self.shared.drain.spread_ms());
         let after_ms = reconnect::after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
-        let leaves_unsaid = self.misses_close_frames(slot);
+        let leaves_unsaid = self.conversation(slot).is_some_and(Conversation::misses_close_frames);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
         if !begun && self.connections[slot as usize].is_event_stream() {
@@ -177,7 +180,7 @@ impl Shard {
         self.end_unauthenticated(slot);
         self.lifecycle.seats.free(slot, &self.shared.clients);
         self.trailers.end(slot);
-        self.io.peers.remove(slot);
+        self.io.peers.remove(&slot);
         self.io.precise.remove(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
@@ -194,8 +197,8 @@ impl Shard {
             self.connections.shrink_to_fit();
             self.lifecycle.seats.shrink(self.connections.capacity());
         }
-        self.io.peers.shrink(PLACES_KEPT);
-        self.trailers.shrink(PLACES_KEPT);
+        shrink_map(&mut self.io.peers);
+        shrink_map(&mut self.trailers.0);
     }
 
     /// The gateway stops: closes all connections without waiting for their peers.
@@ -234,6 +237,13 @@ impl Shard {
             });
         }
         self.lifecycle.round = Some(round);
+    }
+}
+
+/// Gives memory back where most of it is unused.
+fn shrink_map<V>(map: &mut HashMap<u32, V>) {
+    if map.capacity() > PLACES_KEPT && map.len() * 8 < map.capacity() {
+        map.shrink_to_fit();
     }
 }
 

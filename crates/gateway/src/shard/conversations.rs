@@ -12,11 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_protocol::ws::Input;
-use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp};
 
 use super::Shard;
 use super::connection::Connection;
-use super::mailbox::Reply as Mailed;
+use super::mailbox::{Close, Reply as Mailed};
 use super::shared::Shared;
 use crate::fanout::mail::Mail;
 use crate::io::tls::TlsSession;
@@ -226,14 +226,12 @@ impl Shard {
             Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
             Effect::Confirm(ids) => self.confirm(slot, ids),
             Effect::SetPresence(presence) => {
-                let session =
-                    self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
-                if session.is_some_and(|session| session.set_presence(presence)) {
+                if self.session(slot).is_some_and(|session| session.set_presence(presence)) {
                     self.read_held_back(slot);
                 }
             }
             Effect::RenewToken { token, request } => {
-                if self.connection(slot).is_some_and(|connection| connection.attachment.session.is_some()) {
+                if self.session(slot).is_some() {
                     self.renew(slot, &token, request);
                 }
             }
@@ -243,7 +241,9 @@ impl Shard {
                     return;
                 };
                 let successor = Address { shard: self.index, slot, generation };
-                self.shared.mailboxes[usize::from(at.shard)].resume(at, id, successor);
+                let (reason, successor, previd) = (CloseReason::Replaced, Some(successor), Some(id));
+                let close = Close { address: at, reason, successor, previd };
+                self.shared.mailboxes[usize::from(at.shard)].request_close(close);
             }
             Effect::CloseSession { at, reason } => {
                 self.shared.mailboxes[usize::from(at.shard)].close(at, reason);
@@ -349,33 +349,14 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_topic_notice(cx, notice));
     }
 
-    pub(crate) fn report_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
-        self.converse(slot, |conversation, cx| conversation.handle_recovered(cx, topic, complete));
-    }
-
     /// A stanza of another session.
     pub(crate) fn deliver_stanza(&mut self, slot: u32, stanza: &Bytes) {
         self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
     }
 
-    /// The requested session's previous connection has left it.
-    pub(crate) fn report_predecessor_gone(&mut self, slot: u32) {
-        self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
-    }
-
     /// Filters that the client subscribed to.
     pub(crate) fn client_filters(&self, slot: u32) -> Vec<&TopicFilter> {
         self.conversation(slot).map(Conversation::client_filters).unwrap_or_default()
-    }
-
-    /// Whether the session of this connection is the one with this id.
-    pub(crate) fn is_resumed_by(&self, slot: u32, id: &str) -> bool {
-        self.conversation(slot).is_some_and(|conversation| conversation.is_resumable_as(id))
-    }
-
-    /// Whether a close frame would hide the end from the client.
-    pub(crate) fn misses_close_frames(&self, slot: u32) -> bool {
-        self.conversation(slot).is_some_and(Conversation::misses_close_frames)
     }
 
     /// Starts the jobs whose turn it is.
@@ -421,11 +402,6 @@ impl Shard {
         self.arm(slot);
     }
 
-    /// The deadline of an open connection has come.
-    pub(crate) fn handle_deadline(&mut self, slot: u32) {
-        self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
-    }
-
     /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
     pub(crate) fn send_close(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
         self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
@@ -447,7 +423,7 @@ impl Shard {
     }
 
     fn app_of(&self, slot: u32) -> Option<AppId> {
-        Some(self.connections.get(slot as usize)?.attachment.session.as_ref()?.app)
+        self.session(slot).map(|session| session.app)
     }
 
     /// A log-in is expected on an open connection; the adapter knows until when.

@@ -22,7 +22,7 @@ use crate::fanout::ring::Frame;
 use crate::fanout::{Output, Queue};
 use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
-use crate::session::catch_up::{CatchUp, Hold, Paged};
+use crate::session::catch_up::{Hold, Paged};
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::{Entry, Pass, Subscription};
 use crate::shard::Shard;
@@ -95,17 +95,16 @@ impl Shard {
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
-                    if let Some(session) =
-                        self.at(to.slot, to.generation).and_then(|it| it.attachment.session.clone())
-                    {
-                        for (topic, key) in topics {
-                            if !self.rules().may_receive(&session, &topic) {
-                                continue;
-                            }
-                            self.subscribe(to.slot, topic, key, Subscription::durable, None);
+                    let connection = self.at(to.slot, to.generation);
+                    let Some(session) = connection.and_then(|it| it.attachment.session.clone()) else {
+                        continue;
+                    };
+                    for (topic, key) in topics {
+                        if self.rules().may_receive(&session, &topic) {
+                            self.subscribe(to.slot, topic, key, Subscription::durable, None, None);
                         }
-                        self.advance(to.slot);
                     }
+                    self.advance(to.slot);
                 }
                 Mail::Reread { to, since: Some(since) } => self.reread(&to, since),
                 Mail::Reread { to, since: None } => {
@@ -468,7 +467,7 @@ impl Shard {
     fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let catch_up = connection.attachment.catch_up.get_or_insert_default();
         catch_up.park(dispatch, own_topics);
     }
 

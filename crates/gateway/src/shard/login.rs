@@ -27,10 +27,10 @@ use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
-use crate::session::verification::Pending;
+use crate::session::verification::{Pending, VERIFYING_MAX};
 use crate::shard::Shard;
 use crate::shard::connection::Opening;
-use crate::shard::mailbox::Reply;
+use crate::shard::mailbox::{Close, Reply};
 use crate::wire::{Framing, Protocol};
 
 /// Whose token it is, or why it is refused.
@@ -295,7 +295,10 @@ impl Shard {
                 match successor.filter(|_| its_shard.is_gone()) {
                     // That shard reports nothing any more.
                     Some(address) => self.mailbox().report_predecessor_gone(address),
-                    None => its_shard.replace(old.address, successor),
+                    None => {
+                        let (address, reason) = (old.address, CloseReason::Replaced);
+                        its_shard.request_close(Close { address, reason, successor, previd: None });
+                    }
                 }
             }
             Attached::Now(None) => {}
@@ -380,9 +383,9 @@ impl Shard {
             return;
         }
         // It requests a session and has none yet.
-        if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
-        {
-            return self.report_predecessor_gone(slot);
+        if self.session(slot).is_none() {
+            self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
+            return;
         }
         if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
             self.cork(slot);
@@ -461,7 +464,7 @@ impl Shard {
 
     /// Passes a token to the pool.
     fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
-        if self.sessions.verifications.is_full() {
+        if self.sessions.verifying == VERIFYING_MAX {
             return self.continue_pending(slot, pending, Err(Refused::Busy));
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
@@ -471,7 +474,7 @@ impl Shard {
             connection.deadline_tick = deadline;
         }
         let to = (slot, connection.generation);
-        self.sessions.verifications.begin();
+        self.sessions.verifying += 1;
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
         self.shared.auth.submit(costly, move |answer| {
             #[cfg(debug_assertions)]
@@ -487,7 +490,7 @@ impl Shard {
         answer: Answer,
         pending: Pending,
     ) {
-        self.sessions.verifications.end();
+        self.sessions.verifying -= 1;
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| {
                 shard.continue_pending(slot, pending, answer);
@@ -507,8 +510,9 @@ impl Shard {
 
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
     pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
-        let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
+        let Some(session) = self.session(slot).cloned() else {
+            return self.finish_renewal(slot, request, Ok(()));
+        };
         let name = self.shared.auth.app_name(session.app);
         let credential =
             Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
@@ -541,8 +545,7 @@ impl Shard {
 
     /// Returns whether the claims changed.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
-        let Some(session) = session else { return Ok(false) };
+        let Some(session) = self.session(slot).cloned() else { return Ok(false) };
         renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
         if !self.sessions.renewals.apply(slot, number) {
             return Ok(false);

@@ -41,9 +41,7 @@ impl Shard {
     }
 
     fn try_op(&mut self, slot: u32, op: Op) {
-        let Some(session) = self.connection(slot).and_then(|it| it.attachment.session.clone()) else {
-            return;
-        };
+        let Some(session) = self.session(slot).cloned() else { return };
         match self.rules().decide(&session, op, || self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.perform(slot, op, decided),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
@@ -159,7 +157,7 @@ impl Shard {
 
     /// Checks the next connections whose app's rules changed.
     pub(crate) fn continue_recheck(&mut self) {
-        let changed = self.mailbox().take_rechecks();
+        let changed = self.mailbox().rechecks.take();
         if self.sessions.recheck.is_none() && changed.is_empty() {
             return;
         }
@@ -198,8 +196,7 @@ impl Shard {
 
     /// Checks everything that `rules` allowed a connection, if the rules of its app have changed since.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
-        let Some(app) = session.map(|session| session.app) else { return };
+        let Some(app) = self.session(slot).map(|session| session.app) else { return };
         if !self.delivery.rules().are_current(app, rules) {
             self.recheck_now(slot);
         }

@@ -88,7 +88,9 @@ impl Shard {
             Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
-            Phase::Open if over => self.handle_deadline(slot),
+            Phase::Open if over => {
+                self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
+            }
             _ if connection.ping_tick <= now.tick => self.handle_timeout(slot),
             _ => {}
         }

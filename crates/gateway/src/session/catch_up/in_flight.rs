@@ -20,6 +20,12 @@ pub(super) enum Outstanding {
     Read(HashSet<UnconfirmedMessage>),
 }
 
+impl Default for Outstanding {
+    fn default() -> Self {
+        Self::Read(HashSet::new())
+    }
+}
+
 /// Up to where names brought the messages in flight.
 #[derive(Default)]
 pub(super) struct SentByName {
