@@ -18,7 +18,6 @@ pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod timer;
 pub mod tls;
-pub(crate) mod transport;
 mod unsent;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring;

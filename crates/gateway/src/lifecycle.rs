@@ -8,14 +8,21 @@
 pub(crate) mod clients;
 pub mod drain;
 pub(crate) mod log_throttle;
-pub(crate) mod origin;
-pub(crate) mod reconnect;
 pub(crate) mod refusal;
 pub(crate) mod unauthenticated;
 
 use clients::Seats;
 use drain::Round;
 use unauthenticated::Unauthenticated;
+
+/// How a connection was admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Admitted,
+    /// Over the rate of connects, or over their number: a device gets a delay for its reconnect, and the API serves its
+    /// requests.
+    OverRate,
+}
 
 /// How often one shard looks for parked sessions that are due.
 pub(crate) const PARKED_EVERY_MS: u64 = 1_000;

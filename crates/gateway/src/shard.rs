@@ -115,7 +115,7 @@ impl Shard {
         let history = OfferHistory::new(shared.registry.is_shared());
         Self {
             index,
-            conversations: Conversations::new(shared.clone(), index),
+            conversations: Conversations::new(shared.clone()),
             shared,
             delivery,
             receivers,
@@ -193,7 +193,7 @@ impl Shard {
                 }
             });
             if let Some(successor) = successor {
-                self.shared.mailboxes[usize::from(successor.shard)].report_predecessor_gone(successor);
+                self.shared.mailbox_of(successor).report_predecessor_gone(successor);
             }
         }
         for address in self.mailbox().predecessors_gone.take() {
@@ -304,11 +304,6 @@ impl Shard {
         self.connections.get(slot as usize)?.attachment.session.as_ref()
     }
 
-    /// A number below `below`, to spread things out; not for secrets.
-    pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        self.jitter.draw(below)
-    }
-
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         match reply {
             Reply::LoggedIn { to, asked, result: Ok(answers) } => {
@@ -324,7 +319,7 @@ impl Shard {
                 tracing::warn!(%error, count = to.len(), "log-ins failed");
                 for (slot, generation) in to {
                     if self.at(slot, generation).is_some() {
-                        self.fail_log_in(slot);
+                        self.begin_close(slot, CloseReason::Overloaded);
                     }
                 }
             }

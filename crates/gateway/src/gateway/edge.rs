@@ -127,7 +127,7 @@ impl Edge for Gateway {
         let registry = &self.shared.registry;
         let Some(session) = registry.device(registry.device_key(app, device)) else { return false };
         if session.set_presence(presence) {
-            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            let mailbox = self.shared.mailbox_of(session.address);
             mailbox.request(Mail::Reread { to: vec![session.address], since: None });
         }
         true
@@ -158,7 +158,7 @@ impl Edge for Gateway {
                 .inc_by(left.is_some_and(|left| left.will.is_some()).into());
         }
         if let Some(session) = registry.detach_if(device_key, |_| true) {
-            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
+            self.shared.mailbox_of(session.address).close(session.address, reason);
         }
     }
 
@@ -166,7 +166,7 @@ impl Edge for Gateway {
         let registry = &self.shared.registry;
         let is_older = |session: &Session| session.address.generation < below;
         if let Some(session) = registry.detach_if(registry.device_key(app, device), is_older) {
-            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            let mailbox = self.shared.mailbox_of(session.address);
             mailbox.close(session.address, CloseReason::Replaced);
         }
     }
@@ -291,7 +291,7 @@ impl Gateway {
         let device_key = self.shared.registry.device_key(app, device);
         self.stamp_change(device_key);
         if let Some(session) = self.shared.registry.device(device_key) {
-            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
+            self.shared.mailbox_of(session.address).request(mail(session.address));
         }
     }
 }

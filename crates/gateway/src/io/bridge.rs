@@ -33,7 +33,7 @@ impl Bridges {
     }
 
     pub(crate) fn is_within_rate(&self, per_second: u32) -> bool {
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        let rate = Rate::of_connects(per_second);
         // Wrapped on purpose: only differences are used.
         let now_ms = (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32;
         self.openings.lock().get_or_insert_with(|| Bucket::full(rate, now_ms)).take(rate, now_ms)

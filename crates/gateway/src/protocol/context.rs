@@ -17,7 +17,7 @@ use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, NotificationId, Quota, Timestamp, Topic, limits};
 
 use super::effect::{Attach, Effect};
-use super::requests::{At, Completed, Inbox, PendingRequests};
+use super::requests::{At, Completed, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::Fanout;
@@ -59,13 +59,6 @@ impl Facts {
     pub(crate) fn at(&self) -> At {
         (self.slot, self.generation)
     }
-}
-
-/// When the shard calls the adapter next, and whether the client answers pings.
-pub(crate) struct Timers<'a> {
-    pub(crate) timeout_tick: &'a mut u32,
-    pub(crate) deadline_tick: &'a mut u32,
-    pub(crate) ping: &'a mut Ping,
 }
 
 /// The places up to which the session's messages were sent.
@@ -122,17 +115,20 @@ impl Progress<'_> {
     }
 }
 
-/// The way to other shards.
-pub(crate) trait Network {
+/// The way to the shards.
+pub(crate) trait Network: Send + Sync {
     /// Queues a stanza for a session. Without room the stanza is lost.
     fn relay(&self, to: Address, stanza: Bytes);
 
     /// Wakes the shard that handles parked sessions.
     fn wake_first_shard(&self);
+
+    /// Passes the result of a job to the shard of its connection.
+    fn complete(&self, shard: u16, at: At, done: Box<dyn Completed>);
 }
 
 pub(crate) struct Peers<'a> {
-    pub(crate) network: &'a dyn Network,
+    pub(crate) network: &'a Arc<dyn Network>,
     /// The shard's own mail, which other shards add to at any moment.
     pub(crate) mail: &'a Receiver<Mail>,
     pub(crate) has_stalled: bool,
@@ -151,11 +147,13 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Now,
     pub(crate) facts: Facts,
     pub(crate) session: Option<&'a Arc<Session>>,
-    pub(crate) timers: Timers<'a>,
+    /// When the shard calls the adapter next.
+    pub(crate) timeout_tick: &'a mut u32,
+    pub(crate) deadline_tick: &'a mut u32,
+    pub(crate) ping: &'a mut Ping,
     pub(crate) progress: Progress<'a>,
     pub(crate) peers: Peers<'a>,
     pub(crate) requests: &'a mut PendingRequests,
-    pub(crate) inbox: &'a Arc<dyn Inbox>,
     pub(crate) effects: &'a mut Vec<Effect>,
     pub(crate) frames: &'a mut Bucket,
     pub(crate) frames_in: &'a mut u64,
@@ -207,14 +205,14 @@ impl Context<'_> {
     /// The time for a ping, or for the answer to one, has come. True if the caller must send a ping now.
     pub(crate) fn needs_ping(&mut self) -> bool {
         let (interval, timeout) = (self.config().ping_interval, ticks(self.config().ping_timeout));
-        let state = *self.timers.ping;
+        let state = *self.ping;
         match state {
             Ping::None => {
-                *self.timers.ping = Ping::Sent;
+                *self.ping = Ping::Sent;
                 self.set_timeout(self.now.tick.saturating_add(timeout));
             }
             Ping::Answered => {
-                *self.timers.ping = Ping::None;
+                *self.ping = Ping::None;
                 let next = self.now.tick_after(interval).saturating_sub(timeout);
                 self.set_timeout(next.max(self.now.tick + 1));
             }
@@ -249,7 +247,7 @@ impl Context<'_> {
 
     /// The shard calls `handle_timeout` at this tick.
     pub(crate) fn set_timeout(&mut self, tick: u32) {
-        *self.timers.timeout_tick = tick;
+        *self.timeout_tick = tick;
     }
 
     pub(crate) fn clear_timeout(&mut self) {
@@ -258,7 +256,7 @@ impl Context<'_> {
 
     /// The shard calls `handle_deadline` at this tick, or closes a connection that is not open yet.
     pub(crate) fn set_deadline(&mut self, tick: u32) {
-        *self.timers.deadline_tick = tick;
+        *self.deadline_tick = tick;
     }
 
     pub(crate) fn clear_deadline(&mut self) {
@@ -271,13 +269,14 @@ impl Context<'_> {
         job: impl Future<Output = T> + Send + 'static,
         done: impl FnOnce(Option<T>) -> D + Send + 'static,
     ) {
-        let (inbox, at, services) = (self.inbox.clone(), self.facts.at(), self.services.clone());
+        let (shard, at) = (self.facts.shard, self.facts.at());
+        let (network, services) = (self.peers.network.clone(), self.services.clone());
         self.delivery.work(async move {
             let result = AssertUnwindSafe(job).catch_unwind().await.ok();
             if result.is_none() {
                 services.metrics.panics.inc();
             }
-            inbox.complete(at, Box::new(done(result)));
+            network.complete(shard, at, Box::new(done(result)));
         });
     }
 

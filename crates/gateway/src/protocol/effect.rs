@@ -112,8 +112,6 @@ pub(crate) enum Effect {
     SendKeepAlive,
     /// Answer in HTTP instead of an event stream.
     RefuseInHttp(Box<HttpRefusal>),
-    /// Answer in HTTP that the node is overloaded or drains.
-    RefuseBusy,
 
     /// Wake the adapter at a millisecond rather than at a tick.
     WakeAt(u64),

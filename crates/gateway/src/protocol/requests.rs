@@ -81,11 +81,6 @@ pub(crate) struct Outside<'a> {
     pub(crate) is_connected: bool,
 }
 
-/// The destination of job results: the shard of their connection.
-pub(crate) trait Inbox: Send + Sync {
-    fn complete(&self, at: At, done: Box<dyn Completed>);
-}
-
 /// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn`
 /// if it has scans in `waiting` and none in `out`.
 #[derive(Default)]

@@ -83,7 +83,7 @@ impl Adapter for Events {
         let Reply::Verified(answer) = reply else { return };
         match answer {
             Ok(identity) => cx.attach(identity, request.topics, request.resume),
-            Err(Refused::Busy) => cx.push(Effect::RefuseBusy),
+            Err(Refused::Busy) => cx.close(CloseReason::Overloaded),
             Err(Refused::Missing) => refuse(cx, 401, "unauthorized", "a token is needed", None),
             Err(Refused::Expired) => refuse(cx, 401, "expired", CloseReason::Expired.explain(), None),
             Err(refused @ Refused::TooManyFailures { .. }) => {

@@ -197,7 +197,7 @@ impl Xmpp {
 
 /// An open connection has no other deadline.
 fn schedule_checkpoint(cx: &mut Context<'_>) {
-    if cx.facts.phase == Phase::Open && *cx.timers.deadline_tick == u32::MAX {
+    if cx.facts.phase == Phase::Open && *cx.deadline_tick == u32::MAX {
         cx.set_deadline(cx.now.tick_after(CHECKPOINT_AFTER));
     }
 }

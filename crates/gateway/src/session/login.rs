@@ -27,6 +27,19 @@ pub(crate) const LINGER_MS: u64 = 5;
 /// The store answers within milliseconds or not at all.
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A log-in in progress, and what topic rules need to know about it.
+pub(crate) struct PendingLogIn {
+    pub(crate) login: Login,
+    /// Claims of the token that topic rules need.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// Topics that rules denied to the log-in, with the code and the text of the reason.
+    pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
+    /// Topics and filters that a webhook allowed for this log-in.
+    pub(crate) permitted: Permissions,
+    /// How often the log-in was read again because rules denied something.
+    pub(crate) passes: u8,
+}
+
 /// A session that is attached, as its protocol gets it.
 pub(crate) struct OpenedSession {
     pub(crate) session: Arc<Session>,

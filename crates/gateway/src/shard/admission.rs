@@ -13,13 +13,13 @@ use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::rate::Bucket;
 use crate::session::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};
-use crate::wire::{Framing, Speaks};
+use crate::wire::Framing;
 
 /// Sockets taken in one turn.
 const ARRIVALS_PER_TURN: usize = 256;
@@ -33,31 +33,24 @@ impl Shard {
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {
-        let (mut head, mut origin, mut peer) = (None, Origin::Admitted, None);
-        let speaks = match &arrival.kind {
-            ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
-                *speaks
-            }
-            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
-        };
-        let (mut refused, mut tls) = (false, None);
-        match arrival.kind {
-            ArrivalKind::Plain(_) => {}
-            ArrivalKind::OverRate(_) => origin = Origin::OverRate,
-            ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
-                Ok(session) => tls = Some(session),
+        let (mut head, mut peer, mut refused) = (None, None, false);
+        let (protocol, tls, origin) = match arrival.kind {
+            ArrivalKind::New { speaks, tls, origin } => match tls.map(TlsSession::new).transpose() {
+                Ok(tls) => (speaks.protocol(), tls, origin),
                 Err(error) => {
                     tracing::error!(%error, "cannot create a TLS session");
-                    self.mailbox().left();
-                    return;
+                    return self.mailbox().left();
                 }
             },
             ArrivalKind::Moved(moved) => {
-                (head, origin, peer) = (Some(moved.bytes), moved.origin, moved.peer);
-                tls = moved.tls.map(|session| *session);
+                (head, peer) = (Some(moved.bytes), moved.peer);
+                (None, moved.tls.map(|session| *session), moved.origin)
             }
-            ArrivalKind::Refused => refused = true,
-        }
+            ArrivalKind::Refused => {
+                refused = true;
+                (None, None, Origin::Admitted)
+            }
+        };
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key());
@@ -67,8 +60,8 @@ impl Shard {
             return;
         }
         let config = &self.shared.config;
-        let generation = self.shared.next_generation(self.now.wall);
-        let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
+        let generation = self.shared.services.generations.next(self.now.wall);
+        let frames = Bucket::full(self.shared.services.frame_rate(), self.now.ms32());
         let mut connection = Connection::new(Socket::new(stream, tls), generation, frames);
         connection.origin = origin;
         connection.deadline_tick = self.now.tick_after(config.head_timeout);
@@ -86,7 +79,7 @@ impl Shard {
             self.io.peers.insert(slot, peer);
         }
         self.admit_unauthenticated(slot);
-        if let Some(protocol) = speaks.protocol() {
+        if let Some(protocol) = protocol {
             self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);

@@ -14,7 +14,7 @@ use noroshi_events::Event;
 use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
-use crate::lifecycle::reconnect;
+use crate::io::timer::Jitter;
 use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
@@ -35,7 +35,7 @@ impl Shard {
             return;
         }
         let (retry_after_s, spread_ms) = (self.retry_after_s(slot), self.shared.drain.spread_ms());
-        let after_ms = reconnect::after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
+        let after_ms = reconnect_after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
         let leaves_unsaid = self.conversation(slot).is_some_and(Conversation::misses_close_frames);
         let begun =
@@ -237,6 +237,26 @@ impl Shard {
             });
         }
         self.lifecycle.round = Some(round);
+    }
+}
+
+/// When a client reconnects: later for reasons that would hurt if all clients reconnected at once. `retry_after_s`: how
+/// long a client has to wait whose log-in is refused for earlier failures; 0 for all others. `spread_ms`: over which a
+/// drain spreads its clients.
+fn reconnect_after_ms(reason: CloseReason, retry_after_s: u32, spread_ms: u32, jitter: &mut Jitter) -> u64 {
+    match reason {
+        CloseReason::RateLimited if retry_after_s > 0 => {
+            u64::from(retry_after_s) * 1_000 + jitter.draw(4_000)
+        }
+        CloseReason::Drain => jitter.draw(u64::from(spread_ms) + 1),
+        // A recheck closes sessions at a steady rate ([`crate::session::recheck`]); this spreads sessions that close at
+        // once.
+        CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
+            1_000 + jitter.draw(4_000)
+        }
+        CloseReason::QuotaExceeded => 5_000 + jitter.draw(5_000),
+        reason if reason.may_reconnect() => 500 + jitter.draw(1_000),
+        _ => 0,
     }
 }
 

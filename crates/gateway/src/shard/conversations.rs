@@ -20,12 +20,12 @@ use super::mailbox::{Close, Reply as Mailed};
 use super::shared::Shared;
 use crate::fanout::mail::Mail;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::origin::Origin;
-use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
+use crate::lifecycle::Origin;
+use crate::protocol::context::{Context, Facts, Network, Peers, Progress};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
 use crate::protocol::polling::PollingSessions;
 use crate::protocol::registry::Conversation;
-use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
+use crate::protocol::requests::{At, Completed, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::phase::Phase;
@@ -44,41 +44,33 @@ const BUFFER_EFFECTS_MAX: usize = 64;
 /// What the adapters of one shard share.
 pub(crate) struct Conversations {
     buffers: Vec<Vec<Effect>>,
-    inbox: Arc<dyn Inbox>,
+    network: Arc<dyn Network>,
     pub(crate) requests: PendingRequests,
     pub(crate) polled: PollingSessions,
 }
 
 impl Conversations {
-    pub(crate) fn new(shared: Arc<Shared>, index: u16) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             buffers: Vec::new(),
-            inbox: Arc::new(ShardInbox { shared, index: index.into() }),
+            network: shared,
             requests: PendingRequests::default(),
             polled: PollingSessions::default(),
         }
     }
 }
 
-/// Results of jobs reach the shard by its mailbox.
-struct ShardInbox {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
-impl Inbox for ShardInbox {
-    fn complete(&self, to: At, done: Box<dyn Completed>) {
-        self.shared.mailboxes[self.index].reply(Mailed::Done { to, done });
-    }
-}
-
 impl Network for Shared {
     fn relay(&self, to: Address, stanza: Bytes) {
-        let _ = self.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+        let _ = self.mailbox_of(to).deliver(Mail::Stanza { to, stanza });
     }
 
     fn wake_first_shard(&self) {
         self.mailboxes[0].wake();
+    }
+
+    fn complete(&self, shard: u16, to: At, done: Box<dyn Completed>) {
+        self.mailboxes[usize::from(shard)].reply(Mailed::Done { to, done });
     }
 }
 
@@ -161,11 +153,9 @@ impl Shard {
             now: *now,
             facts,
             session: connection.attachment.session.as_ref(),
-            timers: Timers {
-                timeout_tick: &mut connection.ping_tick,
-                deadline_tick: &mut connection.deadline_tick,
-                ping: &mut connection.ping,
-            },
+            timeout_tick: &mut connection.ping_tick,
+            deadline_tick: &mut connection.deadline_tick,
+            ping: &mut connection.ping,
             progress: Progress {
                 catch_up: &mut connection.attachment.catch_up,
                 subscriptions: &connection.attachment.topics,
@@ -175,9 +165,12 @@ impl Shard {
                 offered,
                 watermark: connection.attachment.watermark,
             },
-            peers: Peers { network: &**shared, mail: &receivers.mail, has_stalled: fanout.has_stalled() },
+            peers: Peers {
+                network: &self.conversations.network,
+                mail: &receivers.mail,
+                has_stalled: fanout.has_stalled(),
+            },
             requests: &mut self.conversations.requests,
-            inbox: &self.conversations.inbox,
             effects,
             frames: &mut connection.frames,
             frames_in: &mut self.tally.frames_in,
@@ -243,10 +236,10 @@ impl Shard {
                 let successor = Address { shard: self.index, slot, generation };
                 let (reason, successor, previd) = (CloseReason::Replaced, Some(successor), Some(id));
                 let close = Close { address: at, reason, successor, previd };
-                self.shared.mailboxes[usize::from(at.shard)].request_close(close);
+                self.shared.mailbox_of(at).request_close(close);
             }
             Effect::CloseSession { at, reason } => {
-                self.shared.mailboxes[usize::from(at.shard)].close(at, reason);
+                self.shared.mailbox_of(at).close(at, reason);
             }
             Effect::SubscribeTopic { topic, durable, retained } => {
                 self.subscribe_topic(slot, topic, durable, retained);
@@ -274,7 +267,6 @@ impl Shard {
             Effect::DetectVanishedPeer => self.detect_vanished_peer(slot),
             Effect::SendKeepAlive => self.send_keep_alive(slot),
             Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
-            Effect::RefuseBusy => self.refuse_busy(slot),
             Effect::WakeAt(at_ms) => self.io.precise.arm(slot, at_ms),
             Effect::Engine(output) => self.carry_out_engine(slot, output),
             Effect::EngineSettled => self.let_go(slot),

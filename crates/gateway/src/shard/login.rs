@@ -16,11 +16,12 @@ use noroshi_protocol::ws::Input;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
 
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, login_of, session_of};
+use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, login_of, session_of};
 use crate::session::operation::Operation;
+use crate::session::permission::Permissions;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
 use crate::session::renewal::{self, NotRenewed};
@@ -31,7 +32,7 @@ use crate::session::verification::{Pending, VERIFYING_MAX};
 use crate::shard::Shard;
 use crate::shard::connection::Opening;
 use crate::shard::mailbox::{Close, Reply};
-use crate::wire::{Framing, Protocol};
+use crate::wire::Protocol;
 
 /// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
@@ -62,7 +63,7 @@ impl Shard {
         tracing::info!(
             protocol = connection.protocol.as_str(),
             peer,
-            device = login.map(|login| login.device.as_str()),
+            device = login.map(|pending| pending.login.device.as_str()),
             not_told,
             "a log-in was refused: {why}"
         );
@@ -76,7 +77,7 @@ impl Shard {
         resume: Option<NotificationId>,
     ) {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
-        let generation = self.shared.next_generation(now);
+        let generation = self.shared.services.generations.next(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.end_unauthenticated(slot);
         // A drain may have started while the token was verified.
@@ -98,11 +99,12 @@ impl Shard {
         connection.deadline_tick = deadline;
         connection.attachment.expires_at = identity.expires_at;
         let mut identity = identity;
-        let opening = connection.opening();
-        opening.claims = identity.claims.take();
+        let claims = identity.claims.take();
         let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
-        opening.denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
-        opening.login = Some(Login { session_topics, resume, ..login_of(identity, now) });
+        let denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
+        let login = Login { session_topics, resume, ..login_of(identity, now) };
+        let permitted = Permissions::default();
+        connection.opening().login = Some(PendingLogIn { login, claims, denied, permitted, passes: 0 });
         self.queue_log_in(slot, generation);
     }
 
@@ -145,7 +147,7 @@ impl Shard {
                 let connection = self.connections.get(*slot as usize);
                 let login = connection
                     .filter(|connection| connection.generation == *generation)
-                    .and_then(|connection| connection.opening.as_ref()?.login.clone());
+                    .and_then(|connection| Some(connection.opening.as_ref()?.login.as_ref()?.login.clone()));
                 let wanted = login.is_some();
                 logins.extend(login.map(|login| LoginAttempt { login, generation: *generation }));
                 wanted
@@ -163,16 +165,6 @@ impl Shard {
         }
     }
 
-    pub(crate) fn fail_log_in(&mut self, slot: u32) {
-        match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
-            true => {
-                self.set_protocol(slot, Protocol::Http, Framing::Stream);
-                self.refuse(slot);
-            }
-            false => self.begin_close(slot, CloseReason::Overloaded),
-        }
-    }
-
     pub(crate) fn handle_log_in(&mut self, slot: u32, generation: u64, asked: Moment, answer: LoginResult) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase != Phase::LoggingIn {
@@ -185,15 +177,15 @@ impl Shard {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
             LoginResult::GenerationTooLow(present) => {
-                self.shared.outrun(present);
-                let generation = self.shared.next_generation(self.now.wall);
+                self.shared.services.generations.outrun(present);
+                let generation = self.shared.services.generations.next(self.now.wall);
                 if let Some(connection) = self.connection(slot) {
                     connection.generation = generation;
                 }
                 self.queue_log_in(slot, generation);
             }
             LoginResult::OverQuota(over) => self.refuse_over_quota(slot, &over),
-            LoginResult::Unavailable => self.fail_log_in(slot),
+            LoginResult::Unavailable => self.begin_close(slot, CloseReason::Overloaded),
             LoginResult::Refused(refused) => {
                 let why = match refused {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
@@ -216,10 +208,12 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(mut opening) = connection.opening.take() else { return };
-        let Some(login) = opening.login.as_mut() else { return };
+        let Some(PendingLogIn { login, claims, permitted, denied, .. }) = opening.login.as_mut() else {
+            return;
+        };
         let address = Address { shard: self.index, slot, generation };
         let has_rules = self.delivery.rules().of(login.app).is_some();
-        let claims = has_rules.then_some(&opening.claims);
+        let claims = has_rules.then_some(&*claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session to resume is gone, or belongs to another device by now.
         if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
@@ -247,7 +241,7 @@ impl Shard {
         let has_adapter = self.conversation(slot).is_some();
         let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let complete = page.heads.iter().all(|head| head.complete);
-        let (permitted, asks_gzip) = (std::mem::take(&mut opening.permitted), opening.asks_gzip);
+        let (permitted, asks_gzip) = (std::mem::take(permitted), opening.asks_gzip);
         let begun = OpenedSession { session, topics, complete, kept, as_of, permitted, asks_gzip };
         if !has_adapter {
             self.begin_conversation(slot, &begun);
@@ -267,10 +261,10 @@ impl Shard {
                 true => self.sessions.successions.insert(slot, generation, begun, page),
                 false => self.begin_session(slot, &begun, page),
             }
-            self.report_denied_topics(slot, &opening.denied);
+            self.report_denied_topics(slot, denied);
             return self.arm(slot);
         }
-        self.report_denied_topics(slot, &opening.denied);
+        self.report_denied_topics(slot, denied);
         self.handle_page(slot, page);
         for text in opening.early {
             if self.is_alive(slot) {
@@ -291,7 +285,7 @@ impl Shard {
             Attached::Now(Some(old)) => {
                 let successor = has_conversation.then_some(session.address);
                 succeeds = successor.is_some();
-                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                let its_shard = shared.mailbox_of(old.address);
                 match successor.filter(|_| its_shard.is_gone()) {
                     // That shard reports nothing any more.
                     Some(address) => self.mailbox().report_predecessor_gone(address),
@@ -450,7 +444,12 @@ impl Shard {
     fn continue_log_in(&mut self, slot: u32, request: Box<dyn Operation>, answer: Answer) {
         if let Err(refused) = &answer {
             self.report_refused_log_in(slot, refused);
-            self.note_retry(slot, refused);
+            // Kept for the close, which names the time.
+            if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
+                (refused, self.connection(slot))
+            {
+                connection.opening().retry_after_s = *retry_after_s;
+            }
         }
         self.reply_to_adapter(slot, request, Outcome::Verified(answer));
     }
@@ -499,19 +498,10 @@ impl Shard {
         }
     }
 
-    /// Keeps when the client may retry.
-    fn note_retry(&mut self, slot: u32, refused: &Refused) {
-        if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
-            (refused, self.connection(slot))
-        {
-            connection.opening().retry_after_s = *retry_after_s;
-        }
-    }
-
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
     pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
         let Some(session) = self.session(slot).cloned() else {
-            return self.finish_renewal(slot, request, Ok(()));
+            return self.reply_to_adapter(slot, request, Outcome::Renewed(Ok(())));
         };
         let name = self.shared.auth.app_name(session.app);
         let credential =
@@ -533,14 +523,10 @@ impl Shard {
         self.sessions.renewals.end(slot);
         // Topic rules may allow less with the new claims.
         let has_other_claims = renewed == Ok(true);
-        self.finish_renewal(slot, request, renewed.map(drop));
+        self.reply_to_adapter(slot, request, Outcome::Renewed(renewed.map(drop)));
         if has_other_claims {
             self.recheck_now(slot);
         }
-    }
-
-    fn finish_renewal(&mut self, slot: u32, request: Box<dyn Operation>, renewed: Result<(), NotRenewed>) {
-        self.reply_to_adapter(slot, request, Outcome::Renewed(renewed));
     }
 
     /// Returns whether the claims changed.

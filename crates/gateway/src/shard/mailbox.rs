@@ -30,8 +30,8 @@ use parking_lot::Mutex;
 
 use crate::fanout::mail::{Mail, Undelivered};
 use crate::io::tls::TlsSession;
+use crate::lifecycle::Origin;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::origin::Origin;
 use crate::protocol::requests::{self, Completed};
 use crate::session::gate::Permitted;
 use crate::session::registry::Address;
@@ -65,10 +65,8 @@ pub(crate) struct Arrival {
 }
 
 pub(crate) enum ArrivalKind {
-    Plain(Speaks),
-    /// In plaintext, over the rate of connects.
-    OverRate(Speaks),
-    Tls(Arc<rustls::ServerConfig>, Speaks),
+    /// From a listener; in plaintext without `tls`.
+    New { speaks: Speaks, tls: Option<Arc<rustls::ServerConfig>>, origin: Origin },
     /// From another shard, whose request is for a session of this one; or from the API, whose request is the gateway's.
     Moved(Box<Moved>),
     /// The answer was written: only the end of the connection is still awaited.

@@ -148,7 +148,7 @@ impl Shard {
             }
             false => ("overloaded", CloseReason::Overloaded, 0),
         };
-        let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
+        let seconds = (1 + self.jitter.draw(spread_s.max(5))).to_string();
         // Counted as overload in both cases: the reason `drain` is for connections that had been admitted.
         let counted = CloseReason::Overloaded;
         self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
@@ -174,7 +174,7 @@ impl Shard {
         );
         let given =
             self.connection(slot).and_then(|connection| connection.opening.as_mut()?.request_id.take());
-        let id = given.map_or_else(|| drawn_id(self.shared.next_number()), String::from);
+        let id = given.map_or_else(|| drawn_id(self.shared.services.generations.next_number()), String::from);
         tracing::debug!(request = id, status, code, "a request was refused");
         let mut all = vec![("X-Request-Id", id.as_str()), ("Access-Control-Allow-Origin", "*")];
         all.push(("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"));

@@ -15,7 +15,7 @@ use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::recheck::Recheck;
-use crate::session::topic_rules::{Decision, LogIn, LogInDecision, Lost, TopicRules, Undecidable};
+use crate::session::topic_rules::{Decision, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::Protocol;
@@ -43,14 +43,10 @@ impl Shard {
     fn try_op(&mut self, slot: u32, op: Op) {
         let Some(session) = self.session(slot).cloned() else { return };
         match self.rules().decide(&session, op, || self.sessions.gates.has_room(session.app)) {
-            Decision::Perform(op, decided) => self.perform(slot, op, decided),
+            Decision::Perform(op, decided) => self.reply_to_adapter(slot, op, Outcome::Decided(decided)),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
             Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),
         }
-    }
-
-    fn perform(&mut self, slot: u32, op: Op, decided: Decided) {
-        self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends. If it cannot wait because the places are
@@ -59,26 +55,20 @@ impl Shard {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
         };
-        let Some(login) = &opening.login else { return true };
-        let log_in = LogIn {
-            login,
-            logged_in,
-            claims: &opening.claims,
-            permitted: &opening.permitted,
-            denied: &opening.denied,
-            passes: opening.passes,
-        };
+        let Some(pending) = &opening.login else { return true };
         let stored = logged_in.kept.as_deref();
         let conversation = self.conversation(slot);
         let filters = || conversation.map(|it| it.stored_filters(stored)).unwrap_or_default();
-        match self.rules().decide_log_in(log_in, filters) {
+        match self.rules().decide_log_in(pending, logged_in, filters) {
             LogInDecision::Allowed => return true,
             LogInDecision::Ask(asked)
                 if !asked.needs_webhook() || self.sessions.gates.has_room(asked.holder.app) =>
             {
                 self.ask_webhooks(slot, asked);
             }
-            LogInDecision::Ask(_) | LogInDecision::Undecidable => self.fail_log_in(slot),
+            LogInDecision::Ask(_) | LogInDecision::Undecidable => {
+                self.begin_close(slot, CloseReason::Overloaded)
+            }
         }
         false
     }
@@ -112,7 +102,8 @@ impl Shard {
         }
         match op {
             Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
-                self.perform(slot, op, Decided { rules: Some(rules), verdicts });
+                let decided = Decided { rules: Some(rules), verdicts };
+                self.reply_to_adapter(slot, op, Outcome::Decided(decided));
             }
             // The rules changed: it is decided again, before later operations.
             Some(op) => waiting.push_front(op),
@@ -133,8 +124,9 @@ impl Shard {
     fn continue_ruled_log_in(&mut self, slot: u32, generation: u64, answered: Answered) {
         let delivery = self.delivery.clone();
         let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
-        let Some(login) = &mut opening.login else { return };
-        opening.passes += 1;
+        let Some(pending) = &mut opening.login else { return };
+        pending.passes += 1;
+        let login = &mut pending.login;
         if !delivery.rules().are_current(login.app, Some(&answered.rules)) {
             return self.queue_log_in(slot, generation);
         }
@@ -144,13 +136,13 @@ impl Shard {
                 Verdict::Denied(reason) => {
                     login.topics.retain(|named| *named != topic);
                     login.session_topics.retain(|named| *named != topic);
-                    opening.denied.push((topic, reason.code(), reason.text()));
+                    pending.denied.push((topic, reason.code(), reason.text()));
                 }
-                Verdict::Allowed | Verdict::Ask => opening.permitted.add(&answered.rules, name),
+                Verdict::Allowed | Verdict::Ask => pending.permitted.add(&answered.rules, name),
             }
         }
         match answered.failed {
-            true => self.fail_log_in(slot),
+            true => self.begin_close(slot, CloseReason::Overloaded),
             false => self.queue_log_in(slot, generation),
         }
     }

@@ -102,7 +102,7 @@ impl Adapter for Mqtt {
     /// [MQTT-3.1.2-22]
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         self.set_timeout(cx);
-        if *cx.timers.timeout_tick <= cx.now.tick {
+        if *cx.timeout_tick <= cx.now.tick {
             cx.close(CloseReason::PingTimeout);
         }
     }

@@ -50,12 +50,6 @@ impl Shard {
         self.answer_problem(slot, *status, code, detail, headers, reason);
     }
 
-    /// Answers in HTTP that the node is overloaded or drains.
-    pub(super) fn refuse_busy(&mut self, slot: u32) {
-        self.set_protocol(slot, Protocol::Http, Framing::Stream);
-        self.refuse(slot);
-    }
-
     pub(super) fn begin_gzip(&mut self, slot: u32) {
         self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
         self.trailers.begin(slot);

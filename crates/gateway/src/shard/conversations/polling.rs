@@ -18,7 +18,7 @@ use crate::io::socket::Socket;
 use crate::protocol::context::Context;
 use crate::protocol::polling::{Kind, Legs, PollingRequest};
 use crate::protocol::registry::Conversation;
-use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
+use crate::protocol::socket_io::{Opener, SocketIo, websocket_frame};
 use crate::rate::{Bucket, Rate};
 use crate::session::phase::Phase;
 use crate::shard::Shard;
@@ -43,11 +43,7 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 impl Shard {
     /// A new session. `None` if the system has no randomness.
     fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
-        let shared = self.shared.clone();
-        let (shard, now_ms, number) = (self.index, self.now.ms, shared.next_number());
-        let config = &shared.config.socket_io;
-        let jitter = &mut |below| self.jitter(below);
-        SocketIo::new(Start { opener, polls, shard, now_ms, config, number, jitter })
+        SocketIo::new(opener, polls, self.index, self.now.ms, &self.shared.services, &mut self.jitter)
     }
 
     /// A session that begins on a WebSocket.
@@ -101,8 +97,8 @@ impl Shard {
             return self.refuse(slot);
         };
         socket_io.legs = Some(Box::new(Legs::new(sid, network)));
-        let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
-        let generation = shared.next_generation(self.now.wall);
+        let frames = Bucket::full(shared.services.frame_rate(), self.now.ms32());
+        let generation = shared.services.generations.next(self.now.wall);
         let mut connection = Connection::new(Socket::NONE, generation, frames);
         (connection.protocol, connection.framing) = (SocketIo::protocol_of(mount), Framing::Polling);
         begin_socket_io(&mut connection, socket_io);
@@ -124,7 +120,7 @@ impl Shard {
         let (config, now_ms) = (&self.shared.config, self.now.ms32());
         let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(u32::MAX);
         let per_second = config.connects_per_second.div_ceil(shards.max(1));
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        let rate = Rate::of_connects(per_second);
         self.conversations
             .polled
             .openings

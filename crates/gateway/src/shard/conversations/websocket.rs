@@ -27,39 +27,40 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_open(cx));
     }
 
-    /// A request for the WebSocket of a protocol.
-    pub(crate) fn upgrade_to(&mut self, slot: u32, protocol: Protocol, upgrade: &Upgrade) {
+    /// A request for the WebSocket of a protocol. The credentials of a native one log in at once.
+    pub(crate) fn open_websocket(
+        &mut self,
+        slot: u32,
+        protocol: Protocol,
+        upgrade: &Upgrade,
+        credentials: Credentials,
+    ) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
+        if protocol == Protocol::Echo {
+            self.set_protocol(slot, protocol, Framing::agreed(upgrade));
+            let Some(connection) = self.connection(slot) else { return };
+            connection.phase = Phase::Open;
+            connection.deadline_tick = u32::MAX;
+            connection.opening = None;
+            return self.send(slot, answer.into());
+        }
+        if let (Some(app), Some(connection)) = (credentials.app, self.connection(slot)) {
+            connection.opening().app = Some(app.into());
+        }
         self.open_protocol(slot, protocol, Framing::agreed(upgrade));
+        let token = credentials.token.filter(|_| protocol == Protocol::Native);
+        if token.is_some() {
+            // The answer leaves with `ready` some milliseconds later: one write instead of two.
+            self.cork(slot);
+        }
         self.send(slot, answer.into());
-        self.arm(slot);
-    }
-
-    /// A request for the native WebSocket.
-    pub(crate) fn open_websocket(&mut self, slot: u32, upgrade: &Upgrade, credentials: Credentials) {
-        let Some(token) = credentials.token else { return self.upgrade_to(slot, Protocol::Native, upgrade) };
-        // The answer leaves with `ready` some milliseconds later: one write instead of two.
-        let mut answer = Vec::with_capacity(192);
-        ws::push_upgrade_response(&mut answer, upgrade);
-        self.open_protocol(slot, Protocol::Native, Framing::agreed(upgrade));
-        self.cork(slot);
-        self.send(slot, answer.into());
-        // A browser cannot read an HTTP status of a failed upgrade: frames report a wrong token.
-        self.identify(slot, Some(&token), None, Box::new(native::Request::LogIn(())));
+        if let Some(token) = token {
+            // A browser cannot read an HTTP status of a failed upgrade: frames report a wrong token.
+            self.identify(slot, Some(&token), None, Box::new(native::Request::LogIn(())));
+        }
         // It may be due before the head would have been.
         self.arm(slot);
-    }
-
-    pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
-        let mut answer = Vec::new();
-        ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Echo, Framing::agreed(upgrade));
-        let Some(connection) = self.connection(slot) else { return };
-        connection.phase = Phase::Open;
-        connection.deadline_tick = u32::MAX;
-        connection.opening = None;
-        self.send(slot, answer.into());
     }
 
     /// A whole message, a part of one, or a control frame.
