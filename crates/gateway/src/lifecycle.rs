@@ -8,8 +8,9 @@
 pub(crate) mod clients;
 pub mod drain;
 pub(crate) mod log_throttle;
-pub(crate) mod refusal;
 pub(crate) mod unauthenticated;
+
+use noroshi_protocol::http::{self, Head};
 
 use clients::Seats;
 use drain::Round;
@@ -58,4 +59,17 @@ impl Lifecycle {
         }
         is_due
     }
+}
+
+/// An id of this node, for a request without one.
+pub(crate) fn drawn_id(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// The client's own id, if it may be logged, with the API's rules.
+pub(crate) fn request_id<'a>(head: &Head<'a>) -> Option<&'a str> {
+    let (id, token) = (head.header("x-request-id")?, head.query_value("token"));
+    let of_query = token.iter().map(|token| token.as_bytes());
+    let credentials: Vec<_> = head.header_bytes("authorization").chain(of_query).collect();
+    http::is_request_id(id.as_bytes(), &credentials).then_some(id)
 }

@@ -7,6 +7,8 @@
 //! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session
 //! and its [`catch_up`].
 
+use std::collections::HashMap;
+
 pub(crate) mod attachment;
 pub(crate) mod catch_up;
 pub(crate) mod gate;
@@ -27,7 +29,7 @@ pub(crate) mod verification;
 pub(crate) mod wildcard;
 
 use gate::Gates;
-use login::{LogInQueue, Successions};
+use login::{LogInQueue, Succession};
 use outcome::Outcomes;
 use reads::Reads;
 use recheck::Recheck;
@@ -43,7 +45,8 @@ pub(crate) struct Sessions {
     /// Verifications in progress, at most [`verification::VERIFYING_MAX`].
     pub(crate) verifying: usize,
     pub(crate) log_ins: LogInQueue,
-    pub(crate) successions: Successions,
+    /// Sessions that wait for their predecessors to end, by slot.
+    pub(crate) successions: HashMap<u32, Succession>,
     pub(crate) renewals: Renewals,
     pub(crate) reads: Reads,
     pub(crate) gates: Gates,

@@ -5,7 +5,7 @@ use noroshi_types::{Position, Topic};
 
 use super::context::Context;
 use super::effect::Effect;
-use crate::session::operation::{Operation, names_bytes};
+use crate::session::operation::{Op, Operation, names_bytes};
 use crate::session::permission::Decided;
 
 /// `L`: what a log-in needs besides its token. `R`: how the client learns the outcome.
@@ -35,7 +35,7 @@ impl<L: Send + 'static, R: Send + 'static> Request<L, R> {
         match self {
             Self::Subscribe { topics, since, reply } => {
                 let (topics, denied) = decided.split(topics);
-                let request: Box<dyn Operation> = Box::new(Self::Subscribed { reply, denied });
+                let request: Op = Box::new(Self::Subscribed { reply, denied });
                 cx.push(Effect::Subscribe { topics, since, request: Some(request) });
             }
             Self::Unsubscribe { topics } => cx.push(Effect::Unsubscribe(topics)),

@@ -6,9 +6,9 @@
 //! each message.
 //!
 //! Files: [`adapter`] packets to effects, and messages to packets, [`login`] CONNECT to a session, [`publish`],
-//! [`subscribe`], [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do outside the
-//! shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the store, and
-//! [`final_write`] on the way there, [`will`], [`close`].
+//! [`subscribe`], [`job`] the queue of jobs, [`task`] what they do outside the shard, [`scan`] retained messages,
+//! [`session`] what outlives a connection in memory, [`stored`] in the store, and [`final_write`] on the way there,
+//! [`will`], [`close`].
 
 use std::time::Duration;
 
@@ -32,7 +32,6 @@ mod final_write;
 mod job;
 mod login;
 mod publish;
-mod requests;
 mod scan;
 pub(crate) mod session;
 mod stored;
@@ -40,8 +39,8 @@ mod subscribe;
 mod task;
 mod will;
 
+pub(crate) use adapter::Request;
 use job::Queue;
-pub(crate) use requests::Request;
 use session::ParkedSessions;
 
 /// What all connections of MQTT share.

@@ -57,8 +57,8 @@ impl Adapter for Native {
             (request, Reply::Decided(decided)) => request.perform(cx, &decided),
             (Request::Subscribed { denied, .. }, Reply::Subscribed(result)) => {
                 for (topic, reason) in &denied {
-                    let (code, text) = ("topic_forbidden", reason.text());
-                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason: reason.code(), text });
+                    let (code, reason) = ("topic_forbidden", *reason);
+                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason });
                 }
                 if let Err((code, text)) = result {
                     send_error(cx, code, &text);
@@ -82,8 +82,8 @@ impl Adapter for Native {
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let TopicNotice { code, topic, reason, text } = *notice;
-        send(cx, |json| native::topic_error(json, code, topic, reason, text));
+        let TopicNotice { code, topic, reason } = *notice;
+        send(cx, |json| native::topic_error(json, code, topic, reason.code(), reason.text()));
     }
 
     /// A device that was asked to reconnect elsewhere confirms messages until it disconnects.

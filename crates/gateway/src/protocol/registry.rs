@@ -20,7 +20,7 @@ use super::services::Services;
 use crate::config::Config;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::parking::Capacity;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
@@ -44,7 +44,7 @@ macro_rules! protocols {
         impl Conversation {
             /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another
             /// connection.
-            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Box<dyn Operation>, reply: Reply) {
+            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Op, reply: Reply) {
                 let request: Box<dyn Any> = request;
                 match self {
                     $($(#[$attribute])*

@@ -11,10 +11,11 @@ use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::adapter::Adapter;
 use super::context::Context;
-use super::effect::{Effect, HttpRefusal, Refusal, Reply, TopicNotice};
+use super::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::{Op, Operation};
+use crate::session::verification::close_reason;
 use crate::wire::gzip;
 
 /// After which time a client shall reconnect; each gets a different one.
@@ -39,7 +40,7 @@ impl Operation for Request {}
 
 impl Events {
     /// The log-in of a request for a stream.
-    pub(crate) fn request(stream: Stream) -> Box<dyn Operation> {
+    pub(crate) fn request(stream: Stream) -> Op {
         Box::new(Request { topics: stream.topics, resume: stream.resume })
     }
 }
@@ -76,7 +77,7 @@ impl Adapter for Events {
             CloseReason::Revoked => 401,
             _ => 400,
         };
-        refuse(cx, status, refusal.code, &refusal.text, refusal.after_s);
+        cx.push(Effect::RefuseInHttp(status, Box::new(refusal.clone())));
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
@@ -84,12 +85,20 @@ impl Adapter for Events {
         match answer {
             Ok(identity) => cx.attach(identity, request.topics, request.resume),
             Err(Refused::Busy) => cx.close(CloseReason::Overloaded),
-            Err(Refused::Missing) => refuse(cx, 401, "unauthorized", "a token is needed", None),
-            Err(Refused::Expired) => refuse(cx, 401, "expired", CloseReason::Expired.explain(), None),
-            Err(refused @ Refused::TooManyFailures { .. }) => {
-                refuse(cx, 429, "too_many_requests", &refused.to_string(), None);
+            Err(refused) => {
+                let (status, code) = match refused {
+                    Refused::Expired => (401, "expired"),
+                    Refused::TooManyFailures { .. } => (429, "too_many_requests"),
+                    _ => (401, "unauthorized"),
+                };
+                let text = match refused {
+                    Refused::Missing => "a token is needed".to_owned(),
+                    Refused::Expired => CloseReason::Expired.explain().to_owned(),
+                    _ => refused.to_string(),
+                };
+                let refusal = Refusal { code, text, reason: close_reason(&refused), after_s: None };
+                cx.push(Effect::RefuseInHttp(status, Box::new(refusal)));
             }
-            Err(refused) => refuse(cx, 401, "unauthorized", &refused.to_string(), None),
         }
     }
 
@@ -103,8 +112,8 @@ impl Adapter for Events {
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let TopicNotice { code, topic, reason, text } = *notice;
-        send(cx, "error", |json| native::topic_error(json, code, topic, reason, text));
+        let TopicNotice { code, topic, reason } = *notice;
+        send(cx, "error", |json| native::topic_error(json, code, topic, reason.code(), reason.text()));
     }
 
     fn message_bytes_max(&self, config: &Config) -> usize {
@@ -114,12 +123,6 @@ impl Adapter for Events {
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
         send(cx, "close", |json| native::close(json, reason, reconnect_after_ms));
     }
-}
-
-/// An HTTP answer instead of a stream.
-fn refuse(cx: &mut Context<'_>, status: u16, code: &'static str, detail: &str, after_s: Option<u64>) {
-    let detail = detail.into();
-    cx.push(Effect::RefuseInHttp(Box::new(HttpRefusal { status, code, detail, after_s })));
 }
 
 /// A JSON object as an event that is named by its type.

@@ -5,8 +5,8 @@
 //! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
 //! Files: [`adapter`] input to effects, and messages to stanzas, [`login`] authentication to a session, [`subscribe`]
-//! and [`publish`] PubSub, [`requests`] what waits for an outcome, [`job`] queries of the store, [`session`] sessions
-//! that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
+//! and [`publish`] PubSub, [`job`] queries of the store and the archive, [`session`] sessions that may be resumed,
+//! [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
 //! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later
@@ -32,18 +32,16 @@ use crate::wire::{Framing, Protocol};
 
 mod accounts;
 mod adapter;
-mod archive;
 mod close;
 mod job;
 mod login;
 mod publish;
-mod requests;
 mod session;
 mod subscribe;
 
 use accounts::Accounts;
+pub(crate) use adapter::Request;
 use login::Resuming;
-pub(crate) use requests::Request;
 use session::Parking;
 
 /// A message that is older than this when it is written waited for its device: it carries the time at which it was sent

@@ -14,8 +14,8 @@
 //! ([`crate::session::topic_index`]).
 //!
 //! This file has the stages and the pages of the backlog. [`held`] has the live messages that wait, [`recovery`] one
-//! topic, [`in_flight`] what an MQTT session had in flight, [`logs`] and [`ended`] what filters with wildcards read,
-//! [`confirmed`] what must not be sent again.
+//! topic, [`in_flight`] what an MQTT session had in flight and what must not be sent again, [`logs`] and [`ended`] what
+//! filters with wildcards read.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,17 +26,15 @@ use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::wire::dispatch::Dispatch;
 
-mod confirmed;
 mod ended;
 mod held;
 mod in_flight;
 mod logs;
 mod recovery;
 
-use confirmed::Confirmed;
-pub(crate) use ended::{Ended, EndedNames, Gap, Gaps};
+pub(crate) use ended::{EndedNames, Gaps, Range};
 pub(crate) use held::Hold;
-use in_flight::{Outstanding, SentByName};
+use in_flight::{Confirmed, Outstanding, SentByName};
 pub(crate) use recovery::Reached;
 use recovery::Recovery;
 
@@ -258,11 +256,18 @@ impl CatchUp {
         offered: NotificationId,
     ) {
         self.retained_reads.push_back(filters);
-        if self.stage == Stage::Done {
-            self.stage = Stage::Read;
-            (self.after, self.paged) = (Some(offered), Some(offered));
+        self.leave_live(Stage::Read, offered, own_topics);
+    }
+
+    /// A live connection, which has everything up to `after`, catches up again. False if it was not live.
+    fn leave_live(&mut self, stage: Stage, after: NotificationId, own_topics: Vec<Topic>) -> bool {
+        let was_live = self.stage == Stage::Done;
+        if was_live {
+            self.stage = stage;
+            (self.after, self.paged) = (Some(after), Some(after));
             self.own_topics = own_topics;
         }
+        was_live
     }
 
     pub(crate) fn take_retained(&mut self, messages: Vec<Arc<Message>>) {
@@ -279,10 +284,7 @@ impl CatchUp {
 
     /// The backlog may have messages behind `after` that were never offered.
     pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
-        if self.stage == Stage::Done {
-            self.stage = Stage::Wanted;
-            (self.after, self.paged) = (Some(after), Some(after));
-            self.own_topics = own_topics;
+        if self.leave_live(Stage::Wanted, after, own_topics) {
             self.was_live = true;
         } else {
             // Held messages that were written may lie behind the lost ones.

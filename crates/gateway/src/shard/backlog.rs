@@ -11,15 +11,15 @@ use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Rec
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
 use crate::protocol::adapter::Matched;
-use crate::session::catch_up::{Paged, Reached, Read, Step};
+use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::mailbox::{Brought, Reply};
-use crate::wire::dispatch::Dispatch;
-use crate::wire::{Framing, page};
+use crate::shard::mailbox::{ReadAnswer, Reply};
+use crate::wire::Framing;
+use crate::wire::dispatch::{Dispatch, encode_paged};
 
 /// Rows of logs that one read examines.
 const LOG_ROWS: usize = 512;
@@ -118,7 +118,7 @@ impl Shard {
             connection.attachment.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.attachment.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || self.fanout.history().is_known(dispatch, connection.received()) {
+        if late || logged || !fresh || self.fanout.history.is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
@@ -181,18 +181,18 @@ impl Shard {
                     let (app, device) = (session.app, session.num);
                     let backlog = Backlog { app, device, after, session_topics, session_since, now };
                     self.delivery
-                        .backlog(backlog, move |result| reply("a backlog", result.map(Brought::Backlog)));
+                        .backlog(backlog, move |result| reply("a backlog", result.map(ReadAnswer::Backlog)));
                 }
                 Some(Read::Topic { number, topic, since, retained }) => {
                     let recover = Recover { app: session.app, topic, since, retained, now };
-                    let brought = move |page| Brought::Topic(number, page);
+                    let brought = move |page| ReadAnswer::Topic(number, page);
                     self.delivery.recover(recover, move |result| reply("a backlog", result.map(brought)));
                 }
                 Some(Read::Log { since }) => {
                     let (delivery, app) = (self.delivery.clone(), session.app);
                     self.delivery.work(async move {
                         let page = delivery.store().log_page(app, since, LOG_ROWS, now).await;
-                        reply("logs", page.map(Brought::Log).map_err(Error::from));
+                        reply("logs", page.map(ReadAnswer::Log).map_err(Error::from));
                     });
                 }
                 Some(Read::Outstanding { ids }) => {
@@ -200,7 +200,7 @@ impl Shard {
                     self.delivery.work(async move {
                         let asked = Outstanding { app, device, ids, now };
                         let messages = delivery.store().outstanding(asked).await;
-                        let result = messages.map(Brought::Outstanding).map_err(Error::from);
+                        let result = messages.map(ReadAnswer::Outstanding).map_err(Error::from);
                         reply("the messages in flight of a session", result);
                     });
                 }
@@ -216,17 +216,17 @@ impl Shard {
         &mut self,
         (slot, generation): (u32, u64),
         what: &'static str,
-        result: Result<Brought, Error>,
+        result: Result<ReadAnswer, Error>,
     ) {
         self.sessions.reads.end();
         if self.at(slot, generation).is_none() {
             return;
         }
         self.guard(Some(slot), |shard| match result {
-            Ok(Brought::Backlog(page)) => shard.handle_page(slot, page),
-            Ok(Brought::Topic(number, page)) => shard.handle_recovered(slot, number, page),
-            Ok(Brought::Log(page)) => shard.handle_log(slot, page),
-            Ok(Brought::Outstanding(messages)) => shard.handle_outstanding(slot, &messages),
+            Ok(ReadAnswer::Backlog(page)) => shard.handle_page(slot, page),
+            Ok(ReadAnswer::Topic(number, page)) => shard.handle_recovered(slot, number, page),
+            Ok(ReadAnswer::Log(page)) => shard.handle_log(slot, page),
+            Ok(ReadAnswer::Outstanding(messages)) => shard.handle_outstanding(slot, &messages),
             Err(error) => {
                 // Unread messages stay in the store: the device reconnects to get them.
                 tracing::warn!(%error, "cannot read {what}");
@@ -279,12 +279,6 @@ impl Shard {
             .is_some_and(|place| self.sessions.topics.is_subscribed(key(&place.topic), slot))
     }
 
-    /// A place, or the one before the first message that is marked at the connection.
-    pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
-        self.fanout.before_marked(marks.unwrap_or_default(), to)
-    }
-
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         // Names that ended while the page was read: filters with wildcards bring their messages.
@@ -335,7 +329,7 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.history_mut().note_page(message, connection.generation);
+                    self.fanout.history.note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
@@ -358,7 +352,7 @@ impl Shard {
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
-            page::encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
+            encode_paged(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
             self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
@@ -376,15 +370,12 @@ impl Shard {
     /// Messages of other nodes may have been lost: these sessions read behind `since`.
     pub(crate) fn reread(&mut self, to: &[Address], since: NotificationId) {
         for Address { slot, generation, .. } in to {
-            let Some(connection) = self.connections.get_mut(*slot as usize) else { continue };
-            if connection.generation != *generation || connection.phase != Phase::Open {
-                continue;
+            if self.at(*slot, *generation).is_some_and(|connection| connection.phase == Phase::Open)
+                && let Some((catch_up, own_topics, watermark)) = self.catch_up(*slot)
+            {
+                catch_up.read_again(watermark.max(since), own_topics);
+                self.advance(*slot);
             }
-            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-            let after = connection.attachment.watermark.max(since);
-            let catch_up = connection.attachment.catch_up.get_or_insert_default();
-            catch_up.read_again(after, own_topics);
-            self.advance(*slot);
         }
     }
 
@@ -405,36 +396,34 @@ impl Shard {
     /// The session wants messages that it passed over: behind `after`, or from the beginning of its backlog. Other
     /// messages that the device has not confirmed are sent once more with the same ids.
     pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+        let Some(connection) = self.connections.get(slot as usize) else { return };
         let offered = Place::of(connection.offered_to(self.fanout.offered()));
-        let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let catch_up = connection.attachment.catch_up.get_or_insert_default();
+        let offered = noroshi_delivery::id_at(self.fanout.before_marked(connection.marks, offered));
+        let Some((catch_up, own_topics, _)) = self.catch_up(slot) else { return };
         catch_up.reread(after, own_topics, offered);
         self.advance(slot);
+    }
+
+    /// What a connection catches up with, the topics that it subscribed to itself, and its watermark.
+    pub(crate) fn catch_up(&mut self, slot: u32) -> Option<(&mut CatchUp, Vec<Topic>, NotificationId)> {
+        let attachment = &mut self.connections.get_mut(slot as usize)?.attachment;
+        let own_topics = self.sessions.topics.own(&attachment.topics);
+        Some((attachment.catch_up.get_or_insert_default(), own_topics, attachment.watermark))
     }
 
     /// Mail was lost: every session reads the messages after those it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
         tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
-        let open = |connection: &Connection| {
+        let is_open = |connection: &Connection| {
             connection.phase == Phase::Open && connection.attachment.session.is_some()
         };
-        let slots: Vec<usize> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| open(connection))
-            .map(|(slot, _)| slot)
-            .collect();
+        let open = self.connections.iter().filter(|(_, connection)| is_open(connection));
+        let slots: Vec<u32> = open.map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX)).collect();
         for slot in slots {
-            let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-            let after = connection.attachment.watermark.max(offered);
-            let catch_up = connection.attachment.catch_up.get_or_insert_default();
-            catch_up.read_on(after, own_topics);
-            self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
+            let Some((catch_up, own_topics, watermark)) = self.catch_up(slot) else { continue };
+            catch_up.read_on(watermark.max(offered), own_topics);
+            self.advance(slot);
         }
     }
 }

@@ -97,7 +97,7 @@ impl Shard {
 
     /// Removes a connection from everything but the slab.
     pub(crate) fn detach(&mut self, slot: u32) {
-        self.sessions.successions.remove(slot);
+        self.sessions.successions.remove(&slot);
         self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;

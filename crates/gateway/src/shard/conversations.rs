@@ -27,14 +27,13 @@ use crate::protocol::polling::PollingSessions;
 use crate::protocol::registry::Conversation;
 use crate::protocol::requests::{At, Completed, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::phase::Phase;
 use crate::session::registry::Address;
 
-mod event_stream;
 mod polling;
+mod streams;
 mod subscription;
-mod websocket;
 
 /// Buffers of effects that are kept: an effect that calls the adapter again uses the next one.
 const BUFFERS_MAX: usize = 8;
@@ -203,7 +202,7 @@ impl Shard {
                 self.start_log_in(slot, identity, topics, resume);
             }
             Effect::LogOut => {
-                self.sessions.successions.remove(slot);
+                self.sessions.successions.remove(&slot);
                 self.end_session_of(slot);
                 self.await_login(slot);
             }
@@ -266,7 +265,7 @@ impl Shard {
             Effect::BeginGzip => self.begin_gzip(slot),
             Effect::DetectVanishedPeer => self.detect_vanished_peer(slot),
             Effect::SendKeepAlive => self.send_keep_alive(slot),
-            Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
+            Effect::RefuseInHttp(status, refusal) => self.refuse_stream(slot, status, &refusal),
             Effect::WakeAt(at_ms) => self.io.precise.arm(slot, at_ms),
             Effect::Engine(output) => self.carry_out_engine(slot, output),
             Effect::EngineSettled => self.let_go(slot),
@@ -325,7 +324,7 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
     }
 
-    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Box<dyn Operation>, reply: Reply) {
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Op, reply: Reply) {
         self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
     }
 

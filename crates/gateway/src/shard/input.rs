@@ -15,13 +15,12 @@ use noroshi_types::{CloseReason, limits};
 
 use crate::io::handover::Handover;
 use crate::io::socket::Received;
-use crate::lifecycle::refusal;
-use crate::protocol::effect::HttpRefusal;
+use crate::lifecycle::request_id;
 use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::route::{self, BadQuery, Route};
+use crate::shard::route::{self, Route};
 use crate::wire::{Framing, Protocol};
 
 /// Reads of one connection in one turn; the rest waits for the next turn.
@@ -200,7 +199,7 @@ impl Shard {
         let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
             Ok(None) => return self.keep_head(slot, bytes.to_vec()),
             Ok(Some((head, head_len))) => {
-                if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
+                if let (Some(id), Some(connection)) = (request_id(&head), self.connection(slot)) {
                     connection.opening().request_id = Some(id.into());
                 }
                 let route = match shared.config.devices {
@@ -239,10 +238,7 @@ impl Shard {
             Route::WebSocket { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
-            Route::Sse { wanted: Err(BadQuery { code, detail }), .. } => {
-                let detail = detail.into();
-                self.refuse_stream(slot, &HttpRefusal { status: 400, code, detail, after_s: None });
-            }
+            Route::Sse { wanted: Err(refusal), .. } => self.refuse_stream(slot, 400, &refusal),
             Route::Api => self.hand_over(slot, bytes),
         }
     }

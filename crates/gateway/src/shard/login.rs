@@ -9,18 +9,20 @@
 use std::sync::Arc;
 
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
+use noroshi_delivery::rules::Reason;
 use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::ws::Input;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
+use noroshi_types::rule::Denied;
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
 
 use crate::lifecycle::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, login_of, session_of};
-use crate::session::operation::Operation;
+use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, Succession, login_of, session_of};
+use crate::session::operation::Op;
 use crate::session::permission::Permissions;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
@@ -100,7 +102,7 @@ impl Shard {
         connection.attachment.expires_at = identity.expires_at;
         let mut identity = identity;
         let claims = identity.claims.take();
-        let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
+        let denied = |topic| (topic, Reason::Rule(Denied::NoRule));
         let denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
         let login = Login { session_topics, resume, ..login_of(identity, now) };
         let permitted = Permissions::default();
@@ -258,7 +260,10 @@ impl Shard {
         }
         if has_adapter {
             match succeeds {
-                true => self.sessions.successions.insert(slot, generation, begun, page),
+                true => {
+                    let succession = Succession { generation, begun, page };
+                    self.sessions.successions.insert(slot, succession);
+                }
                 false => self.begin_session(slot, &begun, page),
             }
             self.report_denied_topics(slot, denied);
@@ -363,9 +368,9 @@ impl Shard {
         missed
     }
 
-    fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
-        for (topic, reason, text) in denied {
-            let notice = TopicNotice { code: "topic_forbidden", topic, reason, text };
+    fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, Reason)]) {
+        for (topic, reason) in denied {
+            let notice = TopicNotice { code: "topic_forbidden", topic, reason: *reason };
             self.send_topic_notice(slot, &notice);
         }
     }
@@ -381,9 +386,10 @@ impl Shard {
             self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
             return;
         }
-        if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
+        let succession = self.sessions.successions.remove(&slot);
+        if let Some(next) = succession.filter(|next| next.generation == address.generation) {
             self.cork(slot);
-            self.begin_session(slot, &begun, page);
+            self.begin_session(slot, &next.begun, next.page);
             self.arm(slot);
         }
     }
@@ -415,13 +421,7 @@ impl Shard {
     }
 
     /// Verifies the token of a log-in. Counts and logs a refusal.
-    pub(crate) fn identify(
-        &mut self,
-        slot: u32,
-        token: Option<&str>,
-        app: Option<&str>,
-        request: Box<dyn Operation>,
-    ) {
+    pub(crate) fn identify(&mut self, slot: u32, token: Option<&str>, app: Option<&str>, request: Op) {
         let client = self.client(slot);
         // The app that the log-in names takes precedence over the app that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
@@ -441,7 +441,7 @@ impl Shard {
     }
 
     /// Continues a log-in whose token is verified or refused.
-    fn continue_log_in(&mut self, slot: u32, request: Box<dyn Operation>, answer: Answer) {
+    fn continue_log_in(&mut self, slot: u32, request: Op, answer: Answer) {
         if let Err(refused) = &answer {
             self.report_refused_log_in(slot, refused);
             // Kept for the close, which names the time.
@@ -499,7 +499,7 @@ impl Shard {
     }
 
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
+    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Op) {
         let Some(session) = self.session(slot).cloned() else {
             return self.reply_to_adapter(slot, request, Outcome::Renewed(Ok(())));
         };
@@ -514,7 +514,7 @@ impl Shard {
     }
 
     /// Continues a renewal whose token is verified or refused.
-    fn continue_renewal(&mut self, slot: u32, number: u64, request: Box<dyn Operation>, answer: Answer) {
+    fn continue_renewal(&mut self, slot: u32, number: u64, request: Op, answer: Answer) {
         let renewed = match answer {
             Ok(identity) => self.take_renewed(slot, number, identity),
             Err(Refused::Expired) => Err(NotRenewed::Expired),

@@ -96,13 +96,13 @@ pub(crate) enum Reply {
         result: Result<Vec<LoginResult>, Error>,
     },
     /// A read for a connection that catches up. `what` is for the log.
-    Read { to: (u32, u64), what: &'static str, result: Result<Brought, Error> },
+    Read { to: (u32, u64), what: &'static str, result: Result<ReadAnswer, Error> },
     /// The result of a job that an adapter ran.
     Done { to: (u32, u64), done: Box<dyn Completed> },
 }
 
 /// What a read of [`crate::session::catch_up`] brought.
-pub(crate) enum Brought {
+pub(crate) enum ReadAnswer {
     Backlog(BacklogPage),
     /// With the number of the topic's recovery.
     Topic(u64, BacklogPage),
@@ -354,11 +354,7 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Offered { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => 0,
+            _ => 0,
         };
     }
 

@@ -8,7 +8,7 @@ use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
 use crate::io::socket::Flushed;
-use crate::lifecycle::refusal::drawn_id;
+use crate::lifecycle::drawn_id;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;

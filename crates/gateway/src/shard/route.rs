@@ -6,9 +6,10 @@ use noroshi_protocol::http::Head;
 use noroshi_protocol::ws::handshake::SUBPROTOCOL;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_protocol::{app_name, sse};
-use noroshi_types::{Topic, limits};
+use noroshi_types::{CloseReason, Topic, limits};
 
 use crate::config::Config;
+use crate::protocol::effect::Refusal;
 use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
 use crate::session::verification::Credentials;
@@ -22,7 +23,7 @@ pub(crate) enum Route {
         credentials: Credentials,
     },
     Sse {
-        wanted: Result<Stream, BadQuery>,
+        wanted: Result<Stream, Refusal>,
         credentials: Credentials,
     },
     /// Engine.IO, with any protocol on it.
@@ -47,12 +48,6 @@ impl EngineRequest {
     pub(crate) fn opens(&self) -> bool {
         matches!(self.wanted, Ok(engine_io::Request::Open(_))) && !self.is_preflight
     }
-}
-
-/// An invalid query: the code and the public text of the answer.
-pub(crate) struct BadQuery {
-    pub(crate) code: &'static str,
-    pub(crate) detail: String,
 }
 
 pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
@@ -124,19 +119,18 @@ fn credentials(head: &Head<'_>, config: &Config) -> Credentials {
     }
 }
 
-fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
-    let resume = sse::last_event_id(head)
-        .map_err(|error| BadQuery { code: "bad_last_event_id", detail: error.to_string() })?;
+fn stream(head: &Head<'_>) -> Result<Stream, Refusal> {
+    let bad = |code, text| Refusal { code, text, reason: CloseReason::BadMessage, after_s: None };
+    let resume = sse::last_event_id(head).map_err(|error| bad("bad_last_event_id", error.to_string()))?;
     let given = head.query_value("topics").unwrap_or_default();
     let mut topics = Vec::new();
     for name in given.split(',').filter(|name| !name.is_empty()) {
         if topics.len() == limits::TOPICS_PER_DEVICE_MAX {
-            let detail = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
-            return Err(BadQuery { code: "too_many_topics", detail });
+            let text = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            return Err(bad("too_many_topics", text));
         }
-        let topic = Topic::parse_subscription(name)
-            .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
-        topics.push(topic);
+        let topic = Topic::parse_subscription(name);
+        topics.push(topic.map_err(|error| bad("bad_topic", error.to_string()))?);
     }
     let asks_gzip = head.header_values("accept-encoding").any(gzip::is_asked_for);
     Ok(Stream { topics: crate::session::registry::distinct(topics), resume, asks_gzip })

@@ -3,6 +3,7 @@
 //! Everything a client asks for that needs a permission passes [`Shard::run_op`]. The decisions are in
 //! [`crate::session::topic_rules`], the questions to webhooks in [`crate::session::gate`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noroshi_delivery::rules::{AppRules, Verdict};
@@ -10,7 +11,7 @@ use noroshi_store::LoggedIn;
 use noroshi_types::{CloseReason, Topic};
 
 use crate::protocol::effect::{Reply as Outcome, TopicNotice};
-use crate::session::gate::{Answered, Asked, Entry, Permitted, end_durable};
+use crate::session::gate::{Asked, Entry, Gate, Permitted, end_durable};
 use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
@@ -86,28 +87,35 @@ impl Shard {
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        let Some(answered) = self.sessions.gates.take(slot, permitted) else { return };
+        let Some(Gate { rules, op, waiting, .. }) = self.sessions.gates.take(slot, &permitted) else {
+            return;
+        };
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
-            self.guard(Some(slot), |shard| match answered.op {
-                None => shard.continue_ruled_log_in(slot, generation, answered),
-                Some(_) => shard.pass_gate(slot, answered),
+            self.guard(Some(slot), |shard| match op {
+                None => shard.continue_ruled_log_in(slot, generation, &rules, permitted),
+                Some(op) => shard.pass_gate(slot, op, waiting, rules, permitted),
             });
         }
     }
 
-    fn pass_gate(&mut self, slot: u32, answered: Answered) {
-        let Answered { app, rules, op, mut waiting, verdicts, failed } = answered;
+    fn pass_gate(
+        &mut self,
+        slot: u32,
+        op: Op,
+        mut waiting: VecDeque<Op>,
+        rules: Arc<AppRules>,
+        Permitted { app, verdicts, failed, .. }: Permitted,
+    ) {
         if failed {
             return self.begin_close(slot, CloseReason::Internal);
         }
-        match op {
-            Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
+        match self.delivery.rules().are_current(app, Some(&rules)) {
+            true => {
                 let decided = Decided { rules: Some(rules), verdicts };
                 self.reply_to_adapter(slot, op, Outcome::Decided(decided));
             }
             // The rules changed: it is decided again, before later operations.
-            Some(op) => waiting.push_front(op),
-            None => {}
+            false => waiting.push_front(op),
         }
         while let Some(op) = waiting.pop_front() {
             if !self.is_alive(slot) {
@@ -121,27 +129,33 @@ impl Shard {
         }
     }
 
-    fn continue_ruled_log_in(&mut self, slot: u32, generation: u64, answered: Answered) {
+    fn continue_ruled_log_in(
+        &mut self,
+        slot: u32,
+        generation: u64,
+        rules: &Arc<AppRules>,
+        permitted: Permitted,
+    ) {
         let delivery = self.delivery.clone();
         let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
         let Some(pending) = &mut opening.login else { return };
         pending.passes += 1;
         let login = &mut pending.login;
-        if !delivery.rules().are_current(login.app, Some(&answered.rules)) {
+        if !delivery.rules().are_current(login.app, Some(rules)) {
             return self.queue_log_in(slot, generation);
         }
-        for (name, verdict) in answered.verdicts {
+        for (name, verdict) in permitted.verdicts {
             let topic = Topic::from_trusted(&name);
             match verdict {
                 Verdict::Denied(reason) => {
                     login.topics.retain(|named| *named != topic);
                     login.session_topics.retain(|named| *named != topic);
-                    pending.denied.push((topic, reason.code(), reason.text()));
+                    pending.denied.push((topic, reason));
                 }
-                Verdict::Allowed | Verdict::Ask => pending.permitted.add(&answered.rules, name),
+                Verdict::Allowed | Verdict::Ask => pending.permitted.add(rules, name),
             }
         }
-        match answered.failed {
+        match permitted.failed {
             true => self.begin_close(slot, CloseReason::Overloaded),
             false => self.queue_log_in(slot, generation),
         }
@@ -221,9 +235,10 @@ impl Shard {
         match protocol {
             Protocol::Native | Protocol::SocketIo => {
                 for (topic, reason) in topics {
-                    let (code, text) = (reason.code(), reason.text());
-                    let notice = TopicNotice { code: "topic_revoked", topic: &topic, reason: code, text };
-                    self.send_topic_notice(slot, &notice);
+                    self.send_topic_notice(
+                        slot,
+                        &TopicNotice { code: "topic_revoked", topic: &topic, reason },
+                    );
                 }
             }
             Protocol::Http | Protocol::Echo => {}

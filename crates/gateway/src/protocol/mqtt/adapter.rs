@@ -4,24 +4,92 @@ use std::collections::HashSet;
 
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
-    Action, Cause as Why, Delivery, Frame, PublishRefused, ServerReference, SubscribeRefused, TopicFilter,
-    UnconfirmedMessage, filter_matches, is_topic_name,
+    Action, Answer, Cause as Why, Delivery, Frame, OfferedWill, PublishRefused, ServerReference,
+    SubscribeRefused, SubscribeRequest, TopicFilter, UnconfirmedMessage, UnsubscribeRequest, filter_matches,
+    is_topic_name,
 };
 use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_store::Place;
+use noroshi_types::rule::Action as Ruled;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::job::Done;
-use super::{Mqtt, Request, send};
+use super::task::Published;
+use super::{Mqtt, send};
 use crate::config::Config;
 use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::OpenedSession;
+use crate::session::operation::{Operation, name_bytes};
 use crate::session::renewal::NotRenewed;
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
+
+/// Requests that wait for an outcome.
+pub(crate) enum Request {
+    /// `device`: the device id that the client states in addition to its token.
+    LogIn {
+        device: Option<Box<str>>,
+        will: Option<OfferedWill>,
+    },
+    Publish {
+        published: Box<Published>,
+        answer: Option<Answer>,
+    },
+    Subscribe(SubscribeRequest),
+    Unsubscribe(UnsubscribeRequest),
+    RenewToken {
+        answer: Option<Answer>,
+    },
+    /// Starts to serve filters with wildcards, behind the effects before this one.
+    ServeWildcards {
+        is_first: bool,
+        retained: Vec<Box<str>>,
+    },
+    /// Runs the next job, behind the effects before this one.
+    RunJob,
+}
+
+impl Operation for Request {
+    fn action(&self) -> Ruled {
+        match self {
+            Request::Publish { .. } => Ruled::Publish,
+            _ => Ruled::Subscribe,
+        }
+    }
+
+    fn names(&self) -> Vec<Box<str>> {
+        match self {
+            Request::Publish { published, .. } => vec![published.topic.as_str().into()],
+            Request::Subscribe(request) => {
+                request.subscriptions(0).map(|one| one.filter.plain().into()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Request::Publish { published, .. } => {
+                name_bytes(published.topic.as_str()) + published.data.as_str().len()
+            }
+            Request::Subscribe(request) => {
+                request.subscriptions(0).map(|one| name_bytes(one.filter.as_str())).sum()
+            }
+            Request::Unsubscribe(request) => {
+                request.filters().map(|filter| name_bytes(filter.as_str())).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Other protocols cannot name such topics.
+    fn may_need_rule(&self) -> bool {
+        matches!(self, Request::Subscribe(_))
+    }
+}
 
 impl Adapter for Mqtt {
     type Request = Request;

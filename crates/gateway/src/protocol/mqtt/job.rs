@@ -110,6 +110,13 @@ impl Mqtt {
         true
     }
 
+    /// Closes the connection if there is no room.
+    pub(super) fn enqueue_or_close(&mut self, cx: &mut Context<'_>, task: Task) {
+        if !self.enqueue(cx, task) {
+            cx.close(CloseReason::RateLimited);
+        }
+    }
+
     /// It is this connection's turn. Returns whether a job starts; [`PendingRequests`] counts those that run.
     pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
         match turn {

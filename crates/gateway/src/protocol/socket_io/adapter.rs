@@ -53,9 +53,9 @@ impl Adapter for SocketIo {
             (request, Reply::Decided(decided)) => request.perform(cx, &decided),
             (Request::Subscribed { reply, denied }, Reply::Subscribed(mut result)) => {
                 for (topic, reason) in &denied {
-                    let (code, text) = (reason.code(), reason.text());
-                    self.handle_topic_notice(cx, &TopicNotice { code: FORBIDDEN, topic, reason: code, text });
-                    result = result.and(Err((FORBIDDEN, format!("{topic}: {text}"))));
+                    let (code, reason) = (FORBIDDEN, *reason);
+                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason });
+                    result = result.and(Err((FORBIDDEN, format!("{topic}: {}", reason.text()))));
                 }
                 self.call_back(cx, reply, result);
             }
@@ -78,8 +78,8 @@ impl Adapter for SocketIo {
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let TopicNotice { code, topic, reason, text } = *notice;
-        self.send(cx, encode::topic_error(code, topic, reason, text));
+        let TopicNotice { code, topic, reason } = *notice;
+        self.send(cx, encode::topic_error(code, topic, reason.code(), reason.text()));
     }
 
     fn offer(

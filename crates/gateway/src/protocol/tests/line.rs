@@ -23,7 +23,7 @@ use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::{Op, Operation};
 use crate::session::verification::close_reason;
 use crate::wire::dispatch::Dispatch;
 
@@ -80,7 +80,7 @@ impl Adapter for Line {
             (Request::LogIn, Reply::Verified(Err(refused))) => cx.close(close_reason(&refused)),
             (Request::Subscribe(topic), Reply::Decided(decided)) => {
                 let (topics, denied) = decided.split(vec![topic]);
-                let request: Option<Box<dyn Operation>> = Some(Box::new(Request::Subscribed(denied)));
+                let request: Option<Op> = Some(Box::new(Request::Subscribed(denied)));
                 cx.push(Effect::Subscribe { topics, since: Vec::new(), request });
             }
             (Request::Subscribed(denied), Reply::Subscribed(result)) => match result {

@@ -142,31 +142,34 @@ impl Xmpp {
             Action::Unregister { request } => self.unregister_account(cx, request),
             Action::Archive { .. } => {}
             Action::ArchiveRules { rules, request } => {
-                let rules = self.with_account(cx, |accounts, user, _, _| accounts.archive_rules(user, rules));
-                self.answer_content(cx, request, rules);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.archive_rules(user, rules).map(Answer::Content)
+                });
             }
             Action::PersonalItems { owner, node, request } => {
-                let items = self.with_account(cx, |accounts, user, _, _| accounts.items(user, &owner, &node));
-                self.answer_content(cx, request, items);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.items(user, &owner, &node).map(Answer::Content)
+                });
             }
             Action::Card { owner, request } => {
-                let owner = owner.as_deref();
-                let card = self.with_account(cx, |accounts, user, _, _| accounts.card(user, owner));
-                self.answer_content(cx, request, card);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.card(user, owner.as_deref()).map(Answer::Content)
+                });
             }
             Action::PutCard { card, request } => {
-                let put = self.with_account(cx, |accounts, user, _, _| accounts.put_card(user, card));
-                self.answer_done(cx, request, put);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.put_card(user, card).map(|()| Answer::Done)
+                });
             }
             Action::ChangePush { change, request } => {
-                let changed =
-                    self.with_account(cx, |accounts, user, _, _| accounts.change_push(user, change));
-                self.answer_done(cx, request, changed);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.change_push(user, change).map(|()| Answer::Done)
+                });
             }
             Action::Describe { owner, request } => {
-                let known = self.with_account(cx, |accounts, user, _, _| accounts.knows(user, &owner));
-                let known = known.map(|known| if known { Ok(()) } else { Err(Refusal::Unavailable) });
-                self.answer_done(cx, request, known);
+                self.answer_by_table(cx, request, |accounts, user, _, _| {
+                    accounts.knows(user, &owner).then_some(Answer::Done).ok_or(Refusal::Unavailable)
+                });
             }
             Action::Want(nodes) => {
                 self.with_account(cx, |accounts, user, session, told| {
@@ -190,27 +193,26 @@ impl Xmpp {
                 });
             }
             Action::Roster { known, request } => {
-                let known = known.as_deref();
-                let roster =
-                    self.with_account(cx, |accounts, user, session, _| accounts.roster(user, session, known));
-                if let Some(roster) = roster {
-                    self.answer_later(cx, request, roster.map_or(Answer::Done, Answer::Content));
-                }
+                self.answer_by_table(cx, request, |accounts, user, session, _| {
+                    let roster = accounts.roster(user, session, known.as_deref());
+                    Ok(roster.map_or(Answer::Done, Answer::Content))
+                });
             }
             Action::ChangeRoster { change, request } => {
-                let changed = self
-                    .with_account(cx, |accounts, user, _, told| accounts.change_roster(user, change, told));
-                self.answer_done(cx, request, changed);
+                self.answer_by_table(cx, request, |accounts, user, _, told| {
+                    accounts.change_roster(user, change, told).map(|()| Answer::Done)
+                });
             }
             Action::PublishPersonal { item, request } => {
-                let published =
-                    self.with_account(cx, |accounts, user, _, told| accounts.publish(user, item, told));
-                self.answer_content(cx, request, published);
+                self.answer_by_table(cx, request, |accounts, user, _, told| {
+                    accounts.publish(user, item, told).map(Answer::Content)
+                });
             }
             Action::Copy { wanted, request } => {
-                let done =
-                    self.with_account(cx, |accounts, user, session, _| accounts.copy(user, session, wanted));
-                self.answer_done(cx, request, done.map(Ok));
+                self.answer_by_table(cx, request, |accounts, user, session, _| {
+                    accounts.copy(user, session, wanted);
+                    Ok(Answer::Done)
+                });
             }
             Action::Node { command, topic, request } => self.ask_node(cx, command, topic, request),
             _ => {}
@@ -237,10 +239,9 @@ impl Xmpp {
         query: &ArchiveQuery,
         request: Request,
     ) {
-        let page = self.with_account(cx, |accounts, user, _, _| accounts.archived(user, query));
-        if let Some(page) = page {
-            self.answer_later(cx, request, page.map_or_else(Answer::Refused, Answer::Archive));
-        }
+        self.answer_by_table(cx, request, |accounts, user, _, _| {
+            accounts.archived(user, query).map(Answer::Archive)
+        });
     }
 
     /// `topic`: what to do if no account made the node.
@@ -270,20 +271,20 @@ impl Xmpp {
         self.with_account(cx, |accounts, user, _, _| accounts.subscriptions(user))
     }
 
-    fn answer_done(&mut self, cx: &mut Context<'_>, request: Request, done: Option<Result<(), Refusal>>) {
-        if let Some(done) = done {
-            self.answer_later(cx, request, done.map_or_else(Answer::Refused, |()| Answer::Done));
-        }
-    }
-
-    fn answer_content(
+    /// Answers a request with what the table says, if the connection has an account.
+    fn answer_by_table(
         &mut self,
         cx: &mut Context<'_>,
         request: Request,
-        content: Option<Result<Bytes, Refusal>>,
+        ask: impl FnOnce(
+            &mut xmpp::Accounts<Address>,
+            &str,
+            Address,
+            &mut Told<Address>,
+        ) -> Result<Answer, Refusal>,
     ) {
-        if let Some(content) = content {
-            self.answer_later(cx, request, content.map_or_else(Answer::Refused, Answer::Content));
+        if let Some(answer) = self.with_account(cx, ask) {
+            self.answer_later(cx, request, answer.unwrap_or_else(Answer::Refused));
         }
     }
 

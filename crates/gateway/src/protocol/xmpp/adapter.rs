@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use noroshi_protocol::ws::{self, Input as Message};
-use noroshi_protocol::xmpp::{Action, Answer, Delivery, Input, Refusal};
+use noroshi_protocol::xmpp::{Action, Answer, Delivery, Input, Refusal, Request as Query};
+use noroshi_types::rule::Action as Ruled;
 use noroshi_types::{CloseReason, Presence};
 
 use super::job::Done;
-use super::{DELAYED, Request, Xmpp, framing_of, service};
+use super::{DELAYED, Xmpp, framing_of, service};
 use crate::config::Config;
 use crate::io::tls::TlsSession;
 use crate::protocol::adapter::{Adapter, Cause, Offered};
@@ -17,12 +18,63 @@ use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
+use crate::session::operation::{Operation, name_bytes};
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
 use crate::session::verification::close_reason;
 use crate::wire::Speaks;
 use crate::wire::dispatch::Dispatch;
+
+/// Requests that wait for an outcome.
+pub(crate) enum Request {
+    LogIn,
+    /// Carries out an action of the conversation, after topic rules have decided, or after the effects before this one.
+    Act(Action),
+    /// The table of accounts learns of the session, behind the actions that the client sent with its log-in.
+    AttachAccount,
+    /// Answers, behind the effects before this one.
+    Answer {
+        request: Query,
+        answer: Box<Answer>,
+    },
+}
+
+impl Operation for Request {
+    fn action(&self) -> Ruled {
+        match self {
+            Request::Act(Action::Publish { .. } | Action::Create { .. }) => Ruled::Publish,
+            _ => Ruled::Subscribe,
+        }
+    }
+
+    fn names(&self) -> Vec<Box<str>> {
+        match self {
+            Request::Act(
+                Action::Subscribe { topic, .. }
+                | Action::Items { topic, .. }
+                | Action::Publish { topic, .. }
+                | Action::Create { topic, .. },
+            ) => vec![topic.as_str().into()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Request::Act(Action::Publish { topic, data, request }) => {
+                name_bytes(topic.as_str()) + data.as_str().len() + request.held_bytes()
+            }
+            Request::Act(
+                Action::Subscribe { topic, request, .. }
+                | Action::Unsubscribe { topic, request, .. }
+                | Action::Create { topic, request }
+                | Action::Items { topic, request, .. },
+            ) => name_bytes(topic.as_str()) + request.held_bytes(),
+            _ => 0,
+        }
+    }
+}
 
 impl Adapter for Xmpp {
     type Request = Request;

@@ -2,8 +2,8 @@
 
 use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
-use super::confirmed::CONFIRMED_MIN;
 use super::held::HELD_MAX;
+use super::in_flight::CONFIRMED_MIN;
 use super::*;
 
 fn message(id: u8) -> Arc<Message> {

@@ -18,6 +18,7 @@ use crate::io::socket::Socket;
 use crate::protocol::context::Context;
 use crate::protocol::polling::{Kind, Legs, PollingRequest};
 use crate::protocol::registry::Conversation;
+use crate::protocol::requests::At;
 use crate::protocol::socket_io::{Opener, SocketIo, websocket_frame};
 use crate::rate::{Bucket, Rate};
 use crate::session::phase::Phase;
@@ -178,14 +179,15 @@ impl Shard {
             Output::Frame(packet) => self.send(session, websocket_frame(&packet)),
             Output::Probe(packet) => {
                 let probe = self.legs(session).and_then(|legs| legs.probe);
-                if let Some((probe, generation)) = probe
-                    && self.at(probe, generation).is_some()
-                {
+                if let Some(probe) = self.present(probe) {
                     self.send(probe, websocket_frame(&packet));
                 }
             }
             Output::Upgraded => self.take_over(session),
-            Output::EndProbe => self.end_probe(session),
+            Output::EndProbe => {
+                let probe = self.legs(session).and_then(|legs| legs.probe.take());
+                self.end_probe(probe);
+            }
             Output::Ended(reason) => self.end_session(session, reason),
         }
     }
@@ -216,8 +218,8 @@ impl Shard {
     }
 
     fn answer_poll(&mut self, session: u32, payload: &Payload) {
-        let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.poll.take()) else { return };
-        if self.at(slot, generation).is_some()
+        let Some(poll) = self.legs(session).and_then(|legs| legs.poll.take()) else { return };
+        if let Some(slot) = self.present(Some(poll))
             && let Some(keeps) = self.polling_request(slot).map(|request| request.keeps)
         {
             let mut answer = Vec::with_capacity(256 + payload.body_bytes());
@@ -250,18 +252,23 @@ impl Shard {
     /// A session has ended: its poll receives CLOSE, and its probe is closed.
     pub(super) fn end_legs(&mut self, legs: Legs) {
         self.conversations.polled.by_sid.remove(&legs.sid);
-        if let Some((slot, generation)) = legs.poll
-            && self.at(slot, generation).is_some()
-        {
+        if let Some(slot) = self.present(legs.poll) {
             let mut answer = Vec::new();
             answer::push_payload(&mut answer, &Payload::of(Outgoing::CLOSE), &headers(false));
             self.answer_request(slot, answer, false);
         }
-        if let Some((slot, generation)) = legs.probe
-            && self.at(slot, generation).is_some()
-        {
+        self.end_probe(legs.probe);
+    }
+
+    fn end_probe(&mut self, probe: Option<At>) {
+        if let Some(slot) = self.present(probe) {
             self.begin_close(slot, CloseReason::BadMessage);
         }
+    }
+
+    /// The slot of a connection that still exists.
+    fn present(&mut self, at: Option<At>) -> Option<u32> {
+        at.filter(|(slot, generation)| self.at(*slot, *generation).is_some()).map(|(slot, _)| slot)
     }
 }
 

@@ -59,15 +59,6 @@ impl Shard {
         }
     }
 
-    pub(super) fn end_probe(&mut self, session: u32) {
-        let probe = self.legs(session).and_then(|legs| legs.probe.take());
-        if let Some((probe, generation)) = probe
-            && self.at(probe, generation).is_some()
-        {
-            self.begin_close(probe, CloseReason::BadMessage);
-        }
-    }
-
     /// The WebSocket that probed becomes the session's.
     pub(super) fn take_over(&mut self, session: u32) {
         let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.probe.take()) else { return };
