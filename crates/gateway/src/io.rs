@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 pub(crate) mod bridge;
-pub mod handover;
+pub(crate) mod handover;
 pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod timer;

@@ -57,7 +57,7 @@ pub use gateway::bridge::Bridge;
 pub use gateway::{Bound, Error, Gateway};
 pub use io::handover::{Handover, Io};
 pub use io::listener::BACKLOG;
-pub use io::{handover, tls};
+pub use io::tls;
 pub use lifecycle::drain;
 pub use metrics::Metrics;
 pub use shard::shared::{HandoverFn, OVER_MAX};

@@ -12,10 +12,10 @@
 //! 4. the way in: a variant of `wire::Speaks` if it has a TCP listener of its own (and a key of the configuration in
 //!    `node`), or a path in `shard/route.rs` if it comes over a WebSocket.
 //!
-//! Files, from the lowest: [`services`], [`requests`], [`legs`], [`credentials`], [`effect`], [`context`], [`adapter`],
-//! then the protocols, then [`registry`]. In each protocol: `adapter` input to effects, `login`, `publish`,
-//! `subscribe`, `message` (messages to the client), `requests` (what waits for an outcome), `job` (work outside the
-//! shard), `session` (what outlives a connection), `close`; as far as the protocol has it.
+//! Files, from the lowest: [`services`], [`requests`], [`polling`], [`effect`], [`context`], [`command`], [`adapter`],
+//! then the protocols, then [`registry`]. In each protocol: `adapter` input to effects, requests and their outcomes, and
+//! messages to the client; `login`, `publish`, `subscribe`, `job` (work outside the shard), `session` (what outlives a
+//! connection), `close`; as far as the protocol has it.
 
 pub(crate) mod adapter;
 pub(crate) mod command;

@@ -25,6 +25,7 @@ pub(crate) mod renewal;
 pub(crate) mod stamp;
 pub(crate) mod topic_index;
 pub(crate) mod topic_rules;
+pub(crate) mod turns;
 pub(crate) mod verification;
 pub(crate) mod wildcard;
 
