@@ -36,21 +36,12 @@ pub(crate) struct Lifecycle {
     /// The current round of a drain, if one is in progress.
     pub(crate) round: Option<Round>,
     /// Connections that are removed when the handler is done.
-    ended: Vec<u32>,
+    pub(crate) ended: Vec<u32>,
     /// When parked sessions are due next.
     parked_due_ms: u64,
 }
 
 impl Lifecycle {
-    /// The connection is removed when the handler is done.
-    pub(crate) fn end(&mut self, slot: u32) {
-        self.ended.push(slot);
-    }
-
-    pub(crate) fn next_ended(&mut self) -> Option<u32> {
-        self.ended.pop()
-    }
-
     /// Whether it is time to look for parked sessions that are due.
     pub(crate) fn is_parked_due(&mut self, now_ms: u64) -> bool {
         let is_due = now_ms >= self.parked_due_ms;

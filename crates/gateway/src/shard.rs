@@ -307,7 +307,7 @@ impl Shard {
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         match reply {
             Reply::LoggedIn { to, asked, result: Ok(answers) } => {
-                self.sessions.log_ins.end_batch();
+                self.sessions.log_ins.batches_out -= 1;
                 for ((slot, generation), answer) in to.into_iter().zip(answers) {
                     if self.at(slot, generation).is_some() {
                         self.guard(Some(slot), |shard| shard.handle_log_in(slot, generation, asked, answer));
@@ -315,7 +315,7 @@ impl Shard {
                 }
             }
             Reply::LoggedIn { to, result: Err(error), .. } => {
-                self.sessions.log_ins.end_batch();
+                self.sessions.log_ins.batches_out -= 1;
                 tracing::warn!(%error, count = to.len(), "log-ins failed");
                 for (slot, generation) in to {
                     if self.at(slot, generation).is_some() {

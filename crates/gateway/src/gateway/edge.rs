@@ -71,7 +71,7 @@ impl Edge for Gateway {
                 let dispatch = Dispatch::new(message);
                 let keys = audience.topics.iter().map(|(_, key)| *key);
                 let deliveries = match audience.condition.matches_none() {
-                    true => self.deliveries(std::iter::once(audience.everyone)),
+                    true => self.deliveries([audience.everyone]),
                     false => self.deliveries(keys),
                 };
                 self.send_all(|| Mail::Condition {
@@ -276,13 +276,13 @@ impl Gateway {
     fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {
         self.stamp(&message, &[key]);
         let dispatch = Dispatch::offered(message, again);
-        let deliveries = self.deliveries(std::iter::once(key));
+        let deliveries = self.deliveries([key]);
         self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
     }
 
     /// The recipients of some topics for each shard: they are spread evenly.
-    fn deliveries(&self, keys: impl Iterator<Item = Key>) -> usize {
-        let sessions: u64 = keys.map(|key| self.shared.registry.topic_sessions(key)).sum();
+    fn deliveries(&self, keys: impl IntoIterator<Item = Key>) -> usize {
+        let sessions: u64 = keys.into_iter().map(|key| self.shared.registry.topic_sessions(key)).sum();
         usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
     }
 

@@ -69,7 +69,8 @@ pub(crate) struct LogInQueue {
     waiting: Vec<(u32, u64)>,
     /// When the first of `waiting` was added.
     since_ms: u64,
-    batches_out: usize,
+    /// Batches in progress, at most [`BATCHES_MAX`].
+    pub(crate) batches_out: usize,
 }
 
 impl LogInQueue {
@@ -90,14 +91,6 @@ impl LogInQueue {
             self.batches_out == 0 || self.waiting.len() >= BATCH_MAX || now_ms >= self.since_ms + LINGER_MS;
         let take = self.waiting.len().min(BATCH_MAX);
         is_due.then(|| self.waiting.drain(..take).collect())
-    }
-
-    pub(crate) fn begin_batch(&mut self) {
-        self.batches_out += 1;
-    }
-
-    pub(crate) fn end_batch(&mut self) {
-        self.batches_out -= 1;
     }
 
     /// How long the loop may sleep if log-ins wait.

@@ -90,15 +90,6 @@ impl Shard {
         }
     }
 
-    /// Counts the connection for another client. False if that client has reached its limit.
-    pub(crate) fn reassign_seat(&mut self, slot: u32, client: ClientNetwork) -> bool {
-        let has_seat = self.lifecycle.seats.reassign(slot, client, &self.shared.clients);
-        if !has_seat {
-            self.shared.metrics.refused_client.inc();
-        }
-        has_seat
-    }
-
     /// The client that a trusted proxy names in a request's head. None if the peer is the client.
     pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
         if self.shared.config.proxies.networks.is_empty() {
@@ -135,11 +126,6 @@ impl Shard {
         }
         self.lifecycle.unauthenticated.insert(slot);
         self.mailbox().unauthenticated.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether the connection has not shown a valid credential.
-    pub(crate) fn is_unauthenticated(&self, slot: u32) -> bool {
-        self.lifecycle.unauthenticated.contains(slot)
     }
 
     /// The connection has shown a valid credential, or ends.

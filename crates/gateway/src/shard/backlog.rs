@@ -206,7 +206,7 @@ impl Shard {
                 }
                 None => continue,
             }
-            self.sessions.reads.begin();
+            self.sessions.reads.out += 1;
             self.shared.metrics.backlog_reads.inc();
         }
     }
@@ -218,7 +218,7 @@ impl Shard {
         what: &'static str,
         result: Result<ReadAnswer, Error>,
     ) {
-        self.sessions.reads.end();
+        self.sessions.reads.out -= 1;
         if self.at(slot, generation).is_none() {
             return;
         }

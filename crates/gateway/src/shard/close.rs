@@ -148,13 +148,13 @@ impl Shard {
         if connection.phase != Phase::Dead {
             connection.phase = Phase::Dead;
             connection.close_reason.get_or_insert(reason);
-            self.lifecycle.end(slot);
+            self.lifecycle.ended.push(slot);
         }
     }
 
     /// Removes connections that ended.
     pub(crate) fn remove_ended(&mut self) {
-        while let Some(slot) = self.lifecycle.next_ended() {
+        while let Some(slot) = self.lifecycle.ended.pop() {
             let Some(mut connection) = self.take_connection(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             let mut counts = true;

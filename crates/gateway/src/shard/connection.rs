@@ -9,7 +9,6 @@ use crate::fanout::{Received, Recipient};
 use crate::io::socket::Socket;
 use crate::lifecycle::Origin;
 use crate::protocol::registry::Conversation;
-use crate::protocol::services::Services;
 use crate::rate::Bucket;
 use crate::session::attachment::Attachment;
 use crate::session::login::PendingLogIn;
@@ -97,11 +96,6 @@ impl Connection {
             close_reason: None,
             ended: false,
         }
-    }
-
-    /// Whether the session that logged in may have the topics of the one that the client asked to resume.
-    pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
-        self.conversation.as_ref().is_none_or(|conversation| conversation.may_resume(services, session))
     }
 
     /// Neither closing nor ended.

@@ -226,8 +226,9 @@ impl Shard {
             }
         }
         if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
-            && !self.reassign_seat(slot, client)
+            && !self.lifecycle.seats.reassign(slot, client, &self.shared.clients)
         {
+            self.shared.metrics.refused_client.inc();
             return self.refuse(slot);
         }
         match route {

@@ -157,7 +157,7 @@ impl Shard {
             if logins.is_empty() {
                 continue;
             }
-            self.sessions.log_ins.begin_batch();
+            self.sessions.log_ins.batches_out += 1;
             self.shared.metrics.log_in_batches.inc();
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let asked = shared.stamps.present();
@@ -218,7 +218,9 @@ impl Shard {
         let claims = has_rules.then_some(&*claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session to resume is gone, or belongs to another device by now.
-        if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
+        let services = &self.shared.services;
+        let may_resume = connection.conversation.as_ref().is_none_or(|it| it.may_resume(services, &session));
+        if !login.session_topics.is_empty() && !may_resume {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
-use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
 use crate::io::socket::Flushed;
@@ -133,12 +132,6 @@ impl Shard {
         }
     }
 
-    /// Sends a whole HTTP answer and closes the connection.
-    pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
-        self.send(slot, answer.into());
-        self.begin_close(slot, reason);
-    }
-
     /// Refuses a connection that finds no capacity, or a device during a drain. Each client gets a different time to
     /// retry.
     pub(crate) fn refuse(&mut self, slot: u32) {
@@ -152,10 +145,6 @@ impl Shard {
         // Counted as overload in both cases: the reason `drain` is for connections that had been admitted.
         let counted = CloseReason::Overloaded;
         self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
-    }
-
-    pub(crate) fn send_frame(&mut self, slot: u32, opcode: ws::Opcode, payload: &[u8]) {
-        self.send(slot, ws::frame(opcode, payload));
     }
 
     /// Answers with a problem document and closes the connection for `reason`.
@@ -181,6 +170,7 @@ impl Shard {
         all.extend_from_slice(headers);
         let mut answer = Vec::new();
         http::push_problem(&mut answer, status, code, detail, &all);
-        self.answer(slot, answer, reason);
+        self.send(slot, answer.into());
+        self.begin_close(slot, reason);
     }
 }

@@ -99,7 +99,7 @@ impl Shard {
             return self.handle_late_message(slot, &input);
         }
         match input {
-            Input::Ping(payload) => self.send_frame(slot, Opcode::Pong, payload),
+            Input::Ping(payload) => self.send(slot, ws::frame(Opcode::Pong, payload)),
             Input::Text(_) | Input::Binary(_) => self.handle_websocket_message(slot, input),
             Input::Pong(_) | Input::Fragment | Input::Close { .. } | Input::Deflated(_) => {}
         }

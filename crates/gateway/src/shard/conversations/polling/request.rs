@@ -171,7 +171,9 @@ impl Shard {
     ) -> Option<At> {
         // A client of a session that showed a credential has shown it.
         let session = self.session_of(&request.sid);
-        if session.is_some_and(|session| self.is_alive(session) && !self.is_unauthenticated(session)) {
+        if session.is_some_and(|session| {
+            self.is_alive(session) && !self.lifecycle.unauthenticated.contains(session)
+        }) {
             self.end_unauthenticated(slot);
         }
         let connection = self.connection(slot)?;
