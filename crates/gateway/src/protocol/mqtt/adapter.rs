@@ -23,6 +23,7 @@ use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::OpenedSession;
 use crate::session::operation::{Operation, name_bytes};
+use crate::session::phase::Phase;
 use crate::session::renewal::NotRenewed;
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
@@ -164,7 +165,14 @@ impl Adapter for Mqtt {
     }
 
     fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        self.take_turn(cx, turn)
+        match turn {
+            Turn::Job if cx.facts.phase == Phase::Open && self.end_names_of_next(cx) => {
+                cx.continue_with(Request::RunJob);
+                true
+            }
+            Turn::Job => self.run_job(cx),
+            Turn::Scan => self.run_scan(cx),
+        }
     }
 
     /// [MQTT-3.1.2-22]

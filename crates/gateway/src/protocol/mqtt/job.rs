@@ -16,10 +16,10 @@ use noroshi_types::CloseReason;
 use super::session::owed;
 use super::stored::StoredSession;
 use super::task::{Job, Outcome, Task, share};
-use super::{Mqtt, Request, service};
+use super::{Mqtt, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::protocol::requests::{Completed, Outside, PendingRequests, Turn};
+use crate::protocol::requests::{Completed, Outside, PendingRequests};
 use crate::protocol::services::Services;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
@@ -117,19 +117,7 @@ impl Mqtt {
         }
     }
 
-    /// It is this connection's turn. Returns whether a job starts; [`PendingRequests`] counts those that run.
-    pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        match turn {
-            Turn::Job if cx.facts.phase == Phase::Open && self.end_names_of_next(cx) => {
-                cx.continue_with(Request::RunJob);
-                true
-            }
-            Turn::Job => self.run_job(cx),
-            Turn::Scan => self.run_scan(cx),
-        }
-    }
-
-    fn run_scan(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn run_scan(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(session) = cx.session.cloned() else { return false };
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.scans_next()) else { return false };
         let Some(task) = queue.pop() else { return false };

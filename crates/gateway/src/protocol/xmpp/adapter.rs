@@ -322,6 +322,15 @@ impl Xmpp {
         }
     }
 
+    pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
+        self.speak(cx, |conversation, pcx, out| conversation.answer(pcx, request, answer, out));
+    }
+
+    /// Answers a request behind the effects before this one.
+    pub(super) fn answer_later(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
+        cx.continue_with(Request::Answer { request, answer: Box::new(answer) });
+    }
+
     fn set_presence(&mut self, cx: &mut Context<'_>, presence: Presence) {
         if cx.session.is_none() {
             return;

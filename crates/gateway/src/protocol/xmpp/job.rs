@@ -104,15 +104,6 @@ impl Xmpp {
             Ok(Answer::Archive(ArchivePage::new(&query, messages, index, total)))
         });
     }
-
-    pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
-        self.speak(cx, |conversation, pcx, out| conversation.answer(pcx, request, answer, out));
-    }
-
-    /// Answers a request behind the effects before this one.
-    pub(super) fn answer_later(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
-        cx.continue_with(super::Request::Answer { request, answer: Box::new(answer) });
-    }
 }
 
 /// Where a page begins; none if no notification has such an id.
