@@ -130,7 +130,7 @@ impl Metrics {
     }
 
     fn count_from_zero(&self) {
-        for kind in KINDS {
+        for kind in Kind::ALL.map(Kind::as_str) {
             self.commands.get_or_create(&KindLabels { kind }).inc_by(0);
             for why in WHY {
                 self.failures.get_or_create(&KindFailure { kind, why }).inc_by(0);

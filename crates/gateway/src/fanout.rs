@@ -14,11 +14,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 
 use noroshi_store::Place;
-use noroshi_telemetry::Histogram;
-use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, Timestamp, When};
+use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, When};
 use smallvec::SmallVec;
 
 use crate::io::socket::Socket;
@@ -42,14 +40,14 @@ use ring::{Frame, Ring};
 use stalled::Stalled;
 
 pub(crate) struct Fanout {
-    ring: Ring,
+    pub(crate) ring: Ring,
     stalled: Stalled,
     /// Slots with bits. A slot may be named twice; the second time nothing is left to do.
     urgent: VecDeque<u32>,
     topic: VecDeque<u32>,
     /// Every message up to this id, in the order of commits, was marked: none of them waits.
     offered: NotificationId,
-    history: OfferHistory,
+    pub(crate) history: OfferHistory,
 }
 
 /// Connections that are written to in turns.
@@ -129,14 +127,6 @@ impl Fanout {
         self.offered
     }
 
-    pub(crate) fn history(&self) -> &OfferHistory {
-        &self.history
-    }
-
-    pub(crate) fn history_mut(&mut self) -> &mut OfferHistory {
-        &mut self.history
-    }
-
     // -- mail --------------------------------------------------------------------------------------
 
     /// Whether mail waits here for a place.
@@ -197,36 +187,6 @@ impl Fanout {
     }
 
     // -- marking -----------------------------------------------------------------------------------
-
-    /// Puts a message in flight; the caller has checked that there is a free place. The caller marks it at its
-    /// recipients and then ends the marking ([`Fanout::take_ended`]).
-    pub(crate) fn begin(&mut self, dispatch: Arc<Dispatch>, recipients: usize) -> usize {
-        self.ring.put(dispatch, recipients)
-    }
-
-    #[cfg(feature = "io-uring")]
-    pub(crate) fn frame(&self, place: usize) -> Option<&Frame> {
-        self.ring.frame(place)
-    }
-
-    pub(crate) fn frame_mut(&mut self, place: usize) -> Option<&mut Frame> {
-        self.ring.frame_mut(place)
-    }
-
-    /// Takes a message out that no connection waits for.
-    pub(crate) fn take_ended(&mut self, place: usize) -> Option<Frame> {
-        self.ring.take_ended(place)
-    }
-
-    /// The places that are taken.
-    pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        self.ring.taken()
-    }
-
-    /// Observes the latency of the messages in flight to each connection that they were written to.
-    pub(crate) fn observe_latencies(&mut self, latencies: &Histogram, now: Timestamp) {
-        self.ring.frames_mut().for_each(|frame| frame.observe_latency(latencies, now));
-    }
 
     /// Marks a message at a connection, unless it is not for it now. `topic`: where the message is in the topic index.
     pub(crate) fn mark(&mut self, place: usize, to: Recipient<'_>, topic: Option<u32>, queue: Queue) {
@@ -302,11 +262,6 @@ impl Fanout {
         self.ring.forget(marks.take(), Some(device));
     }
 
-    /// The places of bits in the order in which their messages arrived.
-    pub(crate) fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
-        self.ring.in_order(bits)
-    }
-
     /// A place in the order of commits, or the one before the first ordered message that is marked at a connection.
     pub(crate) fn before_marked(&self, marks: Marks, to: Place) -> Place {
         let places = self.ring.in_order(marks.bits());
@@ -367,11 +322,6 @@ impl Fanout {
     }
 
     // -- after a panic -----------------------------------------------------------------------------
-
-    /// Recounts the connections that wait for each message, by the marks of all connections.
-    pub(crate) fn recount(&mut self, marks: impl Iterator<Item = Marks>) {
-        self.ring.recount(marks.map(Marks::bits));
-    }
 
     /// Resets everything. Returns the deliveries that are lost; changes of subscriptions still wait.
     pub(crate) fn rebuild(&mut self, history: OfferHistory) -> Vec<Mail> {

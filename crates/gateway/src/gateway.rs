@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ use noroshi_supervision::Kind;
 use parking_lot::Mutex;
 
 use crate::config::{Config, Listener};
-use crate::gateway::acceptor::{Acceptor, OVER_MAX};
+use crate::gateway::acceptor::Acceptor;
 use crate::io::bridge::Bridges;
 use crate::io::handover::{Handover, Io};
 use crate::io::listener::Listening;
+use crate::lifecycle::Origin;
 use crate::lifecycle::clients::Clients;
 use crate::lifecycle::drain::{self, Drain, Stopping};
-use crate::lifecycle::origin::Origin;
 use crate::metrics::Metrics;
 use crate::protocol::services::{Generations, Services};
 use crate::protocol::{self, mqtt, xmpp};
@@ -121,7 +121,7 @@ impl Bound {
             acceptor_waker: waker,
             threads: Mutex::default(),
             given_up: Mutex::default(),
-            acceptor: OnceLock::new(),
+            acceptor: Mutex::default(),
         });
         let (random, threads) = (RandomState::new(), shared.config.threads.clone());
         for (index, (poll, receivers)) in loops.into_iter().enumerate() {
@@ -132,7 +132,7 @@ impl Bound {
             gateway.threads.lock().push(thread.map_err(Error::Start)?);
         }
         let acceptor = threads.spawn(Kind::Acceptor, "acceptor", move |pulse| acceptor.run(pulse));
-        let _ = gateway.acceptor.set(Mutex::new(Some(acceptor.map_err(Error::Start)?)));
+        *gateway.acceptor.lock() = Some(acceptor.map_err(Error::Start)?);
         Ok(gateway)
     }
 }
@@ -152,7 +152,7 @@ pub struct Gateway {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Names of threads that failed.
     given_up: Mutex<Vec<String>>,
-    acceptor: OnceLock<Mutex<Option<JoinHandle<()>>>>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Gateway {
@@ -204,7 +204,7 @@ impl Gateway {
             }
         };
         let (shared, address) = (&self.shared, handover.peer.ip());
-        if shared.descriptors() >= shared.config.connections_max.saturating_add(OVER_MAX) {
+        if shared.is_full() {
             return Err(handover);
         }
         let Some(seat) = shared.seat(address) else { return Err(handover) };
@@ -226,8 +226,7 @@ impl Gateway {
         self.shared.accepting.store(false, Ordering::SeqCst);
         // Fails only when it is awake already.
         let _ = self.acceptor_waker.wake();
-        let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
-        let Some(thread) = thread else { return };
+        let Some(thread) = self.acceptor.lock().take() else { return };
         if self.is_stalled(&thread) {
             tracing::error!("the accepting thread does not respond and is abandoned");
         } else if thread.join().is_err() {

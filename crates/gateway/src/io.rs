@@ -4,25 +4,24 @@
 //!
 //! A shard owns one [`Io`]; each connection owns one [`socket::Socket`].
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 pub(crate) mod bridge;
-pub mod handover;
+pub(crate) mod handover;
 pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod timer;
 pub mod tls;
-pub(crate) mod transport;
 mod unsent;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring;
 
-use bridge::Peers;
 use timer::{Precise, Wheel};
 
 /// What the TLS handshakes of one turn may cost before the others wait for the next: a storm of them must leave time
@@ -36,7 +35,8 @@ pub(crate) struct Io {
     poll: Poll,
     pub(crate) wheel: Wheel,
     pub(crate) precise: Precise,
-    pub(crate) peers: Peers,
+    /// The peers of bridged streams, by slot: their sockets do not know them.
+    pub(crate) peers: HashMap<u32, SocketAddr>,
     /// Sockets that had more to read than their share of a turn.
     unread: Vec<u32>,
     /// Sockets whose handshake continues in a later turn, in order.
@@ -56,7 +56,7 @@ impl Io {
             poll,
             wheel: Wheel::new(),
             precise: Precise::default(),
-            peers: Peers::default(),
+            peers: HashMap::new(),
             unread: Vec::new(),
             handshakes: VecDeque::new(),
             handshake_left: Duration::ZERO,

@@ -53,13 +53,12 @@ mod shard;
 mod wire;
 
 pub use config::{Config, Listener, Redirect, SocketIo, xmpp};
-pub use gateway::acceptor::OVER_MAX;
 pub use gateway::bridge::Bridge;
 pub use gateway::{Bound, Error, Gateway};
 pub use io::handover::{Handover, Io};
 pub use io::listener::BACKLOG;
-pub use io::{handover, tls};
+pub use io::tls;
 pub use lifecycle::drain;
 pub use metrics::Metrics;
-pub use shard::shared::HandoverFn;
+pub use shard::shared::{HandoverFn, OVER_MAX};
 pub use wire::Speaks;

@@ -4,27 +4,24 @@
 //! An adapter is a state machine without IO. It owns what its protocol remembers of a connection and pushes effects
 //! ([`effect::Effect`]), which the shard carries out (`crate::shard::conversations`). No file here names the shard.
 //!
-//! A new protocol touches (`line`, which only tests have, is the shortest one):
+//! A new protocol touches (`tests::line`, which only tests have, is the shortest one):
 //! 1. its folder: `protocol/NAME.rs`, `protocol/NAME/`, with `mod NAME` here;
-//! 2. its registration: one line in [`registry`];
+//! 2. its registration: one line of `protocols!` in [`registry`], and one where its adapter is made;
 //! 3. its name: a variant with its label in `wire::Protocol` (`wire/framing.rs`); the compiler then asks in
 //!    `metrics.rs` for the framings that it has;
 //! 4. the way in: a variant of `wire::Speaks` if it has a TCP listener of its own (and a key of the configuration in
 //!    `node`), or a path in `shard/route.rs` if it comes over a WebSocket.
 //!
-//! Files, from the lowest: [`services`], [`requests`], [`legs`], [`credentials`], [`effect`], [`context`], [`adapter`],
-//! then the protocols, then [`registry`]. In each protocol: `adapter` input to effects, `login`, `publish`,
-//! `subscribe`, `message` (messages to the client), `requests` (what waits for an outcome), `job` (work outside the
-//! shard), `session` (what outlives a connection), `close`; as far as the protocol has it.
+//! Files, from the lowest: [`services`], [`requests`], [`polling`], [`effect`], [`context`], [`command`], [`adapter`],
+//! then the protocols, then [`registry`]. In each protocol: `adapter` input to effects, requests and their outcomes, and
+//! messages to the client; `login`, `publish`, `subscribe`, `job` (work outside the shard), `session` (what outlives a
+//! connection), `close`; as far as the protocol has it.
 
 pub(crate) mod adapter;
+pub(crate) mod command;
 pub(crate) mod context;
-pub(crate) mod credentials;
 pub(crate) mod echo;
 pub(crate) mod effect;
-pub(crate) mod legs;
-#[cfg(test)]
-mod line;
 pub(crate) mod mqtt;
 pub(crate) mod native;
 pub(crate) mod polling;
@@ -33,4 +30,6 @@ pub(crate) mod requests;
 pub(crate) mod services;
 pub(crate) mod socket_io;
 pub(crate) mod sse;
+#[cfg(test)]
+mod tests;
 pub(crate) mod xmpp;

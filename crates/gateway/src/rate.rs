@@ -18,6 +18,13 @@ pub(crate) struct Rate {
     pub(crate) burst: u32,
 }
 
+impl Rate {
+    /// A tenth of a second's worth may arrive at once, and never less than a few.
+    pub(crate) fn of_connects(per_second: u32) -> Self {
+        Self { per_second, burst: (per_second / 10).max(32) }
+    }
+}
+
 impl Bucket {
     pub(crate) fn full(rate: Rate, now_ms: u32) -> Self {
         Self { millitokens: rate.burst.saturating_mul(1_000), refilled_ms: now_ms }

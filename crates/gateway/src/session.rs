@@ -7,6 +7,8 @@
 //! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session
 //! and its [`catch_up`].
 
+use std::collections::HashMap;
+
 pub(crate) mod attachment;
 pub(crate) mod catch_up;
 pub(crate) mod gate;
@@ -23,17 +25,17 @@ pub(crate) mod renewal;
 pub(crate) mod stamp;
 pub(crate) mod topic_index;
 pub(crate) mod topic_rules;
+pub(crate) mod turns;
 pub(crate) mod verification;
 pub(crate) mod wildcard;
 
 use gate::Gates;
-use login::{LogInQueue, Successions};
+use login::{LogInQueue, Succession};
 use outcome::Outcomes;
 use reads::Reads;
 use recheck::Recheck;
 use renewal::Renewals;
 use topic_index::TopicIndex;
-use verification::Verifications;
 use wildcard::Wildcards;
 
 /// The sessions of one shard, without what its connections own.
@@ -41,9 +43,11 @@ use wildcard::Wildcards;
 pub(crate) struct Sessions {
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
-    pub(crate) verifications: Verifications,
+    /// Verifications in progress, at most [`verification::VERIFYING_MAX`].
+    pub(crate) verifying: usize,
     pub(crate) log_ins: LogInQueue,
-    pub(crate) successions: Successions,
+    /// Sessions that wait for their predecessors to end, by slot.
+    pub(crate) successions: HashMap<u32, Succession>,
     pub(crate) renewals: Renewals,
     pub(crate) reads: Reads,
     pub(crate) gates: Gates,

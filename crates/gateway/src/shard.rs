@@ -52,6 +52,7 @@ use crate::lifecycle::{Lifecycle, PARKED_EVERY_MS};
 use crate::metrics::Tally;
 use crate::protocol::mqtt;
 use crate::session::Sessions;
+use crate::session::registry::Session;
 use crate::shard::connection::Connection;
 use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Mailbox, Receivers, Reply};
@@ -114,7 +115,7 @@ impl Shard {
         let history = OfferHistory::new(shared.registry.is_shared());
         Self {
             index,
-            conversations: Conversations::new(shared.clone(), index),
+            conversations: Conversations::new(shared.clone()),
             shared,
             delivery,
             receivers,
@@ -181,25 +182,27 @@ impl Shard {
             });
         }
         self.take_arrivals();
-        for Close { address, reason, successor, previd } in self.mailbox().take_closes() {
+        for Close { address, reason, successor, previd } in self.mailbox().closes.take() {
             self.guard(Some(address.slot), |shard| {
                 if shard.at(address.slot, address.generation).is_some()
-                    && previd.is_none_or(|previd| shard.is_resumed_by(address.slot, &previd))
+                    && previd.is_none_or(|id| {
+                        shard.conversation(address.slot).is_some_and(|it| it.is_resumable_as(&id))
+                    })
                 {
                     shard.begin_close(address.slot, reason);
                 }
             });
             if let Some(successor) = successor {
-                self.shared.mailboxes[usize::from(successor.shard)].report_predecessor_gone(successor);
+                self.shared.mailbox_of(successor).report_predecessor_gone(successor);
             }
         }
-        for address in self.mailbox().take_predecessors_gone() {
+        for address in self.mailbox().predecessors_gone.take() {
             self.guard(Some(address.slot), |shard| shard.handle_predecessor_gone(address));
         }
         while let Ok(reply) = self.receivers.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
-        for reply in self.mailbox().take_overflow() {
+        for reply in self.mailbox().overflow.take() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
         self.continue_recheck();
@@ -297,15 +300,14 @@ impl Shard {
         self.connections.get_mut(slot as usize)
     }
 
-    /// A number below `below`, to spread things out; not for secrets.
-    pub(crate) fn jitter(&mut self, below: u64) -> u64 {
-        self.jitter.draw(below)
+    pub(crate) fn session(&self, slot: u32) -> Option<&Arc<Session>> {
+        self.connections.get(slot as usize)?.attachment.session.as_ref()
     }
 
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         match reply {
             Reply::LoggedIn { to, asked, result: Ok(answers) } => {
-                self.sessions.log_ins.end_batch();
+                self.sessions.log_ins.batches_out -= 1;
                 for ((slot, generation), answer) in to.into_iter().zip(answers) {
                     if self.at(slot, generation).is_some() {
                         self.guard(Some(slot), |shard| shard.handle_log_in(slot, generation, asked, answer));
@@ -313,21 +315,18 @@ impl Shard {
                 }
             }
             Reply::LoggedIn { to, result: Err(error), .. } => {
-                self.sessions.log_ins.end_batch();
+                self.sessions.log_ins.batches_out -= 1;
                 tracing::warn!(%error, count = to.len(), "log-ins failed");
                 for (slot, generation) in to {
                     if self.at(slot, generation).is_some() {
-                        self.fail_log_in(slot);
+                        self.begin_close(slot, CloseReason::Overloaded);
                     }
                 }
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, pending } => self.handle_verified(to, answer, pending),
             Reply::Done { to, done } => self.handle_done(to, done),
-            Reply::Log { to, result } => self.handle_log(to, result),
-            Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
-            Reply::Backlog { to, result } => self.handle_read(to, None, result),
-            Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Read { to, what, result } => self.handle_read(to, what, result),
         }
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod deflate;
 pub(crate) mod dispatch;
 pub(crate) mod framing;
 pub(crate) mod gzip;
-pub(crate) mod page;
 
 pub use framing::Speaks;
 pub(crate) use framing::{Framing, Protocol};

@@ -32,6 +32,8 @@ pub(crate) struct Batch {
     /// Bytes of all rests.
     shared_bytes: usize,
     pub(crate) totals: DeflateTotals,
+    /// Messages that no client will confirm.
+    pub(crate) confirmed: Vec<NotificationId>,
 }
 
 impl Batch {
@@ -121,7 +123,6 @@ impl Batch {
 #[derive(Default)]
 pub(crate) struct Outbound {
     pub(crate) batch: Batch,
-    pub(crate) confirmed: Vec<NotificationId>,
     /// The socket is broken.
     pub(crate) failed: bool,
 }

@@ -66,11 +66,7 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Offered { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => None,
+            _ => None,
         }
     }
 }

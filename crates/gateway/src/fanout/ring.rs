@@ -122,7 +122,8 @@ impl Ring {
         self.taken.count_ones() < PLACES - DIRECT_PLACES
     }
 
-    /// Puts a frame into a free place; the caller has checked that there is one.
+    /// Puts a message in flight, in a free place; the caller has checked that there is one. The caller marks it at its
+    /// recipients and then ends the marking ([`Ring::take_ended`]).
     pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
         let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
         let place = (self.cursor + free) % PLACES;

@@ -82,11 +82,7 @@ impl Stalled {
                 // Otherwise a device that is subscribed to none of its topics is no recipient.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Stanza { .. }
-            | Mail::Offered { .. }
-            | Mail::Reread { .. } => {}
+            _ => {}
         }
         self.push(mail, topics);
         None

@@ -25,7 +25,7 @@ use crate::gateway::Error;
 use crate::io::listener::Listening;
 use crate::io::tls;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::refusal::drawn_id;
+use crate::lifecycle::{Origin, drawn_id};
 use crate::rate::{Bucket, Rate};
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::shared::Shared;
@@ -36,10 +36,6 @@ const ACCEPTS_PER_TURN: usize = 256;
 
 /// How long accepting pauses without free descriptors: 20 attempts a second, however many clients connect.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-
-/// Sockets over `Config::connections_max`: newcomers whose requests may be for the API, and refused ones that wait for
-/// their peers' ends. They must not take the descriptors that are reserved for everything else.
-pub const OVER_MAX: usize = 64;
 
 /// The accepting thread.
 pub(crate) struct Acceptor {
@@ -64,8 +60,7 @@ impl Acceptor {
             listeners.push((listener, tls, speaks));
         }
         let per_second = shared.config.connects_per_second;
-        // A tenth of a second's worth may arrive at once, and never less than a few.
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        let rate = Rate::of_connects(per_second);
         Ok(Self {
             shared,
             poll,
@@ -132,21 +127,16 @@ impl Acceptor {
         let shared = self.shared.clone();
         shared.metrics.accepted.inc();
         let (connections, max) = (shared.descriptors(), shared.config.connections_max);
-        if connections >= max.saturating_add(OVER_MAX) {
-            shared.metrics.admission_refused.inc();
-            return self.refuse(stream, index);
-        }
-        let Some(seat) = shared.seat(peer) else {
+        let seat = if shared.is_full() { None } else { shared.seat(peer) };
+        let Some(seat) = seat else {
             shared.metrics.admission_refused.inc();
             return self.refuse(stream, index);
         };
         let within_rate = self.bucket.take(self.rate, self.now_ms());
         let (_, tls, speaks) = &self.listeners[index];
-        let kind = match tls {
-            Some(acceptor) => ArrivalKind::Tls(acceptor.config(*speaks), *speaks),
-            None if within_rate => ArrivalKind::Plain(*speaks),
-            None => ArrivalKind::OverRate(*speaks),
-        };
+        let origin = if tls.is_some() || within_rate { Origin::Admitted } else { Origin::OverRate };
+        let (speaks, tls) = (*speaks, tls.as_ref().map(|acceptor| acceptor.config(*speaks)));
+        let kind = ArrivalKind::New { speaks, tls, origin };
         // Frames are small and urgent; if the peer has closed already, its shard notices.
         let _ = stream.set_nodelay(true);
         // If it is full, a connection without a credential is evicted ([`crate::lifecycle::unauthenticated`]).
@@ -174,7 +164,7 @@ impl Acceptor {
         }
         let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();
         let mut answer = Vec::new();
-        let id = drawn_id(self.shared.next_number());
+        let id = drawn_id(self.shared.services.generations.next_number());
         let headers =
             [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
@@ -182,7 +172,7 @@ impl Acceptor {
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }
-        if self.shared.descriptors() >= self.shared.config.connections_max.saturating_add(OVER_MAX) {
+        if self.shared.is_full() {
             return;
         }
         let seat = Seat::take_anyway(&self.shared.clients, ClientNetwork::NONE);

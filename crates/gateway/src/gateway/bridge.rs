@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::gateway::Gateway;
-use crate::gateway::acceptor::OVER_MAX;
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::shard::shared::Shared;
 
@@ -31,7 +30,7 @@ impl Gateway {
         let shared = &self.shared;
         shared.bridges.open.fetch_add(1, Ordering::Relaxed);
         let bridge = Bridge(shared.clone());
-        if shared.descriptors() >= shared.config.connections_max.saturating_add(OVER_MAX) {
+        if shared.is_full() {
             shared.metrics.admission_refused.inc();
             return None;
         }

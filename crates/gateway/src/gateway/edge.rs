@@ -71,7 +71,7 @@ impl Edge for Gateway {
                 let dispatch = Dispatch::new(message);
                 let keys = audience.topics.iter().map(|(_, key)| *key);
                 let deliveries = match audience.condition.matches_none() {
-                    true => self.deliveries(std::iter::once(audience.everyone)),
+                    true => self.deliveries([audience.everyone]),
                     false => self.deliveries(keys),
                 };
                 self.send_all(|| Mail::Condition {
@@ -127,7 +127,7 @@ impl Edge for Gateway {
         let registry = &self.shared.registry;
         let Some(session) = registry.device(registry.device_key(app, device)) else { return false };
         if session.set_presence(presence) {
-            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            let mailbox = self.shared.mailbox_of(session.address);
             mailbox.request(Mail::Reread { to: vec![session.address], since: None });
         }
         true
@@ -157,15 +157,16 @@ impl Edge for Gateway {
                 .mqtt_wills_withheld
                 .inc_by(left.is_some_and(|left| left.will.is_some()).into());
         }
-        if let Some(session) = registry.detach_device(device_key) {
-            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
+        if let Some(session) = registry.detach_if(device_key, |_| true) {
+            self.shared.mailbox_of(session.address).close(session.address, reason);
         }
     }
 
     fn replaced(&self, app: AppId, device: &DeviceId, below: u64) {
         let registry = &self.shared.registry;
-        if let Some(session) = registry.detach_older(registry.device_key(app, device), below) {
-            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+        let is_older = |session: &Session| session.address.generation < below;
+        if let Some(session) = registry.detach_if(registry.device_key(app, device), is_older) {
+            let mailbox = self.shared.mailbox_of(session.address);
             mailbox.close(session.address, CloseReason::Replaced);
         }
     }
@@ -275,13 +276,13 @@ impl Gateway {
     fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {
         self.stamp(&message, &[key]);
         let dispatch = Dispatch::offered(message, again);
-        let deliveries = self.deliveries(std::iter::once(key));
+        let deliveries = self.deliveries([key]);
         self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
     }
 
     /// The recipients of some topics for each shard: they are spread evenly.
-    fn deliveries(&self, keys: impl Iterator<Item = Key>) -> usize {
-        let sessions: u64 = keys.map(|key| self.shared.registry.topic_sessions(key)).sum();
+    fn deliveries(&self, keys: impl IntoIterator<Item = Key>) -> usize {
+        let sessions: u64 = keys.into_iter().map(|key| self.shared.registry.topic_sessions(key)).sum();
         usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
     }
 
@@ -290,7 +291,7 @@ impl Gateway {
         let device_key = self.shared.registry.device_key(app, device);
         self.stamp_change(device_key);
         if let Some(session) = self.shared.registry.device(device_key) {
-            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
+            self.shared.mailbox_of(session.address).request(mail(session.address));
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Counts HTTP/2 streams whose requests the gateway serves. The API passes each one to a shard as an HTTP/1.1
 //! connection over a socket pair (`Gateway::bridge`). The shard serves it like any other connection, but keeps the
-//! address of its peer separately ([`Peers`]).
+//! address of its peer separately ([`crate::io::Io::peers`]).
 //!
 //! A bridged stream counts as one of its client's connections and takes three descriptors of the devices' share: both
 //! ends of the pair, and the HTTP/2 connection, which the API does not count meanwhile. It takes from the rate of
 //! connects if it opens a session.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -35,34 +33,9 @@ impl Bridges {
     }
 
     pub(crate) fn is_within_rate(&self, per_second: u32) -> bool {
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        let rate = Rate::of_connects(per_second);
         // Wrapped on purpose: only differences are used.
         let now_ms = (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32;
         self.openings.lock().get_or_insert_with(|| Bucket::full(rate, now_ms)).take(rate, now_ms)
-    }
-}
-
-/// The peers of bridged streams, by slot: their sockets do not know them.
-#[derive(Default)]
-pub(crate) struct Peers(HashMap<u32, SocketAddr>);
-
-impl Peers {
-    pub(crate) fn insert(&mut self, slot: u32, peer: SocketAddr) {
-        self.0.insert(slot, peer);
-    }
-
-    pub(crate) fn get(&self, slot: u32) -> Option<SocketAddr> {
-        self.0.get(&slot).copied()
-    }
-
-    pub(crate) fn remove(&mut self, slot: u32) {
-        self.0.remove(&slot);
-    }
-
-    /// Gives memory back where most of it is unused.
-    pub(crate) fn shrink(&mut self, kept: usize) {
-        if self.0.capacity() > kept && self.0.len() * 8 < self.0.capacity() {
-            self.0.shrink_to_fit();
-        }
     }
 }

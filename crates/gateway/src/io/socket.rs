@@ -6,14 +6,41 @@
 //!
 //! Invariant: every unsent chunk ends at the end of a frame, so [`Socket::discard_unsent`] leaves whole frames behind.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
 
 use bytes::Bytes;
 use mio::net::TcpStream;
 
 use crate::io::tls::TlsSession;
-use crate::io::transport::{Received, Transport};
 use crate::io::unsent::Unsent;
+
+/// A TCP socket in plaintext or under TLS.
+enum Transport {
+    Plain(TcpStream),
+    /// None: a polling session, which receives and sends through other connections. (A separate variant would cost every
+    /// connection eight bytes.)
+    Tls(Option<Box<Tls>>),
+}
+
+/// One allocation for both.
+struct Tls {
+    stream: TcpStream,
+    session: TlsSession,
+    /// In the shard's list of handshakes that continue in a later turn.
+    waits: bool,
+}
+
+const _: () = assert!(size_of::<Transport>() <= 16);
+
+/// What a read returned.
+pub(crate) struct Received {
+    /// 0 is the end.
+    pub(crate) bytes: usize,
+    /// The socket was empty then: further bytes are a new event, except for the end itself.
+    pub(crate) drained: bool,
+}
 
 pub(crate) struct Socket {
     transport: Transport,
@@ -34,44 +61,75 @@ pub(crate) enum Flushed {
 
 impl Socket {
     /// The socket of a session that polls: it has none.
-    pub(crate) const NONE: Socket = Socket { transport: Transport::NONE, unsent: None };
+    pub(crate) const NONE: Socket = Socket { transport: Transport::Tls(None), unsent: None };
 
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
         Self { transport: Transport::new(stream, tls), unsent: None }
     }
 
     pub(crate) fn stream(&mut self) -> Option<&mut TcpStream> {
-        self.transport.stream()
+        match &mut self.transport {
+            Transport::Plain(stream) => Some(stream),
+            Transport::Tls(tls) => tls.as_mut().map(|tls| &mut tls.stream),
+        }
+    }
+
+    fn tls(&self) -> Option<&TlsSession> {
+        match &self.transport {
+            Transport::Tls(Some(tls)) => Some(&tls.session),
+            Transport::Tls(None) | Transport::Plain(_) => None,
+        }
     }
 
     pub(crate) fn into_parts(self) -> Option<(TcpStream, Option<Box<TlsSession>>)> {
-        self.transport.into_parts()
+        match self.transport {
+            Transport::Plain(stream) => Some((stream, None)),
+            Transport::Tls(tls) => tls.map(|tls| (tls.stream, Some(Box::new(tls.session)))),
+        }
     }
 
-    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which the caller must register.
+    /// Encrypts everything from here on (STARTTLS). The socket gets another descriptor, which the caller must register:
+    /// its own cannot be moved out of here.
     pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
-        self.transport.begin_tls(session)
+        let stream = self.stream().ok_or(io::ErrorKind::NotConnected)?;
+        let stream = stream.as_fd().try_clone_to_owned()?;
+        self.transport = Transport::new(TcpStream::from_std(stream.into()), Some(session));
+        Ok(())
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        self.transport.is_tls()
+        self.tls().is_some()
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.transport.is_handshaking()
+        self.tls().is_some_and(TlsSession::is_handshaking)
     }
 
     pub(crate) fn speaks_http2(&self) -> bool {
-        self.transport.speaks_http2()
+        self.tls().is_some_and(TlsSession::speaks_http2)
     }
 
     /// Defers the handshake. True if it was not deferred already.
     pub(crate) fn defer_handshake(&mut self) -> bool {
-        self.transport.wait()
+        match &mut self.transport {
+            Transport::Tls(Some(tls)) => !std::mem::replace(&mut tls.waits, true),
+            Transport::Tls(None) | Transport::Plain(_) => false,
+        }
     }
 
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Received> {
-        self.transport.read(into)
+        match &mut self.transport {
+            Transport::Plain(stream) => {
+                let bytes = stream.read(into)?;
+                Ok(Received { bytes, drained: bytes < into.len() })
+            }
+            Transport::Tls(Some(tls)) => {
+                tls.waits = false;
+                let bytes = tls.session.read(&mut tls.stream, into)?;
+                Ok(Received { bytes, drained: tls.session.is_drained() })
+            }
+            Transport::Tls(None) => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     pub(crate) fn has_unsent(&self) -> bool {
@@ -90,7 +148,10 @@ impl Socket {
     /// The descriptor, if bytes can be written to it as they are and nothing is unsent.
     #[cfg(feature = "io-uring")]
     pub(crate) fn idle_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.transport.plain().filter(|_| self.unsent.is_none())
+        match &self.transport {
+            Transport::Plain(stream) if self.unsent.is_none() => Some(stream.as_fd()),
+            Transport::Plain(_) | Transport::Tls(_) => None,
+        }
     }
 
     /// Writes as far as the kernel takes it; for a socket without unsent bytes. The caller keeps the rest with
@@ -131,7 +192,7 @@ impl Socket {
             return Ok(Flushed::Blocked(0));
         }
         let Some(unsent) = &mut self.unsent else { return Ok(Flushed::Idle) };
-        let count = unsent.write_to(&mut self.transport, now_tick)?;
+        let count = unsent.write_to(|slices| self.transport.write(slices), now_tick)?;
         if !unsent.is_empty() {
             return Ok(Flushed::Blocked(count));
         }
@@ -153,8 +214,56 @@ impl Socket {
     pub(crate) fn end_writing(&mut self) -> bool {
         let is_flushed = self.transport.flush().unwrap_or(true);
         if is_flushed {
-            self.transport.end();
+            if let Transport::Tls(Some(tls)) = &mut self.transport {
+                tls.session.close(&mut tls.stream);
+            }
+            if let Some(stream) = self.stream() {
+                // A peer that is gone has ended it already.
+                let _ = stream.shutdown(Shutdown::Write);
+            }
         }
         is_flushed
+    }
+}
+
+impl Transport {
+    fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
+        match tls {
+            None => Transport::Plain(stream),
+            Some(session) => Transport::Tls(Some(Box::new(Tls { stream, session, waits: false }))),
+        }
+    }
+
+    /// Writes all slices, or as far as the socket takes them: then an event reports when it takes more.
+    fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
+        let mut rest = slices;
+        let mut written = 0;
+        while rest.iter().any(|slice| !slice.is_empty()) {
+            let step = match (&mut *self, &*rest) {
+                (Transport::Plain(stream), [one]) => stream.write(one),
+                (Transport::Plain(stream), many) => stream.write_vectored(many),
+                (Transport::Tls(Some(tls)), slices) => tls.session.write_vectored(&mut tls.stream, slices),
+                (Transport::Tls(None), _) => break,
+            };
+            match step {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    written += count;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Sends pending ciphertext. True when none is left.
+    fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Transport::Plain(_) | Transport::Tls(None) => Ok(true),
+            Transport::Tls(Some(tls)) => tls.session.flush(&mut tls.stream),
+        }
     }
 }

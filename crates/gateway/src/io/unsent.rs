@@ -6,8 +6,6 @@ use std::io::{self, IoSlice};
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-use crate::io::transport::Transport;
-
 /// Slices of one write: the kernel takes 1,024 (IOV_MAX), a full socket far fewer.
 const SLICES: usize = 64;
 
@@ -50,13 +48,17 @@ impl Unsent {
     }
 
     /// Writes as much as the socket takes. Returns how much.
-    pub(crate) fn write_to(&mut self, transport: &mut Transport, now_tick: u32) -> io::Result<usize> {
+    pub(crate) fn write_to(
+        &mut self,
+        mut write: impl FnMut(&mut [IoSlice<'_>]) -> io::Result<usize>,
+        now_tick: u32,
+    ) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
             let mut slices: SmallVec<[IoSlice<'_>; SLICES]> =
                 self.chunks.iter().take(SLICES).map(|chunk| IoSlice::new(chunk)).collect();
             let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-            let written = transport.write(&mut slices)?;
+            let written = write(&mut slices)?;
             drop(slices);
             self.advance(written);
             total += written;

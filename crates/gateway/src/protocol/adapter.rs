@@ -11,6 +11,7 @@
 //! Invariant: `offer` is the hot path. It appends the connection's own bytes to a shared buffer and allocates nothing.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use noroshi_protocol::mqtt::{TopicFilter, UnconfirmedMessage};
@@ -20,16 +21,15 @@ use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
+use super::polling::PollingRequest;
 use super::requests::{Completed, Turn};
 use super::services::Services;
 use crate::config::Config;
-use crate::io::timer::Now;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
 use crate::session::operation::Operation;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::{Framing, Protocol};
 
 /// Why a message is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,23 +59,12 @@ pub(crate) struct Matched {
     pub(crate) before_name: bool,
 }
 
-/// What a new connection is.
-pub(crate) struct Opening<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) framing: Framing,
-    pub(crate) is_tls: bool,
-    pub(crate) now: Now,
-}
-
 /// A protocol on one connection.
 pub(crate) trait Adapter: Sized {
     /// Requests whose outcome the adapter waits for.
     type Request: Operation;
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
-
-    /// The protocol that selects this adapter for a new connection, if any.
-    const PROTOCOL: Option<Protocol> = None;
 
     /// Whether messages marked for the connection are written before the adapter handles anything, because it counts
     /// what it sends (XEP-0198 §4).
@@ -87,35 +76,26 @@ pub(crate) trait Adapter: Sized {
     /// Whether binary messages of a WebSocket carry a stream of bytes, so that they go to `handle_bytes`.
     const STREAMS_IN_MESSAGES: bool = false;
 
-    /// The adapter of a new connection. `None` if the adapter is stateless and is made for each call.
-    fn open(opening: &Opening<'_>) -> Option<Self> {
-        let _ = opening;
-        None
-    }
-
     /// The connection begins to speak this protocol.
-    fn handle_open(&mut self, cx: &mut Context<'_>) {
-        let _ = cx;
-    }
+    fn handle_open(&mut self, _cx: &mut Context<'_>) {}
 
     /// Bytes of a stream. Returns how many bytes it consumed, at least one: the shard carries out the effects before it
     /// passes the rest.
-    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
-        let _ = cx;
+    fn handle_bytes(&mut self, _cx: &mut Context<'_>, bytes: &[u8]) -> usize {
         bytes.len()
     }
 
     /// A text or binary message of a WebSocket.
-    fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+    fn handle_message(&mut self, _cx: &mut Context<'_>, _input: Input<'_>) {}
 
     /// TLS protects what follows ([`super::effect::Effect::StartTls`]).
-    fn handle_tls(&mut self, cx: &mut Context<'_>) {
-        let _ = cx;
-    }
+    fn handle_tls(&mut self, _cx: &mut Context<'_>) {}
 
     /// The session is attached. Returns bytes that the client sent before; the shard passes them to `handle_bytes`
     /// after the first page of the backlog.
-    fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8>;
+    fn handle_login(&mut self, _cx: &mut Context<'_>, _begun: &OpenedSession) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// The log-in is refused for a reason that the client can act on.
     fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
@@ -123,16 +103,13 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// The outcome of a request.
-    fn handle_reply(&mut self, cx: &mut Context<'_>, request: Self::Request, reply: Reply);
+    fn handle_reply(&mut self, _cx: &mut Context<'_>, _request: Self::Request, _reply: Reply) {}
 
     /// The result of a job.
-    fn handle_done(&mut self, cx: &mut Context<'_>, done: Self::Done) {
-        let _ = (cx, done);
-    }
+    fn handle_done(&mut self, _cx: &mut Context<'_>, _done: Self::Done) {}
 
     /// It is this connection's turn ([`super::requests::PendingRequests`]). Returns whether its next job starts.
-    fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        let _ = (cx, turn);
+    fn start_job(&mut self, _cx: &mut Context<'_>, _turn: Turn) -> bool {
         false
     }
 
@@ -147,42 +124,31 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// A stanza of another session of this protocol.
-    fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes) {
-        let _ = (cx, stanza);
-    }
+    fn handle_stanza(&mut self, _cx: &mut Context<'_>, _stanza: &Bytes) {}
 
     /// The requested session's previous connection has left it ([`super::effect::Effect::Resume`]).
-    fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
-        let _ = cx;
-    }
+    fn handle_predecessor_gone(&mut self, _cx: &mut Context<'_>) {}
 
     /// The shard finished reading the messages behind a position that the client named for a topic.
-    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        let _ = (cx, topic, complete);
-    }
+    fn handle_recovered(&mut self, _cx: &mut Context<'_>, _topic: &Topic, _complete: bool) {}
 
     /// Topic rules deny the client a topic.
-    fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let _ = (cx, notice);
-    }
+    fn handle_topic_notice(&mut self, _cx: &mut Context<'_>, _notice: &TopicNotice<'_>) {}
 
     /// Appends the connection's own bytes of a message to `head`. Not called for an adapter that is made for each call:
     /// the shard writes [`Dispatch::encoded`], which all its connections share.
     fn offer(
         &mut self,
-        encoding: &Encoding<'_>,
-        dispatch: &Dispatch,
-        cause: Cause,
-        head: &mut Vec<u8>,
+        _encoding: &Encoding<'_>,
+        _dispatch: &Dispatch,
+        _cause: Cause,
+        _head: &mut Vec<u8>,
     ) -> Offered {
-        let _ = (encoding, dispatch, cause, head);
         Offered::Pass { confirmed: false }
     }
 
     /// Appends what follows messages that were offered together.
-    fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
-        let _ = (config, out);
-    }
+    fn finish_offers(&mut self, _config: &Config, _out: &mut Vec<u8>) {}
 
     /// The whole backlog was written. Returns messages that the device has already.
     fn handle_caught_up(&mut self) -> Vec<NotificationId> {
@@ -190,13 +156,10 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// Only these messages among those in flight still exist.
-    fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
-        let _ = found;
-    }
+    fn handle_outstanding(&mut self, _found: &HashSet<UnconfirmedMessage>) {}
 
     /// Which subscriptions match a topic's message at a place in the order of commits.
-    fn matched(&self, topic: &Topic, at: Place) -> Matched {
-        let _ = (topic, at);
+    fn matched(&self, _topic: &Topic, _at: Place) -> Matched {
         Matched::default()
     }
 
@@ -211,32 +174,27 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// Filters of the stored session that the client continues, without those that name a topic.
-    fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter> {
-        let _ = stored;
+    fn stored_filters(&self, _stored: Option<&[u8]>) -> Vec<TopicFilter> {
         Vec::new()
     }
 
     /// Whether the session that logged in may have the topics of the one that the client asked to resume.
-    fn may_resume(&self, services: &Services, session: &Session) -> bool {
-        let _ = (services, session);
+    fn may_resume(&self, _services: &Services, _session: &Session) -> bool {
         true
     }
 
     /// Whether a client resumes this connection's session with an id.
-    fn is_resumable_as(&self, id: &str) -> bool {
-        let _ = id;
+    fn is_resumable_as(&self, _id: &str) -> bool {
         false
     }
 
     /// The allowance of frames, if it is not that of all connections.
-    fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
-        let _ = (services, has_session);
+    fn frame_rate(&self, _services: &Services, _has_session: bool) -> Option<Rate> {
         None
     }
 
     /// Messages that a device confirms after the node asked it to reconnect elsewhere.
-    fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
-        let _ = input;
+    fn late_confirmations(&self, _input: &Input<'_>) -> Vec<NotificationId> {
         Vec::new()
     }
 
@@ -264,16 +222,23 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// Queues a message for the next poll.
-    fn queue(&mut self, packet: Bytes) {
-        let _ = packet;
-    }
+    fn queue(&mut self, _packet: Bytes) {}
 
     /// The server ends the connection or refuses the client. Sends the protocol's close packet.
-    fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
+    fn close(&mut self, _cx: &mut Context<'_>, _reason: CloseReason, _reconnect_after_ms: u64) {}
 
     /// The connection has ended. Returns itself if it has more to send to polls.
-    fn end(self, cx: &mut Context<'_>) -> Option<Self> {
-        let _ = cx;
+    fn end(self, _cx: &mut Context<'_>) -> Option<Self> {
         None
+    }
+}
+
+/// The shard serves such a connection itself, so nothing arrives here.
+impl Adapter for PollingRequest {
+    type Request = Infallible;
+    type Done = Infallible;
+
+    fn message_bytes_max(&self, config: &Config) -> usize {
+        config.socket_io.engine.payload_bytes_max
     }
 }

@@ -3,26 +3,30 @@
 //! A context is a set of references that lives for one call. It gives no access to other connections: what concerns
 //! those is an [`Effect`].
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
+use futures_util::FutureExt as _;
+use noroshi_auth::Identity;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::Verdict;
 use noroshi_store::Place;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, NotificationId, Quota, Timestamp, Topic, limits};
 
-use super::effect::Effect;
-use super::requests::{At, Completed, Inbox, PendingRequests};
+use super::effect::{Attach, Effect};
+use super::requests::{At, Completed, PendingRequests};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::Fanout;
 use crate::fanout::mail::Mail;
 use crate::fanout::marks::Marks;
-use crate::io::timer::{Jitter, Now};
+use crate::io::timer::{Jitter, Now, ticks};
 use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
+use crate::session::operation::Operation;
 use crate::session::permission::Decided;
 use crate::session::phase::{Phase, Ping};
 use crate::session::registry::{Address, Session};
@@ -55,13 +59,6 @@ impl Facts {
     pub(crate) fn at(&self) -> At {
         (self.slot, self.generation)
     }
-}
-
-/// When the shard calls the adapter next, and whether the client answers pings.
-pub(crate) struct Timers<'a> {
-    pub(crate) timeout_tick: &'a mut u32,
-    pub(crate) deadline_tick: &'a mut u32,
-    pub(crate) ping: &'a mut Ping,
 }
 
 /// The places up to which the session's messages were sent.
@@ -114,21 +111,24 @@ impl Progress<'_> {
     }
 
     pub(crate) fn catch_up(&mut self) -> &mut CatchUp {
-        self.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()))
+        self.catch_up.get_or_insert_default()
     }
 }
 
-/// The way to other shards.
-pub(crate) trait Network {
+/// The way to the shards.
+pub(crate) trait Network: Send + Sync {
     /// Queues a stanza for a session. Without room the stanza is lost.
     fn relay(&self, to: Address, stanza: Bytes);
 
     /// Wakes the shard that handles parked sessions.
     fn wake_first_shard(&self);
+
+    /// Passes the result of a job to the shard of its connection.
+    fn complete(&self, shard: u16, at: At, done: Box<dyn Completed>);
 }
 
 pub(crate) struct Peers<'a> {
-    pub(crate) network: &'a dyn Network,
+    pub(crate) network: &'a Arc<dyn Network>,
     /// The shard's own mail, which other shards add to at any moment.
     pub(crate) mail: &'a Receiver<Mail>,
     pub(crate) has_stalled: bool,
@@ -147,11 +147,13 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Now,
     pub(crate) facts: Facts,
     pub(crate) session: Option<&'a Arc<Session>>,
-    pub(crate) timers: Timers<'a>,
+    /// When the shard calls the adapter next.
+    pub(crate) timeout_tick: &'a mut u32,
+    pub(crate) deadline_tick: &'a mut u32,
+    pub(crate) ping: &'a mut Ping,
     pub(crate) progress: Progress<'a>,
     pub(crate) peers: Peers<'a>,
     pub(crate) requests: &'a mut PendingRequests,
-    pub(crate) inbox: &'a Arc<dyn Inbox>,
     pub(crate) effects: &'a mut Vec<Effect>,
     pub(crate) frames: &'a mut Bucket,
     pub(crate) frames_in: &'a mut u64,
@@ -173,6 +175,50 @@ impl Context<'_> {
 
     pub(crate) fn close(&mut self, reason: CloseReason) {
         self.effects.push(Effect::Close(reason));
+    }
+
+    /// Checks a token: [`super::effect::Reply::Verified`] follows.
+    pub(crate) fn verify(&mut self, token: Option<Box<str>>, app: Option<Box<str>>, request: impl Operation) {
+        self.effects.push(Effect::Verify { token, app, request: Box::new(request) });
+    }
+
+    /// Logs in with a verified token. `resume`: the last message that the client has.
+    pub(crate) fn attach(&mut self, identity: Identity, topics: Vec<Topic>, resume: Option<NotificationId>) {
+        self.effects.push(Effect::Attach(Box::new(Attach { identity, topics, resume })));
+    }
+
+    /// Lets topic rules decide: [`super::effect::Reply::Decided`] follows.
+    pub(crate) fn authorize(&mut self, request: impl Operation) {
+        self.effects.push(Effect::Authorize(Box::new(request)));
+    }
+
+    /// Replaces the session's token: [`super::effect::Reply::Renewed`] follows.
+    pub(crate) fn renew_token(&mut self, token: &str, request: impl Operation) {
+        self.effects.push(Effect::RenewToken { token: token.into(), request: Box::new(request) });
+    }
+
+    /// Continues behind the effects so far: [`super::effect::Reply::Continue`] follows.
+    pub(crate) fn continue_with(&mut self, request: impl Operation) {
+        self.effects.push(Effect::Continue(Box::new(request)));
+    }
+
+    /// The time for a ping, or for the answer to one, has come. True if the caller must send a ping now.
+    pub(crate) fn needs_ping(&mut self) -> bool {
+        let (interval, timeout) = (self.config().ping_interval, ticks(self.config().ping_timeout));
+        let state = *self.ping;
+        match state {
+            Ping::None => {
+                *self.ping = Ping::Sent;
+                self.set_timeout(self.now.tick.saturating_add(timeout));
+            }
+            Ping::Answered => {
+                *self.ping = Ping::None;
+                let next = self.now.tick_after(interval).saturating_sub(timeout);
+                self.set_timeout(next.max(self.now.tick + 1));
+            }
+            Ping::Sent => self.close(CloseReason::PingTimeout),
+        }
+        state == Ping::None
     }
 
     /// Takes a frame off the connection's allowance. False, and the connection closes, if none is left.
@@ -201,7 +247,7 @@ impl Context<'_> {
 
     /// The shard calls `handle_timeout` at this tick.
     pub(crate) fn set_timeout(&mut self, tick: u32) {
-        *self.timers.timeout_tick = tick;
+        *self.timeout_tick = tick;
     }
 
     pub(crate) fn clear_timeout(&mut self) {
@@ -210,19 +256,27 @@ impl Context<'_> {
 
     /// The shard calls `handle_deadline` at this tick, or closes a connection that is not open yet.
     pub(crate) fn set_deadline(&mut self, tick: u32) {
-        *self.timers.deadline_tick = tick;
+        *self.deadline_tick = tick;
     }
 
     pub(crate) fn clear_deadline(&mut self) {
         self.set_deadline(u32::MAX);
     }
 
-    /// Runs a job outside the shard; it must not panic. `Adapter::handle_done` follows.
-    pub(crate) fn run<D: Completed>(&self, job: impl Future<Output = D> + Send + 'static) {
-        let (inbox, at) = (self.inbox.clone(), self.facts.at());
+    /// Runs a job outside the shard. `Adapter::handle_done` follows with `done`, which gets None if the job panicked.
+    pub(crate) fn run<T, D: Completed>(
+        &self,
+        job: impl Future<Output = T> + Send + 'static,
+        done: impl FnOnce(Option<T>) -> D + Send + 'static,
+    ) {
+        let (shard, at) = (self.facts.shard, self.facts.at());
+        let (network, services) = (self.peers.network.clone(), self.services.clone());
         self.delivery.work(async move {
-            let done = job.await;
-            inbox.complete(at, Box::new(done));
+            let result = AssertUnwindSafe(job).catch_unwind().await.ok();
+            if result.is_none() {
+                services.metrics.panics.inc();
+            }
+            network.complete(shard, at, Box::new(done(result)));
         });
     }
 

@@ -3,13 +3,10 @@
 use std::convert::Infallible;
 
 use noroshi_protocol::ws::{self, Input, Opcode};
-use noroshi_types::CloseReason;
 
 use super::adapter::Adapter;
 use super::context::Context;
-use super::effect::Reply;
 use crate::config::Config;
-use crate::session::login::OpenedSession;
 use crate::wire::deflate;
 
 /// Messages of the conformance suite's case 9.
@@ -30,17 +27,7 @@ impl Adapter for Echo {
         cx.send(deflate::packed(cx.facts.framing, frame));
     }
 
-    fn handle_login(&mut self, _: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn handle_reply(&mut self, _: &mut Context<'_>, request: Infallible, _: Reply) {
-        match request {}
-    }
-
     fn message_bytes_max(&self, _: &Config) -> usize {
         MESSAGE_BYTES_MAX
     }
-
-    fn close(&mut self, _: &mut Context<'_>, _: CloseReason, _: u64) {}
 }

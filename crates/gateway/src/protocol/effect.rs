@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use noroshi_auth::{Identity, Refused};
-use noroshi_delivery::rules::AppRules;
+use noroshi_delivery::rules::{AppRules, Reason};
 use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::engine_io::session::Output;
 use noroshi_types::{AppId, CloseReason, NotificationId, Position, Presence, Topic};
 
-use super::legs::Legs;
+use super::polling::Legs;
 use crate::io::tls::TlsSession;
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
@@ -33,7 +33,7 @@ pub(crate) enum Effect {
     Verify {
         token: Option<Box<str>>,
         app: Option<Box<str>>,
-        request: Box<dyn Operation>,
+        request: Op,
     },
     /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
     Attach(Box<Attach>),
@@ -55,12 +55,12 @@ pub(crate) enum Effect {
     },
 
     /// Let topic rules decide. Outcome: [`Reply::Decided`].
-    Authorize(Box<dyn Operation>),
+    Authorize(Op),
     /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
     Subscribe {
         topics: Vec<Topic>,
         since: Vec<(Topic, Position)>,
-        request: Option<Box<dyn Operation>>,
+        request: Option<Op>,
     },
     /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
     /// topic's retained message, for a topic that is subscribed already too.
@@ -90,11 +90,11 @@ pub(crate) enum Effect {
     /// Replace the session's token. Outcome: [`Reply::Renewed`].
     RenewToken {
         token: Box<str>,
-        request: Box<dyn Operation>,
+        request: Op,
     },
 
     /// Continue behind the effects before this one. Outcome: [`Reply::Continue`].
-    Continue(Box<dyn Operation>),
+    Continue(Op),
 
     /// A stanza for another session of this shard.
     Relay {
@@ -110,10 +110,8 @@ pub(crate) enum Effect {
     DetectVanishedPeer,
     /// Send a comment on an event stream.
     SendKeepAlive,
-    /// Answer in HTTP instead of an event stream.
-    RefuseInHttp(Box<HttpRefusal>),
-    /// Answer in HTTP that the node is overloaded or drains.
-    RefuseBusy,
+    /// Answer in HTTP with this status instead of an event stream.
+    RefuseInHttp(u16, Box<Refusal>),
 
     /// Wake the adapter at a millisecond rather than at a tick.
     WakeAt(u64),
@@ -155,14 +153,6 @@ pub(crate) struct Attach {
     pub(crate) resume: Option<NotificationId>,
 }
 
-/// A problem as the answer to the request for an event stream.
-pub(crate) struct HttpRefusal {
-    pub(crate) status: u16,
-    pub(crate) code: &'static str,
-    pub(crate) detail: Box<str>,
-    pub(crate) after_s: Option<u64>,
-}
-
 /// The outcome of a request.
 pub(crate) enum Reply {
     Verified(Result<Identity, Refused>),
@@ -173,7 +163,8 @@ pub(crate) enum Reply {
     Continue,
 }
 
-/// A log-in that is refused although its token is valid.
+/// A log-in that is refused although its token is valid, or an event stream that cannot begin.
+#[derive(Clone)]
 pub(crate) struct Refusal {
     pub(crate) code: &'static str,
     pub(crate) text: String,
@@ -186,6 +177,5 @@ pub(crate) struct Refusal {
 pub(crate) struct TopicNotice<'a> {
     pub(crate) code: &'a str,
     pub(crate) topic: &'a Topic,
-    pub(crate) reason: &'a str,
-    pub(crate) text: &'a str,
+    pub(crate) reason: Reason,
 }

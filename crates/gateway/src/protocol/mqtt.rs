@@ -5,10 +5,10 @@
 //! WebSocket (`GET /mqtt`) packets may begin and end anywhere in binary messages (§6); the server sends one packet in
 //! each message.
 //!
-//! Files: [`adapter`] packets to effects, [`login`] CONNECT to a session, [`publish`], [`subscribe`], [`message`]
-//! messages to the client, [`requests`] what waits for an outcome, [`job`] the queue of jobs, [`task`] what they do
-//! outside the shard, [`scan`] retained messages, [`session`] what outlives a connection in memory, [`stored`] in the
-//! store, and [`final_write`] on the way there, [`will`], [`close`].
+//! Files: [`adapter`] packets to effects, and messages to packets, [`login`] CONNECT to a session, [`publish`],
+//! [`subscribe`], [`job`] the queue of jobs, [`task`] what they do outside the shard, [`scan`] retained messages,
+//! [`session`] what outlives a connection in memory, [`stored`] in the store, and [`final_write`] on the way there,
+//! [`will`], [`close`].
 
 use std::time::Duration;
 
@@ -31,9 +31,7 @@ mod close;
 mod final_write;
 mod job;
 mod login;
-mod message;
 mod publish;
-mod requests;
 mod scan;
 pub(crate) mod session;
 mod stored;
@@ -41,8 +39,8 @@ mod subscribe;
 mod task;
 mod will;
 
+pub(crate) use adapter::Request;
 use job::Queue;
-pub(crate) use requests::Request;
 use session::ParkedSessions;
 
 /// What all connections of MQTT share.
@@ -59,8 +57,7 @@ impl Service {
 
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (sessions, bytes) = self.sessions.held();
-        metrics.mqtt_suspended.set(i64::try_from(sessions).unwrap_or(i64::MAX));
-        metrics.observe_parked(Protocol::Mqtt, bytes);
+        metrics.observe_parked(Protocol::Mqtt, sessions, bytes);
     }
 }
 

@@ -6,33 +6,25 @@
 //! A frame that cannot be parsed is answered with an error frame and the connection continues: the allowance of frames
 //! a second bounds how often. A frame that is not allowed in the connection's state closes it.
 
-use crate::session::phase::Ping;
-use noroshi_delivery::rules::Reason;
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode};
-use noroshi_types::{CloseReason, NotificationId, Position, SessionId, Topic};
+use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
 
 use super::adapter::Adapter;
 use super::context::Context;
-use super::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
+use super::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
-use crate::io::timer::ticks;
 use crate::session::login::OpenedSession;
 use crate::session::phase::Phase;
 use crate::session::verification::close_reason;
-use crate::wire::Protocol;
 
-mod requests;
-
-pub(crate) use requests::Request;
+pub(crate) type Request = super::command::Request<(), ()>;
 
 pub(crate) struct Native;
 
 impl Adapter for Native {
     type Request = Request;
     type Done = std::convert::Infallible;
-
-    const PROTOCOL: Option<Protocol> = Some(Protocol::Native);
 
     fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match (input, cx.facts.phase) {
@@ -48,9 +40,8 @@ impl Adapter for Native {
 
     fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
         let (session, interval) = (&begun.session, cx.config().ping_interval.as_secs());
-        let mut ready = Vec::with_capacity(128);
-        native::ready(&mut ready, &session.device, SessionId(session.address.generation), interval);
-        send(cx, &ready);
+        let id = SessionId(session.address.generation);
+        send(cx, |json| native::ready(json, &session.device, id, interval));
         Vec::new()
     }
 
@@ -61,56 +52,38 @@ impl Adapter for Native {
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
         match (request, reply) {
-            (Request::LogIn, Reply::Verified(Ok(identity))) => {
-                let attach = Attach { identity, topics: Vec::new(), resume: None };
-                cx.push(Effect::Attach(Box::new(attach)));
-            }
-            (Request::LogIn, Reply::Verified(Err(refused))) => cx.close(close_reason(&refused)),
-            (Request::Subscribe { topics, since }, Reply::Decided(decided)) => {
-                let (topics, denied) = decided.split(topics);
-                subscribe(cx, topics, since, denied);
-            }
-            (Request::Subscribed { denied }, Reply::Subscribed(result)) => {
+            (Request::LogIn(()), Reply::Verified(Ok(identity))) => cx.attach(identity, Vec::new(), None),
+            (Request::LogIn(()), Reply::Verified(Err(refused))) => cx.close(close_reason(&refused)),
+            (request, Reply::Decided(decided)) => request.perform(cx, &decided),
+            (Request::Subscribed { denied, .. }, Reply::Subscribed(result)) => {
                 for (topic, reason) in &denied {
-                    let (code, text) = ("topic_forbidden", reason.text());
-                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason: reason.code(), text });
+                    let (code, reason) = ("topic_forbidden", *reason);
+                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason });
                 }
                 if let Err((code, text)) = result {
                     send_error(cx, code, &text);
                 }
             }
-            (Request::Unsubscribe { topics }, Reply::Decided(_)) => cx.push(Effect::Unsubscribe(topics)),
-            (Request::RenewToken, Reply::Renewed(Err(why))) => send_error(cx, why.code(), &why.to_string()),
+            (Request::RenewToken { .. }, Reply::Renewed(Err(why))) => {
+                send_error(cx, why.code(), &why.to_string());
+            }
             _ => {}
         }
     }
 
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        let (interval, timeout) = (cx.config().ping_interval, cx.config().ping_timeout);
-        let (tick, timeout) = (cx.now.tick, ticks(timeout));
-        if *cx.timers.ping == Ping::None {
-            *cx.timers.ping = Ping::Sent;
-            cx.set_timeout(tick.saturating_add(timeout));
+        if cx.needs_ping() {
             cx.send(ws::frame(Opcode::Ping, &[]));
-        } else if *cx.timers.ping == Ping::Answered {
-            *cx.timers.ping = Ping::None;
-            let next = cx.now.tick_after(interval).saturating_sub(timeout);
-            cx.set_timeout(next.max(tick + 1));
-        } else {
-            cx.close(CloseReason::PingTimeout);
         }
     }
 
     fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        let mut json = Vec::new();
-        native::recovered(&mut json, topic, complete);
-        send(cx, &json);
+        send(cx, |json| native::recovered(json, topic, complete));
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let mut json = Vec::new();
-        native::topic_error(&mut json, notice.code, notice.topic, notice.reason, notice.text);
-        send(cx, &json);
+        let TopicNotice { code, topic, reason } = *notice;
+        send(cx, |json| native::topic_error(json, code, topic, reason.code(), reason.text()));
     }
 
     /// A device that was asked to reconnect elsewhere confirms messages until it disconnects.
@@ -129,9 +102,7 @@ impl Adapter for Native {
     }
 
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
-        let mut json = Vec::new();
-        native::close(&mut json, reason, reconnect_after_ms);
-        send(cx, &json);
+        send(cx, |json| native::close(json, reason, reconnect_after_ms));
     }
 }
 
@@ -143,8 +114,7 @@ impl Native {
         };
         match (cx.facts.phase, frame) {
             (Phase::AwaitToken, ClientFrame::Connect { token }) => {
-                let (token, app) = (Some(token.as_str().into()), None);
-                cx.push(Effect::Verify { token, app, request: Request::LogIn.into() });
+                cx.verify(Some(token.as_str().into()), None, Request::LogIn(()));
             }
             (Phase::AwaitToken, _) => {
                 send_error(cx, "not_connected", "the first frame is \"connect\" with a token");
@@ -161,21 +131,12 @@ fn handle_open_frame(cx: &mut Context<'_>, frame: ClientFrame) {
     match frame {
         ClientFrame::Ack { ids } => cx.push(Effect::Confirm(ids)),
         ClientFrame::Presence(presence) => cx.push(Effect::SetPresence(presence)),
-        ClientFrame::Ping => {
-            let mut pong = Vec::new();
-            native::pong(&mut pong);
-            send(cx, &pong);
-        }
+        ClientFrame::Ping => send(cx, native::pong),
         ClientFrame::Sub { topics, since } => {
-            cx.push(Effect::Authorize(Request::Subscribe { topics, since }.into()));
+            cx.authorize(Request::Subscribe { topics, since, reply: () });
         }
-        ClientFrame::Unsub { topics } => {
-            cx.push(Effect::Authorize(Request::Unsubscribe { topics }.into()));
-        }
-        ClientFrame::Token { token } => {
-            let request = Request::RenewToken.into();
-            cx.push(Effect::RenewToken { token: token.as_str().into(), request });
-        }
+        ClientFrame::Unsub { topics } => cx.authorize(Request::Unsubscribe { topics }),
+        ClientFrame::Token { token } => cx.renew_token(token.as_str(), Request::RenewToken { reply: () }),
         ClientFrame::Connect { .. } => {
             let text = "this connection has its session; renew with \"token\"";
             send_error(cx, "already_connected", text);
@@ -183,23 +144,13 @@ fn handle_open_frame(cx: &mut Context<'_>, frame: ClientFrame) {
     }
 }
 
-fn subscribe(
-    cx: &mut Context<'_>,
-    topics: Vec<Topic>,
-    since: Vec<(Topic, Position)>,
-    denied: Vec<(Topic, Reason)>,
-) {
-    let request = Some(Request::Subscribed { denied }.into());
-    cx.push(Effect::Subscribe { topics, since, request });
-}
-
 /// An error frame; the connection continues.
 fn send_error(cx: &mut Context<'_>, code: &str, message: &str) {
-    let mut json = Vec::new();
-    native::error(&mut json, code, message);
-    send(cx, &json);
+    send(cx, |json| native::error(json, code, message));
 }
 
-fn send(cx: &mut Context<'_>, json: &[u8]) {
-    cx.send(ws::text_frame(json));
+fn send(cx: &mut Context<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut json = Vec::with_capacity(128);
+    write(&mut json);
+    cx.send(ws::text_frame(&json));
 }

@@ -8,18 +8,14 @@
 //! Invariants: at most one GET of a session waits. Whatever ends a request informs the session, and the other way
 //! round.
 
-use std::convert::Infallible;
+use std::collections::HashMap;
 
+use noroshi_auth::ClientNetwork;
 use noroshi_protocol::engine_io::Sid;
 use noroshi_protocol::engine_io::payload::Decoder;
-use noroshi_protocol::ws::Input;
-use noroshi_types::CloseReason;
 
-use super::adapter::Adapter;
-use super::context::Context;
-use super::effect::Reply;
-use crate::config::Config;
-use crate::session::login::OpenedSession;
+use super::requests::At;
+use crate::rate::Bucket;
 
 /// What a connection does for a session of another slot.
 pub(crate) struct PollingRequest {
@@ -42,24 +38,37 @@ pub(crate) enum Kind {
     Moved(u32),
 }
 
-/// The shard serves such a connection itself, so nothing arrives here.
-impl Adapter for PollingRequest {
-    type Request = Infallible;
-    type Done = Infallible;
+/// Sessions of a shard that poll, or did.
+#[derive(Default)]
+pub(crate) struct PollingSessions {
+    pub(crate) by_sid: HashMap<Sid, u32>,
+    /// Sessions that may have something for the poll that waits. Answered at the end of the turn, with all of it.
+    pub(crate) ready: Vec<u32>,
+    /// Connections that received their next request already.
+    pub(crate) pipelined: Vec<u32>,
+    /// Limits new sessions, since they need no new connection.
+    pub(crate) openings: Option<Bucket>,
+}
 
-    fn handle_message(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
-
-    fn handle_login(&mut self, _: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
-        Vec::new()
+impl PollingSessions {
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.pipelined.is_empty()
     }
+}
 
-    fn handle_reply(&mut self, _: &mut Context<'_>, request: Infallible, _: Reply) {
-        match request {}
+/// The connections that serve a session which began with polling.
+pub(crate) struct Legs {
+    pub(crate) sid: Sid,
+    /// The client that opened the session: its requests come on connections of their own.
+    pub(crate) opener: Option<ClientNetwork>,
+    /// The GET that waits.
+    pub(crate) poll: Option<At>,
+    /// The WebSocket that may take over.
+    pub(crate) probe: Option<At>,
+}
+
+impl Legs {
+    pub(crate) fn new(sid: Sid, opener: Option<ClientNetwork>) -> Self {
+        Self { sid, opener, poll: None, probe: None }
     }
-
-    fn message_bytes_max(&self, config: &Config) -> usize {
-        config.socket_io.engine.payload_bytes_max
-    }
-
-    fn close(&mut self, _: &mut Context<'_>, _: CloseReason, _: u64) {}
 }

@@ -12,7 +12,7 @@ use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 
-use super::adapter::{Adapter, Cause, Matched, Offered, Opening};
+use super::adapter::{Adapter, Cause, Matched, Offered};
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
 use super::requests::Turn;
@@ -20,7 +20,7 @@ use super::services::Services;
 use crate::config::Config;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::parking::Capacity;
 use crate::session::registry::Session;
 use crate::wire::dispatch::Dispatch;
@@ -44,8 +44,8 @@ macro_rules! protocols {
         impl Conversation {
             /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another
             /// connection.
-            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Box<dyn Operation>, reply: Reply) {
-                let request = request.into_any();
+            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Op, reply: Reply) {
+                let request: Box<dyn Any> = request;
                 match self {
                     $($(#[$attribute])*
                     Self::$name(it) => {
@@ -73,15 +73,6 @@ macro_rules! protocols {
                 match self {
                     $($(#[$attribute])* Self::$name(_) => <$adapter>::WRITES_MARKED_FIRST,)*
                 }
-            }
-
-            /// The adapter of a new connection, if connections of the protocol store one.
-            pub(crate) fn open(protocol: Protocol, opening: &Opening<'_>) -> Option<Self> {
-                $($(#[$attribute])*
-                if <$adapter>::PROTOCOL == Some(protocol) {
-                    return <$adapter>::open(opening).map(Self::$name);
-                })*
-                None
             }
 
             /// See [`Adapter::ANNOUNCES_END`].
@@ -118,7 +109,7 @@ protocols! { $
     Xmpp: super::xmpp::Xmpp;
     Echo: super::echo::Echo;
     #[cfg(test)]
-    Line: super::line::Line;
+    Line: super::tests::line::Line;
 }
 
 /// What the connections of single protocols share.
@@ -134,6 +125,24 @@ pub(crate) fn services(
 }
 
 impl Conversation {
+    /// The adapter of a new connection, if connections of the protocol store one.
+    pub(crate) fn open(
+        protocol: Protocol,
+        framing: Framing,
+        is_tls: bool,
+        config: &Config,
+        now_tick: u32,
+    ) -> Option<Self> {
+        let has_starttls = config.xmpp.starttls.is_some();
+        match protocol {
+            Protocol::Mqtt => Some(Self::Mqtt(super::mqtt::Mqtt::new(now_tick))),
+            Protocol::Xmpp => Some(Self::Xmpp(super::xmpp::Xmpp::new(framing, is_tls, has_starttls))),
+            #[cfg(test)]
+            Protocol::Line => Some(Self::Line(super::tests::line::Line::default())),
+            _ => None,
+        }
+    }
+
     /// The adapter of a connection that stores none, since the adapter is stateless.
     pub(crate) fn stateless(protocol: Protocol, framing: Framing) -> Option<Self> {
         match (protocol, framing) {
@@ -149,139 +158,57 @@ impl Conversation {
     }
 }
 
+/// Passes calls on to the adapter.
+macro_rules! forward {
+    ($(fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(pub(crate) fn $name(&mut self $(, $arg: $type)*) $(-> $result)? {
+            each!(self, it => it.$name($($arg),*))
+        })*
+    };
+    ($(fn $name:ident(&self $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(pub(crate) fn $name(&self $(, $arg: $type)*) $(-> $result)? {
+            each!(self, it => it.$name($($arg),*))
+        })*
+    };
+}
+
 /// See [`Adapter`] for each method.
 impl Conversation {
-    pub(crate) fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
-        each!(self, it => it.handle_bytes(cx, bytes))
+    forward! {
+        fn handle_open(&mut self, cx: &mut Context<'_>);
+        fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize;
+        fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>);
+        fn handle_tls(&mut self, cx: &mut Context<'_>);
+        fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8>;
+        fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal);
+        fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool;
+        fn handle_timeout(&mut self, cx: &mut Context<'_>);
+        fn handle_deadline(&mut self, cx: &mut Context<'_>);
+        fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes);
+        fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>);
+        fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool);
+        fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>);
+        fn offer(&mut self, encoding: &Encoding<'_>, dispatch: &Dispatch, cause: Cause, head: &mut Vec<u8>) -> Offered;
+        fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>);
+        fn handle_caught_up(&mut self) -> Vec<NotificationId>;
+        fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>);
+        fn queue(&mut self, packet: Bytes);
+        fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
     }
 
-    pub(crate) fn handle_message(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        each!(self, it => it.handle_message(cx, input))
-    }
-
-    pub(crate) fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
-        each!(self, it => it.handle_login(cx, begun))
-    }
-
-    pub(crate) fn handle_refusal(&mut self, cx: &mut Context<'_>, refusal: &Refusal) {
-        each!(self, it => it.handle_refusal(cx, refusal))
-    }
-
-    pub(crate) fn handle_open(&mut self, cx: &mut Context<'_>) {
-        each!(self, it => it.handle_open(cx))
-    }
-
-    pub(crate) fn handle_tls(&mut self, cx: &mut Context<'_>) {
-        each!(self, it => it.handle_tls(cx))
-    }
-
-    pub(crate) fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        each!(self, it => it.start_job(cx, turn))
-    }
-
-    pub(crate) fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes) {
-        each!(self, it => it.handle_stanza(cx, stanza))
-    }
-
-    pub(crate) fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>) {
-        each!(self, it => it.handle_predecessor_gone(cx))
-    }
-
-    pub(crate) fn client_filters(&self) -> Vec<&TopicFilter> {
-        each!(self, it => it.client_filters())
-    }
-
-    pub(crate) fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter> {
-        each!(self, it => it.stored_filters(stored))
-    }
-
-    pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
-        each!(self, it => it.may_resume(services, session))
-    }
-
-    pub(crate) fn is_resumable_as(&self, id: &str) -> bool {
-        each!(self, it => it.is_resumable_as(id))
-    }
-
-    pub(crate) fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate> {
-        each!(self, it => it.frame_rate(services, has_session))
-    }
-
-    pub(crate) fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
-        each!(self, it => it.late_confirmations(input))
-    }
-
-    pub(crate) fn misses_close_frames(&self) -> bool {
-        each!(self, it => it.misses_close_frames())
-    }
-
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        each!(self, it => it.handle_timeout(cx))
-    }
-
-    pub(crate) fn handle_deadline(&mut self, cx: &mut Context<'_>) {
-        each!(self, it => it.handle_deadline(cx))
-    }
-
-    pub(crate) fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        each!(self, it => it.handle_recovered(cx, topic, complete))
-    }
-
-    pub(crate) fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        each!(self, it => it.handle_topic_notice(cx, notice))
-    }
-
-    pub(crate) fn offer(
-        &mut self,
-        encoding: &Encoding<'_>,
-        dispatch: &Dispatch,
-        cause: Cause,
-        head: &mut Vec<u8>,
-    ) -> Offered {
-        each!(self, it => it.offer(encoding, dispatch, cause, head))
-    }
-
-    pub(crate) fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
-        each!(self, it => it.finish_offers(config, out))
-    }
-
-    pub(crate) fn handle_caught_up(&mut self) -> Vec<NotificationId> {
-        each!(self, it => it.handle_caught_up())
-    }
-
-    pub(crate) fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
-        each!(self, it => it.handle_outstanding(found))
-    }
-
-    pub(crate) fn matched(&self, topic: &Topic, at: Place) -> Matched {
-        each!(self, it => it.matched(topic, at))
-    }
-
-    pub(crate) fn wildcards_since(&self) -> Option<Place> {
-        each!(self, it => it.wildcards_since())
-    }
-
-    pub(crate) fn wants_retained(&self) -> bool {
-        each!(self, it => it.wants_retained())
-    }
-
-    pub(crate) fn frames_granted(&self) -> u32 {
-        each!(self, it => it.frames_granted())
-    }
-
-    pub(crate) fn message_bytes_max(&self, config: &Config) -> usize {
-        each!(self, it => it.message_bytes_max(config))
-    }
-
-    pub(crate) fn queued_bytes(&self) -> usize {
-        each!(self, it => it.queued_bytes())
-    }
-
-    pub(crate) fn queue(&mut self, packet: Bytes) {
-        each!(self, it => it.queue(packet))
-    }
-
-    pub(crate) fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
-        each!(self, it => it.close(cx, reason, reconnect_after_ms))
+    forward! {
+        fn matched(&self, topic: &Topic, at: Place) -> Matched;
+        fn wildcards_since(&self) -> Option<Place>;
+        fn client_filters(&self) -> Vec<&TopicFilter>;
+        fn stored_filters(&self, stored: Option<&[u8]>) -> Vec<TopicFilter>;
+        fn may_resume(&self, services: &Services, session: &Session) -> bool;
+        fn is_resumable_as(&self, id: &str) -> bool;
+        fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate>;
+        fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId>;
+        fn misses_close_frames(&self) -> bool;
+        fn wants_retained(&self) -> bool;
+        fn frames_granted(&self) -> u32;
+        fn message_bytes_max(&self, config: &Config) -> usize;
+        fn queued_bytes(&self) -> usize;
     }
 }

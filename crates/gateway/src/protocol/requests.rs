@@ -12,6 +12,7 @@ use noroshi_types::AppId;
 use tokio::sync::oneshot;
 
 use super::services::Services;
+use crate::session::turns::Turns;
 
 /// Jobs of one shard that run at once.
 pub(crate) const JOBS_MAX: usize = 64;
@@ -81,58 +82,35 @@ pub(crate) struct Outside<'a> {
     pub(crate) is_connected: bool,
 }
 
-/// The destination of job results: the shard of their connection.
-pub(crate) trait Inbox: Send + Sync {
-    fn complete(&self, at: At, done: Box<dyn Completed>);
-}
-
-/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app is in `turn`
-/// if it has scans in `waiting` and none in `out`.
+/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app that has a scan
+/// `out` has no turn.
 #[derive(Default)]
 pub(crate) struct Scans {
-    waiting: HashMap<AppId, VecDeque<At>>,
-    turn: VecDeque<AppId>,
+    waiting: Turns<At>,
     out: HashSet<AppId>,
 }
 
 impl Scans {
     pub(crate) fn push(&mut self, app: AppId, at: At) {
-        let waiting = self.waiting.entry(app).or_default();
-        waiting.push_back(at);
-        if waiting.len() == 1 && !self.out.contains(&app) {
-            self.turn.push_back(app);
-        }
+        self.waiting.push(app, at, self.out.contains(&app));
     }
 
     /// The scan whose turn it is; it is out then.
     pub(crate) fn pop(&mut self) -> Option<(AppId, At)> {
-        if self.out.len() >= SCANS_MAX {
-            return None;
-        }
-        let app = self.turn.pop_front()?;
-        let waiting = self.waiting.get_mut(&app)?;
-        let at = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-        }
-        self.out.insert(app);
-        Some((app, at))
+        let next = if self.out.len() < SCANS_MAX { self.waiting.pop() } else { None };
+        self.out.extend(next.map(|(app, _)| app));
+        next
     }
 
     pub(crate) fn done(&mut self, app: AppId) {
-        if self.out.remove(&app) && self.waiting.contains_key(&app) {
-            self.turn.push_back(app);
+        if self.out.remove(&app) {
+            self.waiting.give_turn(app);
         }
     }
 
     /// Removes a connection that has ended.
     pub(crate) fn remove(&mut self, app: AppId, at: At) {
-        let Some(waiting) = self.waiting.get_mut(&app) else { return };
-        waiting.retain(|waits| *waits != at);
-        if waiting.is_empty() {
-            self.waiting.remove(&app);
-            self.turn.retain(|waits| *waits != app);
-        }
+        self.waiting.retain(app, |waits| *waits != at);
     }
 }
 
@@ -160,6 +138,6 @@ mod tests {
         }
         scans.done(loud);
         scans.done(quiet);
-        assert!(scans.waiting.is_empty() && scans.turn.is_empty() && scans.out.is_empty());
+        assert!(scans.waiting.is_empty() && scans.out.is_empty());
     }
 }

@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use noroshi_auth::Auth;
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::App;
 use noroshi_types::topic::needs_rule;
-use noroshi_types::{AppId, Timestamp, Topic};
+use noroshi_types::{AppId, JsonText, Push, Request, Target, Timestamp, Topic, Ttl, Urgency, When, limits};
 
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -43,6 +44,23 @@ impl Services {
             open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))
         };
         !needs_rule(topic.as_str()) && self.auth.with_app(app, may_publish).unwrap_or(false)
+    }
+}
+
+/// What a client publishes to a topic, in the terms of a provider's request.
+pub(crate) fn publication(topic: Topic, data: JsonText, when: When, life: Duration, retain: bool) -> Request {
+    Request {
+        target: Target::Topic(topic),
+        when,
+        ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
+        urgency: Urgency::Normal,
+        waits_for_use: false,
+        collapse_key: None,
+        retain,
+        notification: None,
+        data: Some(data),
+        push: Push::default(),
+        trace: None,
     }
 }
 

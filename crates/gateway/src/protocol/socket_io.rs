@@ -10,23 +10,22 @@
 
 use bytes::Bytes;
 use noroshi_protocol::engine_io::{Data, Outgoing, Packet, PacketError, Session, Sid};
-use noroshi_protocol::socket_io::{Action, Conversation, Echo};
+use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Reply as Callback};
 use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_types::SessionId;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
-use crate::protocol::credentials::Credentials;
-use crate::protocol::legs::Legs;
+use crate::io::timer::Jitter;
+use crate::protocol::polling::Legs;
+use crate::protocol::services::Services;
+use crate::session::verification::Credentials;
 use crate::wire::Protocol;
 
 mod adapter;
-mod close;
 mod login;
-mod message;
-mod requests;
 
-pub(crate) use requests::Request;
+pub(crate) type Request = super::command::Request<Box<LogIn>, Callback>;
 
 /// What is spoken over Engine.IO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,35 +103,29 @@ impl App {
     }
 }
 
-/// What a new session is made from.
-pub(crate) struct Start<'a> {
-    pub(crate) opener: Opener,
-    /// The session begins with polling rather than with a WebSocket.
-    pub(crate) polls: bool,
-    pub(crate) shard: u16,
-    pub(crate) now_ms: u64,
-    pub(crate) config: &'a config::SocketIo,
-    /// Names a session of the conformance suite.
-    pub(crate) number: u64,
-    /// Draws a number below another one.
-    pub(crate) jitter: &'a mut dyn FnMut(u64) -> u64,
-}
-
 impl SocketIo {
-    /// A new session. `None` if the system has no randomness.
-    pub(crate) fn new(start: Start<'_>) -> Option<(Self, Sid)> {
-        let Start { opener, polls, shard, now_ms, config, number, jitter } = start;
+    /// A new session. `None` if the system has no randomness. `polls`: it begins with polling rather than with a
+    /// WebSocket.
+    pub(crate) fn new(
+        opener: Opener,
+        polls: bool,
+        shard: u16,
+        now_ms: u64,
+        services: &Services,
+        jitter: &mut Jitter,
+    ) -> Option<(Self, Sid)> {
         let Opener { mount, credentials, misses_close_frames } = opener;
         let mut random = [0; 13];
         SystemRandom::new().fill(&mut random).ok()?;
         let sid = Sid::new(shard, random);
+        let (config, number) = (&services.config.socket_io, services.generations.next_number());
         let interval_ms = config.engine.ping_interval_ms;
         let app = match mount {
             Mount::Devices => App::Device(Conversation::new(now_ms, &config.conversation)),
             Mount::Namespaces => App::Namespaces(Echo::new(SessionId(number), now_ms, &config.conversation)),
             Mount::Raw => App::Raw,
         };
-        let early_ms = if interval_ms >= SPREAD_FROM_MS { jitter(interval_ms / 2) } else { 0 };
+        let early_ms = if interval_ms >= SPREAD_FROM_MS { jitter.draw(interval_ms / 2) } else { 0 };
         let first_ping_at_ms = now_ms + interval_ms - early_ms;
         let engine = match polls {
             true => Session::polling(first_ping_at_ms),

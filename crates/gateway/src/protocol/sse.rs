@@ -3,20 +3,19 @@
 //!
 //! An adapter without state of its own, as [`super::native`]. A stream that cannot begin is answered in HTTP.
 
-use std::any::Any;
 use std::time::Duration;
 
 use noroshi_auth::Refused;
-use noroshi_protocol::ws::Input;
 use noroshi_protocol::{native, sse};
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::adapter::Adapter;
 use super::context::Context;
-use super::effect::{Attach, Effect, HttpRefusal, Refusal, Reply, TopicNotice};
+use super::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::{Op, Operation};
+use crate::session::verification::close_reason;
 use crate::wire::gzip;
 
 /// After which time a client shall reconnect; each gets a different one.
@@ -37,15 +36,11 @@ pub(crate) struct Request {
     resume: Option<NotificationId>,
 }
 
-impl Operation for Request {
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
+impl Operation for Request {}
 
 impl Events {
     /// The log-in of a request for a stream.
-    pub(crate) fn request(stream: Stream) -> Box<dyn Operation> {
+    pub(crate) fn request(stream: Stream) -> Op {
         Box::new(Request { topics: stream.topics, resume: stream.resume })
     }
 }
@@ -53,8 +48,6 @@ impl Events {
 impl Adapter for Events {
     type Request = Request;
     type Done = std::convert::Infallible;
-
-    fn handle_message(&mut self, _: &mut Context<'_>, _: Input<'_>) {}
 
     /// The stream begins.
     fn handle_login(&mut self, cx: &mut Context<'_>, begun: &OpenedSession) -> Vec<u8> {
@@ -84,23 +77,28 @@ impl Adapter for Events {
             CloseReason::Revoked => 401,
             _ => 400,
         };
-        refuse(cx, status, refusal.code, &refusal.text, refusal.after_s);
+        cx.push(Effect::RefuseInHttp(status, Box::new(refusal.clone())));
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
         let Reply::Verified(answer) = reply else { return };
         match answer {
-            Ok(identity) => {
-                let Request { topics, resume } = request;
-                cx.push(Effect::Attach(Box::new(Attach { identity, topics, resume })));
+            Ok(identity) => cx.attach(identity, request.topics, request.resume),
+            Err(Refused::Busy) => cx.close(CloseReason::Overloaded),
+            Err(refused) => {
+                let (status, code) = match refused {
+                    Refused::Expired => (401, "expired"),
+                    Refused::TooManyFailures { .. } => (429, "too_many_requests"),
+                    _ => (401, "unauthorized"),
+                };
+                let text = match refused {
+                    Refused::Missing => "a token is needed".to_owned(),
+                    Refused::Expired => CloseReason::Expired.explain().to_owned(),
+                    _ => refused.to_string(),
+                };
+                let refusal = Refusal { code, text, reason: close_reason(&refused), after_s: None };
+                cx.push(Effect::RefuseInHttp(status, Box::new(refusal)));
             }
-            Err(Refused::Busy) => cx.push(Effect::RefuseBusy),
-            Err(Refused::Missing) => refuse(cx, 401, "unauthorized", "a token is needed", None),
-            Err(Refused::Expired) => refuse(cx, 401, "expired", CloseReason::Expired.explain(), None),
-            Err(refused @ Refused::TooManyFailures { .. }) => {
-                refuse(cx, 429, "too_many_requests", &refused.to_string(), None);
-            }
-            Err(refused) => refuse(cx, 401, "unauthorized", &refused.to_string(), None),
         }
     }
 
@@ -110,15 +108,12 @@ impl Adapter for Events {
     }
 
     fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        let mut json = Vec::new();
-        native::recovered(&mut json, topic, complete);
-        send(cx, "recovered", &json);
+        send(cx, "recovered", |json| native::recovered(json, topic, complete));
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let mut json = Vec::new();
-        native::topic_error(&mut json, notice.code, notice.topic, notice.reason, notice.text);
-        send(cx, "error", &json);
+        let TopicNotice { code, topic, reason } = *notice;
+        send(cx, "error", |json| native::topic_error(json, code, topic, reason.code(), reason.text()));
     }
 
     fn message_bytes_max(&self, config: &Config) -> usize {
@@ -126,21 +121,15 @@ impl Adapter for Events {
     }
 
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
-        let mut json = Vec::new();
-        native::close(&mut json, reason, reconnect_after_ms);
-        send(cx, "close", &json);
+        send(cx, "close", |json| native::close(json, reason, reconnect_after_ms));
     }
 }
 
-/// An HTTP answer instead of a stream.
-fn refuse(cx: &mut Context<'_>, status: u16, code: &'static str, detail: &str, after_s: Option<u64>) {
-    let detail = detail.into();
-    cx.push(Effect::RefuseInHttp(Box::new(HttpRefusal { status, code, detail, after_s })));
-}
-
 /// A JSON object as an event that is named by its type.
-fn send(cx: &mut Context<'_>, event: &str, json: &[u8]) {
+fn send(cx: &mut Context<'_>, event: &str, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut json = Vec::new();
+    write(&mut json);
     let mut bytes = Vec::with_capacity(json.len() + 32);
-    sse::named(event, json, &mut bytes);
+    sse::named(event, &json, &mut bytes);
     cx.send(bytes);
 }

@@ -4,9 +4,9 @@
 //! A device is the localpart of an address, its token the password. Over TCP it has a separate listener, in plaintext
 //! until STARTTLS or under TLS from the start; over a WebSocket it connects with `GET /xmpp` (RFC 7395).
 //!
-//! Files: [`adapter`] input to effects, [`login`] authentication to a session, [`subscribe`] and [`publish`] PubSub,
-//! [`message`] messages to the client, [`requests`] what waits for an outcome, [`job`] queries of the store,
-//! [`session`] sessions that may be resumed, [`archive`], [`close`], and [`accounts`] for the conformance suites.
+//! Files: [`adapter`] input to effects, and messages to stanzas, [`login`] authentication to a session, [`subscribe`]
+//! and [`publish`] PubSub, [`job`] queries of the store and the archive, [`session`] sessions that may be resumed,
+//! [`close`], and [`accounts`] for the conformance suites.
 //!
 //! Invariant: messages marked for a connection are written before its conversation sends anything, so that both count
 //! stanzas in the same order (XEP-0198 §4). So output that follows an effect that may send messages is sent by a later
@@ -32,19 +32,16 @@ use crate::wire::{Framing, Protocol};
 
 mod accounts;
 mod adapter;
-mod archive;
 mod close;
 mod job;
 mod login;
-mod message;
 mod publish;
-mod requests;
 mod session;
 mod subscribe;
 
 use accounts::Accounts;
+pub(crate) use adapter::Request;
 use login::Resuming;
-pub(crate) use requests::Request;
 use session::Parking;
 
 /// A message that is older than this when it is written waited for its device: it carries the time at which it was sent
@@ -86,9 +83,8 @@ impl Service {
 
     /// Drops sessions that cannot be resumed any more.
     pub(crate) fn observe(&self, metrics: &Metrics, now: Timestamp) {
-        let (suspended, bytes) = self.parking.expire(now);
-        metrics.xmpp_suspended.set(i64::try_from(suspended).unwrap_or(i64::MAX));
-        metrics.observe_parked(Protocol::Xmpp, bytes);
+        let (sessions, bytes) = self.parking.expire(now);
+        metrics.observe_parked(Protocol::Xmpp, sessions, bytes);
     }
 }
 
@@ -169,8 +165,7 @@ impl Xmpp {
         if let Some(action) = first {
             self.act(cx, action);
         }
-        let later = |action| Effect::Continue(Request::Act(Box::new(action)).into());
-        cx.effects.extend(rest.into_iter().map(later));
+        rest.into_iter().for_each(|action| cx.continue_with(Request::Act(action)));
     }
 
     /// The allowance of a connection of a conformance suite, whether it belongs to an account or has not logged in yet:
@@ -200,7 +195,7 @@ impl Xmpp {
 
 /// An open connection has no other deadline.
 fn schedule_checkpoint(cx: &mut Context<'_>) {
-    if cx.facts.phase == Phase::Open && *cx.timers.deadline_tick == u32::MAX {
+    if cx.facts.phase == Phase::Open && *cx.deadline_tick == u32::MAX {
         cx.set_deadline(cx.now.tick_after(CHECKPOINT_AFTER));
     }
 }

@@ -14,8 +14,8 @@
 //! ([`crate::session::topic_index`]).
 //!
 //! This file has the stages and the pages of the backlog. [`held`] has the live messages that wait, [`recovery`] one
-//! topic, [`in_flight`] what an MQTT session had in flight, [`logs`] and [`ended`] what filters with wildcards read,
-//! [`confirmed`] what must not be sent again.
+//! topic, [`in_flight`] what an MQTT session had in flight and what must not be sent again, [`logs`] and [`ended`] what
+//! filters with wildcards read.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,21 +26,19 @@ use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::wire::dispatch::Dispatch;
 
-mod confirmed;
 mod ended;
 mod held;
 mod in_flight;
 mod logs;
 mod recovery;
 
-use confirmed::Confirmed;
-pub(crate) use ended::{Ended, EndedNames, Gap, Gaps};
+pub(crate) use ended::{EndedNames, Gaps, Range};
 pub(crate) use held::Hold;
-use in_flight::{Outstanding, SentByName};
+use in_flight::{Confirmed, Outstanding, SentByName};
 pub(crate) use recovery::Reached;
 use recovery::Recovery;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     /// Read when the socket took the output so far.
     Wanted,
@@ -48,18 +46,22 @@ enum Stage {
     Reading,
     /// Everything is written; held messages follow when the socket took it.
     Read,
+    #[default]
     Done,
 }
 
 /// Another read of the backlog, from its beginning or behind a message, on a connection that passed over some of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Reread {
+    #[default]
     No,
     Wanted(Option<NotificationId>),
     Reading,
 }
 
-/// Exists only until the connection has caught up: an idle connection owns none.
+/// Exists only until the connection has caught up: an idle connection owns none. By default it is for a live connection
+/// that subscribes to topics.
+#[derive(Default)]
 pub(crate) struct CatchUp {
     stage: Stage,
     after: Option<NotificationId>,
@@ -186,44 +188,10 @@ impl Paged {
 }
 
 impl CatchUp {
-    fn new(stage: Stage, after: Option<NotificationId>) -> Self {
-        Self {
-            stage,
-            after,
-            own_topics: Vec::new(),
-            retained: VecDeque::new(),
-            held: VecDeque::new(),
-            missed: false,
-            reread: Reread::No,
-            paged: after,
-            back_to: None,
-            brought_to: None,
-            received_to: None,
-            was_live: false,
-            recoveries: VecDeque::new(),
-            page_bytes: 0,
-            rest: Vec::new(),
-            waits_for_room: false,
-            log: None,
-            reads_log: false,
-            logged_to: Place(0),
-            as_of: Place(0),
-            logged: HashSet::new(),
-            outstanding: Outstanding::Read(HashSet::new()),
-            sent_by_name: SentByName::default(),
-            covered: Place(0),
-            asked_at: Place(0),
-            ended: EndedNames::default(),
-            gaps: Gaps::default(),
-            reads_gaps: None,
-            confirmed: Confirmed::default(),
-            retained_reads: VecDeque::new(),
-        }
-    }
-
     /// The first page came with the log-in. `missed`: something may have been committed since.
     pub(crate) fn after_log_in(resume: Option<NotificationId>, own_topics: Vec<Topic>, missed: bool) -> Self {
-        Self { own_topics, missed, ..Self::new(Stage::Reading, resume) }
+        let (stage, after) = (Stage::Reading, resume);
+        Self { stage, after, paged: after, own_topics, missed, ..Self::default() }
     }
 
     /// The connection receives its own topics from here on, wherever pages begin.
@@ -234,11 +202,6 @@ impl CatchUp {
     /// A read of the backlog that begins now is complete up to here, if it is the last.
     pub(crate) fn ask_at(&mut self, place: Place) {
         self.asked_at = place;
-    }
-
-    /// For a live connection that subscribes to topics.
-    pub(crate) fn live() -> Self {
-        Self::new(Stage::Done, None)
     }
 
     /// Mail was lost: the backlog is read behind `after`.
@@ -293,11 +256,18 @@ impl CatchUp {
         offered: NotificationId,
     ) {
         self.retained_reads.push_back(filters);
-        if self.stage == Stage::Done {
-            self.stage = Stage::Read;
-            (self.after, self.paged) = (Some(offered), Some(offered));
+        self.leave_live(Stage::Read, offered, own_topics);
+    }
+
+    /// A live connection, which has everything up to `after`, catches up again. False if it was not live.
+    fn leave_live(&mut self, stage: Stage, after: NotificationId, own_topics: Vec<Topic>) -> bool {
+        let was_live = self.stage == Stage::Done;
+        if was_live {
+            self.stage = stage;
+            (self.after, self.paged) = (Some(after), Some(after));
             self.own_topics = own_topics;
         }
+        was_live
     }
 
     pub(crate) fn take_retained(&mut self, messages: Vec<Arc<Message>>) {
@@ -314,10 +284,7 @@ impl CatchUp {
 
     /// The backlog may have messages behind `after` that were never offered.
     pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
-        if self.stage == Stage::Done {
-            self.stage = Stage::Wanted;
-            (self.after, self.paged) = (Some(after), Some(after));
-            self.own_topics = own_topics;
+        if self.leave_live(Stage::Wanted, after, own_topics) {
             self.was_live = true;
         } else {
             // Held messages that were written may lie behind the lost ones.

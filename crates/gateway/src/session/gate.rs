@@ -62,14 +62,15 @@ pub(crate) struct Asked {
 }
 
 /// A connection that waits for a webhook.
-struct Gate {
+pub(crate) struct Gate {
     /// Distinguishes it from a later one of the same slot.
     number: u64,
     /// The rules under which the webhook is asked.
-    rules: Arc<AppRules>,
+    pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waits.
-    op: Option<Op>,
-    waiting: VecDeque<Op>,
+    pub(crate) op: Option<Op>,
+    /// Later operations of the client, in order.
+    pub(crate) waiting: VecDeque<Op>,
     /// Dropped with the gate.
     _question: noroshi_delivery::AbortOnDrop,
 }
@@ -78,20 +79,7 @@ struct Gate {
 #[derive(Debug)]
 pub(crate) struct Permitted {
     number: u64,
-    app: AppId,
-    verdicts: Verdicts,
-    failed: bool,
-}
-
-/// A gate that was answered.
-pub(crate) struct Answered {
     pub(crate) app: AppId,
-    /// The rules under which the webhook was asked.
-    pub(crate) rules: Arc<AppRules>,
-    /// None: a log-in waited.
-    pub(crate) op: Option<Op>,
-    /// Later operations of the client, in order.
-    pub(crate) waiting: VecDeque<Op>,
     pub(crate) verdicts: Verdicts,
     /// Something a log-in needs is neither allowed nor ended, or the question panicked.
     pub(crate) failed: bool,
@@ -166,10 +154,12 @@ impl Gates {
         self.last += 1;
         self.asking.begin(holder.app);
         let (number, app, of_gate) = (self.last, holder.app, rules.clone());
-        let answering = Answering::new(number, app, answer);
+        // Until there is an answer, it failed.
+        let permitted = Permitted { number, app, verdicts: Verdicts::new(), failed: true };
+        let answering = Answering { permitted: Some(permitted), send: answer };
         let asking = delivery.clone();
         let question = delivery.work_while_held(async move {
-            let answering = answering;
+            let mut answering = answering;
             let delivery = asking;
             let answer = |(name, verdict): (Box<str>, Verdict)| {
                 let (delivery, rules, holder) = (&delivery, &rules, &holder);
@@ -199,21 +189,19 @@ impl Gates {
             let is_current = delivery.rules().are_current(holder.app, Some(&rules));
             let ended = if is_current { ended } else { Vec::new() };
             let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
-            answering.answer(verdicts, failed);
+            answering.permitted = Some(Permitted { number, app, verdicts, failed });
         });
         let waiting = VecDeque::new();
         self.by_slot.insert(slot, Gate { number, rules: of_gate, op, waiting, _question: question });
     }
 
     /// Takes the gate that was answered. None if it ended, or another one is there.
-    pub(crate) fn take(&mut self, slot: u32, permitted: Permitted) -> Option<Answered> {
-        let Permitted { number, app, verdicts, failed } = permitted;
-        self.asking.end(app);
-        if self.by_slot.get(&slot).is_none_or(|gate| gate.number != number) {
-            return None;
+    pub(crate) fn take(&mut self, slot: u32, permitted: &Permitted) -> Option<Gate> {
+        self.asking.end(permitted.app);
+        match self.by_slot.get(&slot) {
+            Some(gate) if gate.number == permitted.number => self.by_slot.remove(&slot),
+            _ => None,
         }
-        let Gate { rules, op, waiting, .. } = self.by_slot.remove(&slot)?;
-        Some(Answered { app, rules, op, waiting, verdicts, failed })
     }
 
     /// Puts operations behind the gate of a connection. Returns them where none is there.
@@ -235,25 +223,13 @@ impl Gates {
 
 /// Answers for a question, whatever becomes of its task: without an answer it failed.
 struct Answering<F: FnMut(Permitted)> {
-    permitted: Permitted,
+    permitted: Option<Permitted>,
     send: F,
-}
-
-impl<F: FnMut(Permitted)> Answering<F> {
-    fn new(number: u64, app: AppId, send: F) -> Self {
-        Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, send }
-    }
-
-    fn answer(mut self, verdicts: Verdicts, failed: bool) {
-        (self.permitted.verdicts, self.permitted.failed) = (verdicts, failed);
-    }
 }
 
 impl<F: FnMut(Permitted)> Drop for Answering<F> {
     fn drop(&mut self) {
-        let Permitted { number, app, verdicts, failed } = &mut self.permitted;
-        let (number, app, failed) = (*number, *app, *failed);
-        (self.send)(Permitted { number, app, verdicts: std::mem::take(verdicts), failed });
+        self.permitted.take().into_iter().for_each(&mut self.send);
     }
 }
 
@@ -300,9 +276,13 @@ mod tests {
     fn a_dropped_or_panicked_question_still_answers() {
         let told = RefCell::new(Vec::new());
         let answering = |number| {
-            Answering::new(number, AppId(1), |it: Permitted| told.borrow_mut().push((it.number, it.failed)))
+            let permitted = Permitted { number, app: AppId(1), verdicts: Verdicts::new(), failed: true };
+            let send = |it: Permitted| told.borrow_mut().push((it.number, it.failed));
+            Answering { permitted: Some(permitted), send }
         };
-        answering(1).answer(Verdicts::new(), false);
+        let mut answered = answering(1);
+        answered.permitted = answered.permitted.take().map(|it| Permitted { failed: false, ..it });
+        drop(answered);
         drop(answering(2));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _answering = answering(3);

@@ -7,12 +7,11 @@
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_auth::Identity;
-use noroshi_delivery::rules::Known;
+use noroshi_delivery::rules::{Known, Reason};
 use noroshi_store::{BacklogPage, LoggedIn, Login, Place};
 use noroshi_types::rule::Claims;
 use noroshi_types::{Timestamp, Topic};
@@ -26,6 +25,19 @@ pub(crate) const BATCH_MAX: usize = 256;
 pub(crate) const LINGER_MS: u64 = 5;
 /// The store answers within milliseconds or not at all.
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A log-in in progress, and what topic rules need to know about it.
+pub(crate) struct PendingLogIn {
+    pub(crate) login: Login,
+    /// Claims of the token that topic rules need.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// Topics that rules denied to the log-in.
+    pub(crate) denied: Vec<(Topic, Reason)>,
+    /// Topics and filters that a webhook allowed for this log-in.
+    pub(crate) permitted: Permissions,
+    /// How often the log-in was read again because rules denied something.
+    pub(crate) passes: u8,
+}
 
 /// A session that is attached, as its protocol gets it.
 pub(crate) struct OpenedSession {
@@ -46,28 +58,9 @@ pub(crate) struct OpenedSession {
 /// A session that is attached and begins when the one it displaced is gone, since it continues with what that leaves.
 /// What arrives meanwhile is held.
 pub(crate) struct Succession {
-    generation: u64,
-    begun: OpenedSession,
-    page: BacklogPage,
-}
-
-/// Sessions that wait for their predecessors to end, by slot.
-#[derive(Default)]
-pub(crate) struct Successions(HashMap<u32, Succession>);
-
-impl Successions {
-    pub(crate) fn insert(&mut self, slot: u32, generation: u64, begun: OpenedSession, page: BacklogPage) {
-        self.0.insert(slot, Succession { generation, begun, page });
-    }
-
-    pub(crate) fn take(&mut self, slot: u32, generation: u64) -> Option<(OpenedSession, BacklogPage)> {
-        let succession = self.0.remove(&slot).filter(|succession| succession.generation == generation)?;
-        Some((succession.begun, succession.page))
-    }
-
-    pub(crate) fn remove(&mut self, slot: u32) {
-        self.0.remove(&slot);
-    }
+    pub(crate) generation: u64,
+    pub(crate) begun: OpenedSession,
+    pub(crate) page: BacklogPage,
 }
 
 /// Log-ins that the store reads next, in batches.
@@ -76,7 +69,8 @@ pub(crate) struct LogInQueue {
     waiting: Vec<(u32, u64)>,
     /// When the first of `waiting` was added.
     since_ms: u64,
-    batches_out: usize,
+    /// Batches in progress, at most [`BATCHES_MAX`].
+    pub(crate) batches_out: usize,
 }
 
 impl LogInQueue {
@@ -97,14 +91,6 @@ impl LogInQueue {
             self.batches_out == 0 || self.waiting.len() >= BATCH_MAX || now_ms >= self.since_ms + LINGER_MS;
         let take = self.waiting.len().min(BATCH_MAX);
         is_due.then(|| self.waiting.drain(..take).collect())
-    }
-
-    pub(crate) fn begin_batch(&mut self) {
-        self.batches_out += 1;
-    }
-
-    pub(crate) fn end_batch(&mut self) {
-        self.batches_out -= 1;
     }
 
     /// How long the loop may sleep if log-ins wait.

@@ -36,8 +36,6 @@ pub(crate) trait Operation: Any + Send {
     fn may_need_rule(&self) -> bool {
         false
     }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl dyn Operation {
@@ -60,11 +58,7 @@ impl dyn Operation {
 }
 
 /// The request of a protocol that has none.
-impl Operation for std::convert::Infallible {
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
+impl Operation for std::convert::Infallible {}
 
 /// Bytes that topics hold in a request.
 pub(crate) fn names_bytes<'a>(topics: impl IntoIterator<Item = &'a Topic>) -> usize {

@@ -11,7 +11,8 @@ pub(crate) const READS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Reads {
     waiting: VecDeque<(u32, u64)>,
-    out: usize,
+    /// Reads in progress, at most [`READS_MAX`].
+    pub(crate) out: usize,
     /// The number of the last recovery.
     recoveries: u64,
 }
@@ -28,14 +29,6 @@ impl Reads {
             true => self.waiting.pop_front(),
             false => None,
         }
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.out += 1;
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.out -= 1;
     }
 
     /// Numbers a read of one topic.

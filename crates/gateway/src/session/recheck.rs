@@ -13,11 +13,12 @@
 //! app does not delay a small one. Until then they receive what they received before, and any request closes them at
 //! once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use noroshi_types::AppId;
 
 use crate::rate::{Bucket, Rate};
+use crate::session::turns::Turns;
 
 /// Sessions of one shard that are closed to log in again. Log-ins cost some tens of microseconds each.
 const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
@@ -26,46 +27,9 @@ const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 pub(crate) struct Recheck {
     laps: HashMap<AppId, Lap>,
     next_place: usize,
-    returning: Returning,
+    /// Sessions (slot and generation) that have to log in again.
+    returning: Turns<(u32, u64)>,
     returns: Bucket,
-}
-
-/// Queues of sessions that have to log in again (slot and generation), one for each app. The apps take turns.
-#[derive(Default)]
-struct Returning {
-    sessions: HashMap<AppId, VecDeque<(u32, u64)>>,
-    /// Each app that has sessions, once.
-    turns: VecDeque<AppId>,
-}
-
-impl Returning {
-    fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
-    fn push(&mut self, app: AppId, session: (u32, u64)) {
-        let sessions = self.sessions.entry(app).or_default();
-        if sessions.is_empty() {
-            self.turns.push_back(app);
-        }
-        sessions.push_back(session);
-    }
-
-    fn pop(&mut self) -> Option<(u32, u64)> {
-        let app = self.turns.pop_front()?;
-        let sessions = self.sessions.get_mut(&app)?;
-        let session = sessions.pop_front();
-        match sessions.is_empty() {
-            true => drop(self.sessions.remove(&app)),
-            false => self.turns.push_back(app),
-        }
-        session
-    }
-
-    fn forget(&mut self, app: AppId) {
-        self.sessions.remove(&app);
-        self.turns.retain(|other| *other != app);
-    }
 }
 
 /// How far one app's lap is.
@@ -79,13 +43,13 @@ struct Lap {
 impl Recheck {
     pub(crate) fn new(now_ms: u32) -> Self {
         let returns = Bucket::full(RETURNS, now_ms);
-        Self { laps: HashMap::new(), next_place: 0, returning: Returning::default(), returns }
+        Self { laps: HashMap::new(), next_place: 0, returning: Turns::default(), returns }
     }
 
     /// The rules of an app changed. Its sessions that have to log in again are collected from the beginning.
     pub(crate) fn begin(&mut self, app: AppId) {
         self.laps.insert(app, Lap { began_at: self.next_place, is_around: false });
-        self.returning.forget(app);
+        self.returning.retain(app, |_| false);
     }
 
     /// Whether connections of an app are being checked.
@@ -110,15 +74,17 @@ impl Recheck {
 
     /// A session (slot and generation) has to log in again.
     pub(crate) fn log_in_again(&mut self, app: AppId, session: (u32, u64)) {
-        self.returning.push(app, session);
+        self.returning.push(app, session, false);
     }
 
     /// The next session that has to log in again, at their rate.
     pub(crate) fn next_to_log_in(&mut self, now_ms: u32) -> Option<(u32, u64)> {
-        match !self.returning.is_empty() && self.returns.take(RETURNS, now_ms) {
-            true => self.returning.pop(),
-            false => None,
+        if self.returning.is_empty() || !self.returns.take(RETURNS, now_ms) {
+            return None;
         }
+        let (app, session) = self.returning.pop()?;
+        self.returning.give_turn(app);
+        Some(session)
     }
 
     /// Whether the next turn has something to do.
@@ -175,16 +141,17 @@ mod tests {
 
     #[test]
     fn apps_take_turns_to_log_in_again() {
-        let mut returning = Returning::default();
+        let mut recheck = Recheck::new(0);
         for slot in 0..4 {
-            returning.push(AppId(1), (slot, 7));
+            recheck.log_in_again(AppId(1), (slot, 7));
         }
-        returning.push(AppId(2), (10, 7));
-        returning.push(AppId(3), (20, 7));
-        returning.forget(AppId(3));
-        let slots: Vec<u32> = std::iter::from_fn(|| returning.pop()).map(|(slot, _)| slot).collect();
+        recheck.log_in_again(AppId(2), (10, 7));
+        recheck.log_in_again(AppId(3), (20, 7));
+        recheck.begin(AppId(3));
+        let next = || recheck.next_to_log_in(0).map(|(slot, _)| slot);
+        let slots: Vec<u32> = std::iter::from_fn(next).collect();
         assert_eq!(slots, [0, 10, 1, 2, 3]);
-        assert!(returning.is_empty() && returning.sessions.is_empty());
+        assert!(recheck.returning.is_empty());
     }
 
     #[test]

@@ -258,27 +258,21 @@ impl Registry {
 
     /// Removes a session if it is still its device's.
     pub(crate) fn detach(&self, session: &Session) {
-        {
-            let mut devices = part(&self.devices, session.device_key).lock();
-            let mine = |present: &Arc<Session>| {
-                present.device_key == session.device_key
-                    && present.address.generation == session.address.generation
-            };
-            if let Ok(present) = devices.find_entry(low(session.device_key), mine) {
-                present.remove();
-                shrink_table(&mut devices, device_hash);
-            }
-        }
+        let generation = session.address.generation;
+        self.take(session.device_key, |present| present.address.generation == generation);
         self.forget_user(session);
     }
 
-    /// Removes the session of a device.
-    pub(crate) fn detach_device(&self, device_key: Key) -> Option<Arc<Session>> {
-        let session = {
-            let mut devices = part(&self.devices, device_key).lock();
-            devices.find_entry(low(device_key), is_device(device_key)).ok()?.remove().0
-        };
-        self.forget_user(&session);
+    /// Removes the session of a device if it is `this` one.
+    pub(crate) fn detach_if(&self, device_key: Key, this: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
+        self.take(device_key, this).inspect(|session| self.forget_user(session))
+    }
+
+    fn take(&self, device_key: Key, this: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
+        let mut devices = part(&self.devices, device_key).lock();
+        let is_this = |session: &Arc<Session>| session.device_key == device_key && this(session);
+        let session = devices.find_entry(low(device_key), is_this).ok()?.remove().0;
+        shrink_table(&mut devices, device_hash);
         Some(session)
     }
 
@@ -343,19 +337,6 @@ impl Registry {
     /// Whether there are other nodes.
     pub(crate) fn is_shared(&self) -> bool {
         self.session_keys.is_some()
-    }
-
-    /// Removes a device's session if its generation is below `below`.
-    pub(crate) fn detach_older(&self, device_key: Key, below: u64) -> Option<Arc<Session>> {
-        let session = {
-            let mut devices = part(&self.devices, device_key).lock();
-            let older = |session: &Arc<Session>| {
-                session.device_key == device_key && session.address.generation < below
-            };
-            devices.find_entry(low(device_key), older).ok()?.remove().0
-        };
-        self.forget_user(&session);
-        Some(session)
     }
 
     /// The sessions of one lock part.

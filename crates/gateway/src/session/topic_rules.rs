@@ -11,12 +11,13 @@ use std::sync::Arc;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
 use noroshi_protocol::mqtt::TopicFilter;
-use noroshi_store::{LoggedIn, Login};
+use noroshi_store::LoggedIn;
 use noroshi_types::rule::{Action, Claims, Denied, Needs};
 use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, Topic};
 
 use crate::session::gate::Asked;
+use crate::session::login::PendingLogIn;
 use crate::session::operation::Op;
 use crate::session::permission::{Decided, Permissions, Verdicts};
 use crate::session::registry::Session;
@@ -56,17 +57,6 @@ pub(crate) enum LogInDecision {
     Ask(Asked),
     /// Too little is known to decide, or the log-in was read again too often.
     Undecidable,
-}
-
-/// A log-in that the store let in, and what its connection knows about it.
-pub(crate) struct LogIn<'a> {
-    pub(crate) login: &'a Login,
-    pub(crate) logged_in: &'a LoggedIn,
-    pub(crate) claims: &'a Option<Arc<Claims>>,
-    pub(crate) permitted: &'a Permissions,
-    /// Topics that rules denied to this log-in before.
-    pub(crate) denied: &'a [(Topic, &'static str, &'static str)],
-    pub(crate) passes: u8,
 }
 
 /// Subscriptions that a session lost when the rules changed.
@@ -125,16 +115,17 @@ impl<'a> TopicRules<'a> {
     /// log-in is read again. `filters`: the filters of the session that continues, without those that name a topic.
     pub(crate) fn decide_log_in(
         self,
-        log_in: LogIn<'_>,
+        pending: &PendingLogIn,
+        logged_in: &LoggedIn,
         filters: impl FnOnce() -> Vec<TopicFilter>,
     ) -> LogInDecision {
-        let LogIn { login, logged_in, claims, permitted, denied, passes } = log_in;
+        let PendingLogIn { login, claims, denied, permitted, passes } = pending;
         let Some(rules) = self.0.rules().of(login.app) else { return LogInDecision::Allowed };
         let known = Known { user: logged_in.user.clone(), claims: claims.clone() };
         let needs = rules.rules.needs();
         // A JWT that was verified before these rules existed.
         let lacks_claims = login.user.is_some() && known.claims.is_none() && needs_claims(needs);
-        if !known.covers(needs) || lacks_claims || passes >= LOG_IN_PASSES_MAX {
+        if !known.covers(needs) || lacks_claims || *passes >= LOG_IN_PASSES_MAX {
             return LogInDecision::Undecidable;
         }
         let Known { user, claims } = known;

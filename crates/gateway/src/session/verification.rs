@@ -10,7 +10,7 @@
 use noroshi_auth::Refused;
 use noroshi_types::CloseReason;
 
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 
 /// Verifications of one shard in progress: the pool's whole queue, and results that the shard has not handled yet. Apps
 /// share the pool's queue; a smaller bound here would let one app take the places of the others.
@@ -26,26 +26,15 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
     }
 }
 
-/// Continues when the token is verified.
-pub(crate) enum Pending {
-    LogIn(Box<dyn Operation>),
-    Renewal { number: u64, request: Box<dyn Operation> },
+/// The token of an HTTP request that opens a connection, and the app that the request names.
+#[derive(Default)]
+pub(crate) struct Credentials {
+    pub(crate) token: Option<String>,
+    pub(crate) app: Option<String>,
 }
 
-/// How many verifications of a shard are in progress.
-#[derive(Default)]
-pub(crate) struct Verifications(usize);
-
-impl Verifications {
-    pub(crate) fn is_full(&self) -> bool {
-        self.0 == VERIFYING_MAX
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.0 += 1;
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.0 -= 1;
-    }
+/// Continues when the token is verified.
+pub(crate) enum Pending {
+    LogIn(Op),
+    Renewal { number: u64, request: Op },
 }

@@ -13,13 +13,13 @@ use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::rate::Bucket;
 use crate::session::phase::Phase;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{Arrival, ArrivalKind};
 use crate::shard::{Shard, slot_of};
-use crate::wire::{Framing, Speaks};
+use crate::wire::Framing;
 
 /// Sockets taken in one turn.
 const ARRIVALS_PER_TURN: usize = 256;
@@ -33,31 +33,24 @@ impl Shard {
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {
-        let (mut head, mut origin, mut peer) = (None, Origin::Admitted, None);
-        let speaks = match &arrival.kind {
-            ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
-                *speaks
-            }
-            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
-        };
-        let (mut refused, mut tls) = (false, None);
-        match arrival.kind {
-            ArrivalKind::Plain(_) => {}
-            ArrivalKind::OverRate(_) => origin = Origin::OverRate,
-            ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
-                Ok(session) => tls = Some(session),
+        let (mut head, mut peer, mut refused) = (None, None, false);
+        let (protocol, tls, origin) = match arrival.kind {
+            ArrivalKind::New { speaks, tls, origin } => match tls.map(TlsSession::new).transpose() {
+                Ok(tls) => (speaks.protocol(), tls, origin),
                 Err(error) => {
                     tracing::error!(%error, "cannot create a TLS session");
-                    self.mailbox().left();
-                    return;
+                    return self.mailbox().left();
                 }
             },
             ArrivalKind::Moved(moved) => {
-                (head, origin, peer) = (Some(moved.bytes), moved.origin, moved.peer);
-                tls = moved.tls.map(|session| *session);
+                (head, peer) = (Some(moved.bytes), moved.peer);
+                (None, moved.tls.map(|session| *session), moved.origin)
             }
-            ArrivalKind::Refused => refused = true,
-        }
+            ArrivalKind::Refused => {
+                refused = true;
+                (None, None, Origin::Admitted)
+            }
+        };
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key());
@@ -67,8 +60,8 @@ impl Shard {
             return;
         }
         let config = &self.shared.config;
-        let generation = self.shared.next_generation(self.now.wall);
-        let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
+        let generation = self.shared.services.generations.next(self.now.wall);
+        let frames = Bucket::full(self.shared.services.frame_rate(), self.now.ms32());
         let mut connection = Connection::new(Socket::new(stream, tls), generation, frames);
         connection.origin = origin;
         connection.deadline_tick = self.now.tick_after(config.head_timeout);
@@ -86,7 +79,7 @@ impl Shard {
             self.io.peers.insert(slot, peer);
         }
         self.admit_unauthenticated(slot);
-        if let Some(protocol) = speaks.protocol() {
+        if let Some(protocol) = protocol {
             self.open_protocol(slot, protocol, Framing::Stream);
         }
         self.arm(slot);
@@ -95,15 +88,6 @@ impl Shard {
             // TLS reads whole records: some of the newer bytes may have left the socket already.
             self.io.read_later(slot);
         }
-    }
-
-    /// Counts the connection for another client. False if that client has reached its limit.
-    pub(crate) fn reassign_seat(&mut self, slot: u32, client: ClientNetwork) -> bool {
-        let has_seat = self.lifecycle.seats.reassign(slot, client, &self.shared.clients);
-        if !has_seat {
-            self.shared.metrics.refused_client.inc();
-        }
-        has_seat
     }
 
     /// The client that a trusted proxy names in a request's head. None if the peer is the client.
@@ -144,11 +128,6 @@ impl Shard {
         self.mailbox().unauthenticated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the connection has not shown a valid credential.
-    pub(crate) fn is_unauthenticated(&self, slot: u32) -> bool {
-        self.lifecycle.unauthenticated.contains(slot)
-    }
-
     /// The connection has shown a valid credential, or ends.
     pub(crate) fn end_unauthenticated(&mut self, slot: u32) {
         if self.lifecycle.unauthenticated.remove(slot) {
@@ -160,7 +139,7 @@ impl Shard {
     /// a request that opens a session, since each poll of a session is a separate stream.
     pub(crate) fn limit_bridged(&mut self, slot: u32) {
         let (bridges, per_second) = (&self.shared.bridges, self.shared.config.connects_per_second);
-        if self.io.peers.get(slot).is_some()
+        if self.io.peers.contains_key(&slot)
             && !bridges.is_within_rate(per_second)
             && let Some(connection) = self.connections.get_mut(slot as usize)
         {
@@ -170,9 +149,9 @@ impl Shard {
 
     /// The address of the peer.
     pub(crate) fn peer(&mut self, slot: u32) -> Option<SocketAddr> {
-        if let Some(peer) = self.io.peers.get(slot) {
-            return Some(peer);
+        match self.io.peers.get(&slot) {
+            Some(peer) => Some(*peer),
+            None => self.connection(slot)?.socket.stream()?.peer_addr().ok(),
         }
-        self.connection(slot)?.socket.stream()?.peer_addr().ok()
     }
 }

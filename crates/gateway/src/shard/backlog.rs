@@ -17,15 +17,16 @@ use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::mailbox::Reply;
-use crate::wire::dispatch::Dispatch;
-use crate::wire::{Framing, page};
+use crate::shard::mailbox::{ReadAnswer, Reply};
+use crate::wire::Framing;
+use crate::wire::dispatch::{Dispatch, encode_paged};
 
 /// Rows of logs that one read examines.
 const LOG_ROWS: usize = 512;
 
 impl Shard {
-    /// Subscribes to a topic. Its log since `since` and its retained message are read first.
+    /// Subscribes to a topic. Its log since `since` and its retained message are read first. `retained`: given by clients
+    /// that choose whether they want the retained message, also of a topic that they are subscribed to already.
     pub(crate) fn subscribe(
         &mut self,
         slot: u32,
@@ -33,38 +34,21 @@ impl Shard {
         key: Key,
         kind: fn(u32) -> Subscription,
         since: Option<Position>,
+        retained: Option<bool>,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
         if new {
             connection.attachment.topics.push(kind(index));
-        } else if since.is_none() {
-            return; // subscribed already
+        }
+        if !retained.unwrap_or(new || since.is_some()) {
+            return;
         }
         let number = self.sessions.reads.next_recovery();
-        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.recover(number, index, topic, since, new);
-    }
-
-    /// [`Shard::subscribe`] for clients that choose whether they want the retained message, also of a topic that they
-    /// are subscribed to already.
-    pub(crate) fn subscribe_choosing_retained(
-        &mut self,
-        slot: u32,
-        topic: Topic,
-        key: Key,
-        kind: fn(u32) -> Subscription,
-        retained: bool,
-    ) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.sessions.topics.subscribe(&self.shared.registry, key, &topic, slot);
-        if new {
-            connection.attachment.topics.push(kind(index));
-        }
-        if retained {
-            let number = self.sessions.reads.next_recovery();
-            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.copy_retained(number, index, topic);
+        let catch_up = connection.attachment.catch_up.get_or_insert_default();
+        match retained {
+            Some(_) => catch_up.copy_retained(number, index, topic),
+            None => catch_up.recover(number, index, topic, since, new),
         }
     }
 
@@ -111,7 +95,7 @@ impl Shard {
                         self.sessions.topics.skip(index, slot, reached);
                     }
                     if is_resumed {
-                        self.report_recovered(slot, &topic, complete);
+                        self.converse(slot, |it, cx| it.handle_recovered(cx, &topic, complete));
                     }
                 }
                 Step::Done => {
@@ -134,7 +118,7 @@ impl Shard {
             connection.attachment.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.attachment.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || logged || !fresh || self.fanout.history().is_known(dispatch, connection.received()) {
+        if late || logged || !fresh || self.fanout.history.is_known(dispatch, connection.received()) {
             return;
         }
         if session.holds_back(message) {
@@ -191,112 +175,83 @@ impl Shard {
                 connection.conversation.as_ref().and_then(|conversation| conversation.wildcards_since());
             catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            let reply = move |what, result| shared.mailboxes[index].reply(Reply::Read { to, what, result });
             match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics, received_to: session_since }) => {
                     let (app, device) = (session.app, session.num);
                     let backlog = Backlog { app, device, after, session_topics, session_since, now };
-                    self.delivery.backlog(backlog, move |result| {
-                        shared.mailboxes[index].reply(Reply::Backlog { to, result });
-                    });
+                    self.delivery
+                        .backlog(backlog, move |result| reply("a backlog", result.map(ReadAnswer::Backlog)));
                 }
                 Some(Read::Topic { number, topic, since, retained }) => {
                     let recover = Recover { app: session.app, topic, since, retained, now };
-                    self.delivery.recover(recover, move |result| {
-                        shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
-                    });
+                    let brought = move |page| ReadAnswer::Topic(number, page);
+                    self.delivery.recover(recover, move |result| reply("a backlog", result.map(brought)));
                 }
                 Some(Read::Log { since }) => {
                     let (delivery, app) = (self.delivery.clone(), session.app);
                     self.delivery.work(async move {
-                        let result = delivery.store().log_page(app, since, LOG_ROWS, now).await;
-                        let reply = Reply::Log { to, result: result.map_err(Error::from) };
-                        shared.mailboxes[index].reply(reply);
+                        let page = delivery.store().log_page(app, since, LOG_ROWS, now).await;
+                        reply("logs", page.map(ReadAnswer::Log).map_err(Error::from));
                     });
                 }
                 Some(Read::Outstanding { ids }) => {
                     let (delivery, app, device) = (self.delivery.clone(), session.app, session.num);
                     self.delivery.work(async move {
                         let asked = Outstanding { app, device, ids, now };
-                        let result = delivery.store().outstanding(asked).await.map_err(Error::from);
-                        shared.mailboxes[index].reply(Reply::Outstanding { to, result });
+                        let messages = delivery.store().outstanding(asked).await;
+                        let result = messages.map(ReadAnswer::Outstanding).map_err(Error::from);
+                        reply("the messages in flight of a session", result);
                     });
                 }
                 None => continue,
             }
-            self.sessions.reads.begin();
+            self.sessions.reads.out += 1;
             self.shared.metrics.backlog_reads.inc();
         }
     }
 
-    /// The result of a read. `recovery`: the number of the topic's recovery.
+    /// The result of a read.
     pub(crate) fn handle_read(
         &mut self,
         (slot, generation): (u32, u64),
-        recovery: Option<u64>,
-        result: Result<BacklogPage, Error>,
+        what: &'static str,
+        result: Result<ReadAnswer, Error>,
     ) {
-        self.sessions.reads.end();
+        self.sessions.reads.out -= 1;
         if self.at(slot, generation).is_none() {
             return;
         }
-        self.guard(Some(slot), |shard| match (result, recovery) {
-            (Ok(page), None) => shard.handle_page(slot, page),
-            (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
-            (Err(error), _) => {
+        self.guard(Some(slot), |shard| match result {
+            Ok(ReadAnswer::Backlog(page)) => shard.handle_page(slot, page),
+            Ok(ReadAnswer::Topic(number, page)) => shard.handle_recovered(slot, number, page),
+            Ok(ReadAnswer::Log(page)) => shard.handle_log(slot, page),
+            Ok(ReadAnswer::Outstanding(messages)) => shard.handle_outstanding(slot, &messages),
+            Err(error) => {
                 // Unread messages stay in the store: the device reconnects to get them.
-                tracing::warn!(%error, "cannot read a backlog");
+                tracing::warn!(%error, "cannot read {what}");
                 shard.begin_close(slot, CloseReason::Overloaded);
             }
         });
     }
 
-    /// A page of the logs of an app's topics, for filters with wildcards.
-    pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
-        self.sessions.reads.end();
-        if self.at(slot, generation).is_none() {
-            return;
-        }
-        self.guard(Some(slot), |shard| match result {
-            Ok(LogPage { mut messages, next }) => {
-                let to = messages.last().map(|message| Place::of(message.id));
-                messages.retain(|message| shard.matches_by_wildcard(slot, message));
-                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
-                let paged = catch_up.take_log(messages, to, next);
-                shard.write_page(slot, paged);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot read logs");
-                shard.begin_close(slot, CloseReason::Overloaded);
-            }
-        });
+    fn handle_log(&mut self, slot: u32, LogPage { mut messages, next }: LogPage) {
+        let to = messages.last().map(|message| Place::of(message.id));
+        messages.retain(|message| self.matches_by_wildcard(slot, message));
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
+        let paged = catch_up.take_log(messages, to, next);
+        self.write_page(slot, paged);
     }
 
-    /// The messages that a session had in flight and that still exist.
-    pub(crate) fn handle_outstanding(
-        &mut self,
-        (slot, generation): (u32, u64),
-        result: Result<Vec<Arc<Message>>, Error>,
-    ) {
-        self.sessions.reads.end();
-        if self.at(slot, generation).is_none() {
-            return;
+    fn handle_outstanding(&mut self, slot: u32, messages: &[Arc<Message>]) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.attachment.catch_up else { return };
+        let found = catch_up.take_again(messages);
+        if let Some(conversation) = &mut connection.conversation {
+            conversation.handle_outstanding(&found);
         }
-        self.guard(Some(slot), |shard| match result {
-            Ok(messages) => {
-                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
-                let Some(catch_up) = &mut connection.attachment.catch_up else { return };
-                let found = catch_up.take_again(&messages);
-                if let Some(conversation) = &mut connection.conversation {
-                    conversation.handle_outstanding(&found);
-                }
-                shard.advance(slot);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot read the messages in flight of a session");
-                shard.begin_close(slot, CloseReason::Overloaded);
-            }
-        });
+        self.advance(slot);
     }
 
     /// Whether a filter with wildcards matches a message that the backlog does not bring by its topic's name.
@@ -322,12 +277,6 @@ impl Shard {
             .topic
             .as_ref()
             .is_some_and(|place| self.sessions.topics.is_subscribed(key(&place.topic), slot))
-    }
-
-    /// A place, or the one before the first message that is marked at the connection.
-    pub(crate) fn before_marked(&self, slot: u32, to: Place) -> Place {
-        let marks = self.connections.get(slot as usize).map(|connection| connection.marks);
-        self.fanout.before_marked(marks.unwrap_or_default(), to)
     }
 
     /// A page of the backlog.
@@ -365,9 +314,8 @@ impl Shard {
     /// The page covers topics that had no subscriber here before: the next message of each reveals a gap.
     fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
         let registry = &self.shared.registry;
-        let session =
-            self.connections.get(slot as usize).and_then(|connection| connection.attachment.session.as_ref());
-        let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
+        let app = self.session(slot).map(|session| session.app);
+        let Some(app) = app.filter(|_| registry.is_shared()) else { return };
         for head in heads {
             if let Some(index) = self.sessions.topics.find(registry.topic_key(app, &head.topic)) {
                 self.sessions.topics.begin(index, head.position);
@@ -381,7 +329,7 @@ impl Shard {
         match catch_up.take_recovered(number, page) {
             Some(paged) => {
                 for Paged { message, .. } in &paged {
-                    self.fanout.history_mut().note_page(message, connection.generation);
+                    self.fanout.history.note_page(message, connection.generation);
                 }
                 self.write_page(slot, paged);
             }
@@ -404,7 +352,7 @@ impl Shard {
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
         for Paged { message, retained, .. } in &paged {
-            page::encode(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
+            encode_paged(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
             self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
@@ -422,15 +370,12 @@ impl Shard {
     /// Messages of other nodes may have been lost: these sessions read behind `since`.
     pub(crate) fn reread(&mut self, to: &[Address], since: NotificationId) {
         for Address { slot, generation, .. } in to {
-            let Some(connection) = self.connections.get_mut(*slot as usize) else { continue };
-            if connection.generation != *generation || connection.phase != Phase::Open {
-                continue;
+            if self.at(*slot, *generation).is_some_and(|connection| connection.phase == Phase::Open)
+                && let Some((catch_up, own_topics, watermark)) = self.catch_up(*slot)
+            {
+                catch_up.read_again(watermark.max(since), own_topics);
+                self.advance(*slot);
             }
-            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-            let after = connection.attachment.watermark.max(since);
-            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.read_again(after, own_topics);
-            self.advance(*slot);
         }
     }
 
@@ -451,36 +396,34 @@ impl Shard {
     /// The session wants messages that it passed over: behind `after`, or from the beginning of its backlog. Other
     /// messages that the device has not confirmed are sent once more with the same ids.
     pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
+        let Some(connection) = self.connections.get(slot as usize) else { return };
         let offered = Place::of(connection.offered_to(self.fanout.offered()));
-        let offered = noroshi_delivery::id_at(self.before_marked(slot, offered));
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        let offered = noroshi_delivery::id_at(self.fanout.before_marked(connection.marks, offered));
+        let Some((catch_up, own_topics, _)) = self.catch_up(slot) else { return };
         catch_up.reread(after, own_topics, offered);
         self.advance(slot);
+    }
+
+    /// What a connection catches up with, the topics that it subscribed to itself, and its watermark.
+    pub(crate) fn catch_up(&mut self, slot: u32) -> Option<(&mut CatchUp, Vec<Topic>, NotificationId)> {
+        let attachment = &mut self.connections.get_mut(slot as usize)?.attachment;
+        let own_topics = self.sessions.topics.own(&attachment.topics);
+        Some((attachment.catch_up.get_or_insert_default(), own_topics, attachment.watermark))
     }
 
     /// Mail was lost: every session reads the messages after those it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
         tracing::warn!(shard = self.index, "deliveries were lost; reading backlogs again");
-        let open = |connection: &Connection| {
+        let is_open = |connection: &Connection| {
             connection.phase == Phase::Open && connection.attachment.session.is_some()
         };
-        let slots: Vec<usize> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| open(connection))
-            .map(|(slot, _)| slot)
-            .collect();
+        let open = self.connections.iter().filter(|(_, connection)| is_open(connection));
+        let slots: Vec<u32> = open.map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX)).collect();
         for slot in slots {
-            let Some(connection) = self.connections.get_mut(slot) else { continue };
-            let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-            let after = connection.attachment.watermark.max(offered);
-            let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.read_on(after, own_topics);
-            self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
+            let Some((catch_up, own_topics, watermark)) = self.catch_up(slot) else { continue };
+            catch_up.read_on(watermark.max(offered), own_topics);
+            self.advance(slot);
         }
     }
 }

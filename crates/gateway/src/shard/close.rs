@@ -7,12 +7,15 @@
 //! Invariant: a connection that is not alive has no session, no subscription and no entry in a map: a device is offline
 //! from the moment at which the end is decided.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
-use crate::lifecycle::reconnect;
+use crate::io::timer::Jitter;
+use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -32,9 +35,9 @@ impl Shard {
             return;
         }
         let (retry_after_s, spread_ms) = (self.retry_after_s(slot), self.shared.drain.spread_ms());
-        let after_ms = reconnect::after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
+        let after_ms = reconnect_after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
-        let leaves_unsaid = self.misses_close_frames(slot);
+        let leaves_unsaid = self.conversation(slot).is_some_and(Conversation::misses_close_frames);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
         if !begun && self.connections[slot as usize].is_event_stream() {
@@ -94,7 +97,7 @@ impl Shard {
 
     /// Removes a connection from everything but the slab.
     pub(crate) fn detach(&mut self, slot: u32) {
-        self.sessions.successions.remove(slot);
+        self.sessions.successions.remove(&slot);
         self.end_conversation(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
@@ -145,13 +148,13 @@ impl Shard {
         if connection.phase != Phase::Dead {
             connection.phase = Phase::Dead;
             connection.close_reason.get_or_insert(reason);
-            self.lifecycle.end(slot);
+            self.lifecycle.ended.push(slot);
         }
     }
 
     /// Removes connections that ended.
     pub(crate) fn remove_ended(&mut self) {
-        while let Some(slot) = self.lifecycle.next_ended() {
+        while let Some(slot) = self.lifecycle.ended.pop() {
             let Some(mut connection) = self.take_connection(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             let mut counts = true;
@@ -177,7 +180,7 @@ impl Shard {
         self.end_unauthenticated(slot);
         self.lifecycle.seats.free(slot, &self.shared.clients);
         self.trailers.end(slot);
-        self.io.peers.remove(slot);
+        self.io.peers.remove(&slot);
         self.io.precise.remove(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
@@ -194,8 +197,8 @@ impl Shard {
             self.connections.shrink_to_fit();
             self.lifecycle.seats.shrink(self.connections.capacity());
         }
-        self.io.peers.shrink(PLACES_KEPT);
-        self.trailers.shrink(PLACES_KEPT);
+        shrink_map(&mut self.io.peers);
+        shrink_map(&mut self.trailers.0);
     }
 
     /// The gateway stops: closes all connections without waiting for their peers.
@@ -234,6 +237,33 @@ impl Shard {
             });
         }
         self.lifecycle.round = Some(round);
+    }
+}
+
+/// When a client reconnects: later for reasons that would hurt if all clients reconnected at once. `retry_after_s`: how
+/// long a client has to wait whose log-in is refused for earlier failures; 0 for all others. `spread_ms`: over which a
+/// drain spreads its clients.
+fn reconnect_after_ms(reason: CloseReason, retry_after_s: u32, spread_ms: u32, jitter: &mut Jitter) -> u64 {
+    match reason {
+        CloseReason::RateLimited if retry_after_s > 0 => {
+            u64::from(retry_after_s) * 1_000 + jitter.draw(4_000)
+        }
+        CloseReason::Drain => jitter.draw(u64::from(spread_ms) + 1),
+        // A recheck closes sessions at a steady rate ([`crate::session::recheck`]); this spreads sessions that close at
+        // once.
+        CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
+            1_000 + jitter.draw(4_000)
+        }
+        CloseReason::QuotaExceeded => 5_000 + jitter.draw(5_000),
+        reason if reason.may_reconnect() => 500 + jitter.draw(1_000),
+        _ => 0,
+    }
+}
+
+/// Gives memory back where most of it is unused.
+fn shrink_map<V>(map: &mut HashMap<u32, V>) {
+    if map.capacity() > PLACES_KEPT && map.len() * 8 < map.capacity() {
+        map.shrink_to_fit();
     }
 }
 

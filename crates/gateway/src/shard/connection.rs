@@ -1,22 +1,17 @@
 //! What one connection consists of. A node has a million: while idle, a connection owns no buffer, no timer and no
 //! channel, and its size is asserted.
 
-use std::sync::Arc;
-
 use noroshi_protocol::ws::Decoder;
-use noroshi_store::Login;
-use noroshi_types::rule::Claims;
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, NotificationId};
 
 use crate::fanout::marks::Marks;
 use crate::fanout::{Received, Recipient};
 use crate::io::socket::Socket;
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::protocol::registry::Conversation;
-use crate::protocol::services::Services;
 use crate::rate::Bucket;
 use crate::session::attachment::Attachment;
-use crate::session::permission::Permissions;
+use crate::session::login::PendingLogIn;
 use crate::session::phase::{Phase, Ping};
 use crate::session::registry::Session;
 use crate::wire::{Framing, Protocol};
@@ -30,16 +25,7 @@ pub(crate) struct Opening {
     pub(crate) request_id: Option<Box<str>>,
     /// The app that the request names, for app JWTs.
     pub(crate) app: Option<Box<str>>,
-    /// The log-in in progress.
-    pub(crate) login: Option<Login>,
-    /// Claims of the token that topic rules need.
-    pub(crate) claims: Option<Arc<Claims>>,
-    /// Topics that rules denied to the log-in, with the code and the text of the reason.
-    pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
-    /// Topics and filters that a webhook allowed for this log-in.
-    pub(crate) permitted: Permissions,
-    /// How often the log-in was read again because rules denied something.
-    pub(crate) passes: u8,
+    pub(crate) login: Option<PendingLogIn>,
     /// Seconds after which the client may retry a log-in that was refused for earlier failures; 0 for others.
     pub(crate) retry_after_s: u32,
     /// The client asked for an event stream under gzip.
@@ -110,11 +96,6 @@ impl Connection {
             close_reason: None,
             ended: false,
         }
-    }
-
-    /// Whether the session that logged in may have the topics of the one that the client asked to resume.
-    pub(crate) fn may_resume(&self, services: &Services, session: &Session) -> bool {
-        self.conversation.as_ref().is_none_or(|conversation| conversation.may_resume(services, session))
     }
 
     /// Neither closing nor ended.

@@ -12,29 +12,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_protocol::ws::Input;
-use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp};
 
 use super::Shard;
 use super::connection::Connection;
-use super::mailbox::Reply as Mailed;
+use super::mailbox::{Close, Reply as Mailed};
 use super::shared::Shared;
 use crate::fanout::mail::Mail;
 use crate::io::tls::TlsSession;
-use crate::lifecycle::origin::Origin;
-use crate::protocol::context::{Context, Facts, Network, Peers, Progress, Timers};
+use crate::lifecycle::Origin;
+use crate::protocol::context::{Context, Facts, Network, Peers, Progress};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
-use crate::protocol::legs::PollingSessions;
+use crate::protocol::polling::PollingSessions;
 use crate::protocol::registry::Conversation;
-use crate::protocol::requests::{At, Completed, Inbox, JOBS_MAX, Outside, PendingRequests, Turn};
+use crate::protocol::requests::{At, Completed, JOBS_MAX, Outside, PendingRequests, Turn};
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::Op;
 use crate::session::phase::Phase;
 use crate::session::registry::Address;
 
-mod event_stream;
 mod polling;
+mod streams;
 mod subscription;
-mod websocket;
 
 /// Buffers of effects that are kept: an effect that calls the adapter again uses the next one.
 const BUFFERS_MAX: usize = 8;
@@ -44,41 +43,33 @@ const BUFFER_EFFECTS_MAX: usize = 64;
 /// What the adapters of one shard share.
 pub(crate) struct Conversations {
     buffers: Vec<Vec<Effect>>,
-    inbox: Arc<dyn Inbox>,
+    network: Arc<dyn Network>,
     pub(crate) requests: PendingRequests,
     pub(crate) polled: PollingSessions,
 }
 
 impl Conversations {
-    pub(crate) fn new(shared: Arc<Shared>, index: u16) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             buffers: Vec::new(),
-            inbox: Arc::new(ShardInbox { shared, index: index.into() }),
+            network: shared,
             requests: PendingRequests::default(),
             polled: PollingSessions::default(),
         }
     }
 }
 
-/// Results of jobs reach the shard by its mailbox.
-struct ShardInbox {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
-impl Inbox for ShardInbox {
-    fn complete(&self, to: At, done: Box<dyn Completed>) {
-        self.shared.mailboxes[self.index].reply(Mailed::Done { to, done });
-    }
-}
-
 impl Network for Shared {
     fn relay(&self, to: Address, stanza: Bytes) {
-        let _ = self.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+        let _ = self.mailbox_of(to).deliver(Mail::Stanza { to, stanza });
     }
 
     fn wake_first_shard(&self) {
         self.mailboxes[0].wake();
+    }
+
+    fn complete(&self, shard: u16, to: At, done: Box<dyn Completed>) {
+        self.mailboxes[usize::from(shard)].reply(Mailed::Done { to, done });
     }
 }
 
@@ -161,11 +152,9 @@ impl Shard {
             now: *now,
             facts,
             session: connection.attachment.session.as_ref(),
-            timers: Timers {
-                timeout_tick: &mut connection.ping_tick,
-                deadline_tick: &mut connection.deadline_tick,
-                ping: &mut connection.ping,
-            },
+            timeout_tick: &mut connection.ping_tick,
+            deadline_tick: &mut connection.deadline_tick,
+            ping: &mut connection.ping,
             progress: Progress {
                 catch_up: &mut connection.attachment.catch_up,
                 subscriptions: &connection.attachment.topics,
@@ -175,9 +164,12 @@ impl Shard {
                 offered,
                 watermark: connection.attachment.watermark,
             },
-            peers: Peers { network: &**shared, mail: &receivers.mail, has_stalled: fanout.has_stalled() },
+            peers: Peers {
+                network: &self.conversations.network,
+                mail: &receivers.mail,
+                has_stalled: fanout.has_stalled(),
+            },
             requests: &mut self.conversations.requests,
-            inbox: &self.conversations.inbox,
             effects,
             frames: &mut connection.frames,
             frames_in: &mut self.tally.frames_in,
@@ -210,7 +202,7 @@ impl Shard {
                 self.start_log_in(slot, identity, topics, resume);
             }
             Effect::LogOut => {
-                self.sessions.successions.remove(slot);
+                self.sessions.successions.remove(&slot);
                 self.end_session_of(slot);
                 self.await_login(slot);
             }
@@ -226,14 +218,12 @@ impl Shard {
             Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
             Effect::Confirm(ids) => self.confirm(slot, ids),
             Effect::SetPresence(presence) => {
-                let session =
-                    self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
-                if session.is_some_and(|session| session.set_presence(presence)) {
+                if self.session(slot).is_some_and(|session| session.set_presence(presence)) {
                     self.read_held_back(slot);
                 }
             }
             Effect::RenewToken { token, request } => {
-                if self.connection(slot).is_some_and(|connection| connection.attachment.session.is_some()) {
+                if self.session(slot).is_some() {
                     self.renew(slot, &token, request);
                 }
             }
@@ -243,10 +233,12 @@ impl Shard {
                     return;
                 };
                 let successor = Address { shard: self.index, slot, generation };
-                self.shared.mailboxes[usize::from(at.shard)].resume(at, id, successor);
+                let (reason, successor, previd) = (CloseReason::Replaced, Some(successor), Some(id));
+                let close = Close { address: at, reason, successor, previd };
+                self.shared.mailbox_of(at).request_close(close);
             }
             Effect::CloseSession { at, reason } => {
-                self.shared.mailboxes[usize::from(at.shard)].close(at, reason);
+                self.shared.mailbox_of(at).close(at, reason);
             }
             Effect::SubscribeTopic { topic, durable, retained } => {
                 self.subscribe_topic(slot, topic, durable, retained);
@@ -273,8 +265,7 @@ impl Shard {
             Effect::BeginGzip => self.begin_gzip(slot),
             Effect::DetectVanishedPeer => self.detect_vanished_peer(slot),
             Effect::SendKeepAlive => self.send_keep_alive(slot),
-            Effect::RefuseInHttp(refusal) => self.refuse_stream(slot, &refusal),
-            Effect::RefuseBusy => self.refuse_busy(slot),
+            Effect::RefuseInHttp(status, refusal) => self.refuse_stream(slot, status, &refusal),
             Effect::WakeAt(at_ms) => self.io.precise.arm(slot, at_ms),
             Effect::Engine(output) => self.carry_out_engine(slot, output),
             Effect::EngineSettled => self.let_go(slot),
@@ -282,7 +273,7 @@ impl Shard {
                 self.flush(slot);
                 self.with_socket_io(slot, |socket_io, cx| socket_io.push_packet(cx, packet));
             }
-            Effect::PollReady => self.conversations.polled.push(slot),
+            Effect::PollReady => self.conversations.polled.ready.push(slot),
             Effect::EndLegs(legs) => self.end_legs(*legs),
         }
     }
@@ -333,7 +324,7 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
     }
 
-    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Box<dyn Operation>, reply: Reply) {
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Op, reply: Reply) {
         self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
     }
 
@@ -349,33 +340,14 @@ impl Shard {
         self.converse(slot, |conversation, cx| conversation.handle_topic_notice(cx, notice));
     }
 
-    pub(crate) fn report_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
-        self.converse(slot, |conversation, cx| conversation.handle_recovered(cx, topic, complete));
-    }
-
     /// A stanza of another session.
     pub(crate) fn deliver_stanza(&mut self, slot: u32, stanza: &Bytes) {
         self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
     }
 
-    /// The requested session's previous connection has left it.
-    pub(crate) fn report_predecessor_gone(&mut self, slot: u32) {
-        self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
-    }
-
     /// Filters that the client subscribed to.
     pub(crate) fn client_filters(&self, slot: u32) -> Vec<&TopicFilter> {
         self.conversation(slot).map(Conversation::client_filters).unwrap_or_default()
-    }
-
-    /// Whether the session of this connection is the one with this id.
-    pub(crate) fn is_resumed_by(&self, slot: u32, id: &str) -> bool {
-        self.conversation(slot).is_some_and(|conversation| conversation.is_resumable_as(id))
-    }
-
-    /// Whether a close frame would hide the end from the client.
-    pub(crate) fn misses_close_frames(&self, slot: u32) -> bool {
-        self.conversation(slot).is_some_and(Conversation::misses_close_frames)
     }
 
     /// Starts the jobs whose turn it is.
@@ -421,11 +393,6 @@ impl Shard {
         self.arm(slot);
     }
 
-    /// The deadline of an open connection has come.
-    pub(crate) fn handle_deadline(&mut self, slot: u32) {
-        self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
-    }
-
     /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
     pub(crate) fn send_close(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
         self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
@@ -447,7 +414,7 @@ impl Shard {
     }
 
     fn app_of(&self, slot: u32) -> Option<AppId> {
-        Some(self.connections.get(slot as usize)?.attachment.session.as_ref()?.app)
+        self.session(slot).map(|session| session.app)
     }
 
     /// A log-in is expected on an open connection; the adapter knows until when.

@@ -18,11 +18,10 @@ use crate::fanout::batch::{BATCH_BYTES, Batch, Outbound};
 use crate::fanout::history::OfferHistory;
 use crate::fanout::mail::{Audience, Mail};
 use crate::fanout::marks::Marks;
-use crate::fanout::ring::Frame;
 use crate::fanout::{Output, Queue};
 use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
-use crate::session::catch_up::{CatchUp, Hold, Paged};
+use crate::session::catch_up::{Hold, Paged};
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::{Entry, Pass, Subscription};
 use crate::shard::Shard;
@@ -95,17 +94,16 @@ impl Shard {
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
-                    if let Some(session) =
-                        self.at(to.slot, to.generation).and_then(|it| it.attachment.session.clone())
-                    {
-                        for (topic, key) in topics {
-                            if !self.rules().may_receive(&session, &topic) {
-                                continue;
-                            }
-                            self.subscribe(to.slot, topic, key, Subscription::durable, None);
+                    let connection = self.at(to.slot, to.generation);
+                    let Some(session) = connection.and_then(|it| it.attachment.session.clone()) else {
+                        continue;
+                    };
+                    for (topic, key) in topics {
+                        if self.rules().may_receive(&session, &topic) {
+                            self.subscribe(to.slot, topic, key, Subscription::durable, None, None);
                         }
-                        self.advance(to.slot);
                     }
+                    self.advance(to.slot);
                 }
                 Mail::Reread { to, since: Some(since) } => self.reread(&to, since),
                 Mail::Reread { to, since: None } => {
@@ -130,12 +128,12 @@ impl Shard {
     }
 
     fn mark_direct(&mut self, dispatch: &Arc<Dispatch>, to: &[Address]) {
-        let place = self.fanout.begin(dispatch.clone(), to.len());
+        let place = self.fanout.ring.put(dispatch.clone(), to.len());
         for address in to {
             match self.at(address.slot, address.generation).is_some() {
                 true => self.mark(address.slot, place, None, Queue::Urgent),
                 false => {
-                    if let Some(frame) = self.fanout.frame_mut(place) {
+                    if let Some(frame) = self.fanout.ring.frame_mut(place) {
                         frame.add_gone();
                     }
                 }
@@ -152,7 +150,7 @@ impl Shard {
         };
         // A message that was offered before is not offered again; its topic's log may have been faster.
         if let Some(dispatch) = dispatch
-            && self.fanout.history_mut().note_topic(&dispatch.message)
+            && self.fanout.history.note_topic(&dispatch.message)
         {
             self.mark_topic(&dispatch, index);
         }
@@ -197,7 +195,7 @@ impl Shard {
         }
         // Sockets and connections lie in memory in the order of their arrival.
         slots.sort_unstable();
-        let place = self.fanout.begin(dispatch.clone(), slots.len());
+        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
             self.mark(slot, place, index, Queue::Topic);
         }
@@ -235,7 +233,7 @@ impl Shard {
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| audience.condition.matches(|topic| is_subscribed(*slot, topic)));
-        let place = self.fanout.begin(dispatch.clone(), slots.len());
+        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
             self.mark(slot, place, None, Queue::Topic);
         }
@@ -250,7 +248,7 @@ impl Shard {
 
     /// Removes a message from the ring if no connection waits for it.
     fn end_frame(&mut self, place: usize) {
-        if let Some(mut frame) = self.fanout.take_ended(place) {
+        if let Some(mut frame) = self.fanout.ring.take_ended(place) {
             let now = self.delivery.clock().now();
             frame.observe_latency(&self.shared.metrics.written_seconds, now);
             frame.report(&mut self.sessions.outcomes, now);
@@ -261,11 +259,12 @@ impl Shard {
     pub(crate) fn write_marked(&mut self) {
         self.write_queue(Queue::Urgent, URGENT_PER_TURN);
         self.write_queue(Queue::Topic, TOPIC_PER_TURN);
-        for place in self.fanout.places() {
+        for place in self.fanout.ring.taken() {
             self.end_frame(place);
         }
         let now = self.delivery.clock().now();
-        self.fanout.observe_latencies(&self.shared.metrics.written_seconds, now);
+        let latencies = &self.shared.metrics.written_seconds;
+        self.fanout.ring.frames_mut().for_each(|frame| frame.observe_latency(latencies, now));
     }
 
     #[cfg(not(feature = "io-uring"))]
@@ -298,7 +297,7 @@ impl Shard {
         let Some((device, bits)) = self.take_marked(slot) else { return };
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if connection.conversation.is_some() {
-            let places = self.fanout.in_order(bits);
+            let places = self.fanout.ring.in_order(bits);
             let outbound = self.offer_marked(slot, &places);
             return self.write_outbound(slot, outbound, None);
         }
@@ -337,7 +336,7 @@ impl Shard {
     /// After a panic on one connection, which may have taken its marks off without writing: messages without a mark
     /// would never leave the ring.
     pub(crate) fn recount_frames(&mut self) {
-        self.fanout.recount(self.connections.iter().map(|(_, connection)| connection.marks));
+        self.fanout.ring.recount(self.connections.iter().map(|(_, connection)| connection.marks.bits()));
     }
 
     /// After a panic while marking: drops the messages in flight and reads stored messages again.
@@ -357,10 +356,10 @@ impl Shard {
     /// Offers messages to a connection with a conversation. `places`: their bits are off its marks.
     /// [`Shard::write_outbound`] writes the result.
     pub(crate) fn offer_marked(&mut self, slot: u32, places: &[usize]) -> Outbound {
-        let Outbound { mut batch, mut confirmed, mut failed } = Outbound::default();
+        let Outbound { mut batch, mut failed } = Outbound::default();
         let soft = self.shared.config.send_queue_soft_bytes;
         for place in places {
-            let Some(frame) = self.fanout.frame_mut(*place) else { continue };
+            let Some(frame) = self.fanout.ring.frame_mut(*place) else { continue };
             frame.end_wait();
             let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
             let Some(device) = connection.attachment.session.as_ref().map(|session| session.num) else {
@@ -393,16 +392,18 @@ impl Shard {
                 Cause::Published,
                 &mut batch,
             ) {
-                Fate::Written { confirmed: nobody_will } => {
+                Fate::Written => {
                     self.tally.messages_out[connection.protocol as usize] += 1;
                     grant(connection, 1);
                     frame.add_written(device);
-                    confirmed
-                        .extend((nobody_will && dispatch.message.wants_ack()).then_some(dispatch.message.id));
                 }
-                Fate::Passed { confirmed: never } => {
-                    pass(frame, &dispatch, never, device, &mut confirmed);
+                // The conversation does not want it: a kept one stays in the store.
+                Fate::Passed { confirmed }
+                    if !confirmed && !dispatch.is_stored() && dispatch.message.topic.is_none() =>
+                {
+                    frame.add_offline(device);
                 }
+                Fate::Passed { .. } => {}
                 Fate::Full if dispatch.is_ordered() => self.park(slot, &dispatch),
                 Fate::Full => {
                     self.tally.slow_drops += 1;
@@ -414,7 +415,7 @@ impl Shard {
             }
         }
         self.follow(slot, &mut batch);
-        Outbound { batch, confirmed, failed }
+        Outbound { batch, failed }
     }
 
     /// Writes the rest of an outbound batch. `written`: how much the socket took, where it was sent together with
@@ -423,9 +424,9 @@ impl Shard {
         if !self.is_alive(slot) {
             return;
         }
-        let Outbound { mut batch, confirmed, failed } = outbound;
+        let Outbound { mut batch, failed } = outbound;
         let broken = failed | !self.write_batch(slot, &mut batch, written);
-        self.confirm(slot, confirmed);
+        self.confirm(slot, batch.confirmed);
         match broken {
             true => self.abort(slot, CloseReason::PeerReset),
             false => self.limit_unsent(slot),
@@ -440,7 +441,7 @@ impl Shard {
             return true;
         }
         if connection.framing == Framing::Polling {
-            self.conversations.polled.push(slot);
+            self.conversations.polled.ready.push(slot);
         }
         self.tally.deflate.merge(std::mem::take(&mut batch.totals));
         if connection.framing == Framing::Polling {
@@ -466,10 +467,9 @@ impl Shard {
 
     /// A live message has no room: from here on the connection receives messages from its catch-up, when there is room.
     fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = self.sessions.topics.own(&connection.attachment.topics);
-        let catch_up = connection.attachment.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.park(dispatch, own_topics);
+        if let Some((catch_up, own_topics, _)) = self.catch_up(slot) {
+            catch_up.park(dispatch, own_topics);
+        }
     }
 
     /// Confirms messages that no client will confirm.
@@ -492,7 +492,7 @@ impl Shard {
         let Some(session) = connection.attachment.session.clone() else { return true };
         let message = &dispatch.message;
         match offer(&self.shared.config, self.now.wall, connection, dispatch, Cause::Published, &mut batch) {
-            Fate::Written { confirmed } => {
+            Fate::Written => {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
                 self.sessions.outcomes.wrote(message.app, 1);
@@ -502,38 +502,30 @@ impl Shard {
                     true => self.limit_unsent(slot),
                     false => self.abort(slot, CloseReason::PeerReset),
                 }
-                if confirmed && message.wants_ack() {
-                    self.confirm(slot, vec![message.id]);
-                }
-                true
             }
-            Fate::Passed { confirmed: true } if message.wants_ack() => {
-                self.confirm(slot, vec![message.id]);
-                true
-            }
-            Fate::Passed { .. } => true,
-            Fate::Full => false,
+            Fate::Passed { .. } => {}
+            Fate::Full => return false,
         }
+        self.confirm(slot, batch.confirmed);
+        true
     }
 
     /// Writes a page of the backlog, as far as there is room.
     pub(crate) fn write_page_to_adapter(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
-        let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);
+        let (mut batch, mut written) = (Batch::default(), 0);
         let mut paged = paged.into_iter();
         let mut rest = Vec::new();
         for one in paged.by_ref() {
             let dispatch = Dispatch::new(one.message.clone());
             let cause = if one.retained { Cause::Retained } else { Cause::Published };
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
-                Fate::Written { confirmed: nobody_will } => {
+                Fate::Written => {
                     written += 1;
                     self.sessions.outcomes.wrote(one.message.app, 1);
                     self.sessions.outcomes.one(one.message.id, Outcome::Written, num);
-                    confirmed.extend((nobody_will && one.message.wants_ack()).then_some(one.message.id));
                 }
-                Fate::Passed { confirmed: true } if one.message.wants_ack() => confirmed.push(one.message.id),
                 Fate::Passed { .. } => {}
                 Fate::Full => {
                     rest.push(one);
@@ -550,7 +542,7 @@ impl Shard {
         }
         self.follow(slot, &mut batch);
         let whole = self.write_batch(slot, &mut batch, None);
-        self.confirm(slot, confirmed);
+        self.confirm(slot, batch.confirmed);
         match whole {
             true => {
                 self.limit_unsent(slot);
@@ -572,8 +564,11 @@ impl Shard {
 
 /// What became of one message.
 enum Fate {
-    Written { confirmed: bool },
-    Passed { confirmed: bool },
+    Written,
+    /// Not for this client now. `confirmed`: and never will be, which the store has to know.
+    Passed {
+        confirmed: bool,
+    },
     Full,
 }
 
@@ -587,7 +582,7 @@ fn offer(
 ) -> Fate {
     let encoding = Encoding { config, framing: connection.framing, now };
     let Some(conversation) = &mut connection.conversation else { return Fate::Passed { confirmed: false } };
-    let begin = batch.heads.len();
+    let (begin, message) = (batch.heads.len(), &dispatch.message);
     match conversation.offer(&encoding, dispatch, cause, &mut batch.heads) {
         Offered::Send { mut shared, confirmed } => {
             if let Framing::Deflated(window_bits) = connection.framing {
@@ -596,9 +591,14 @@ fn offer(
                 batch.totals.add(plain_bytes, batch.heads.len() - begin + shared.len());
             }
             batch.push(shared);
-            Fate::Written { confirmed }
+            batch.confirmed.extend((confirmed && message.wants_ack()).then_some(message.id));
+            Fate::Written
         }
-        Offered::Pass { confirmed } => Fate::Passed { confirmed },
+        Offered::Pass { confirmed } => {
+            let confirmed = confirmed && message.wants_ack();
+            batch.confirmed.extend(confirmed.then_some(message.id));
+            Fate::Passed { confirmed }
+        }
         Offered::Full => Fate::Full,
     }
 }
@@ -606,19 +606,4 @@ fn offer(
 fn grant(connection: &mut Connection, messages: u32) {
     let each = connection.conversation.as_ref().map_or(1, |conversation| conversation.frames_granted());
     connection.frames.grant(messages.saturating_mul(each));
-}
-
-/// The conversation does not want a message: a kept one stays in the store.
-fn pass(
-    frame: &mut Frame,
-    dispatch: &Dispatch,
-    never: bool,
-    device: noroshi_types::DeviceNum,
-    confirmed: &mut Vec<NotificationId>,
-) {
-    if never && dispatch.message.wants_ack() {
-        confirmed.push(dispatch.message.id);
-    } else if !dispatch.is_stored() && dispatch.message.topic.is_none() {
-        frame.add_offline(device);
-    }
 }

@@ -14,14 +14,13 @@ use noroshi_protocol::ws::{Deflated, Input, Role, Terms, UpgradeError};
 use noroshi_types::{CloseReason, limits};
 
 use crate::io::handover::Handover;
-use crate::io::transport::Received;
-use crate::lifecycle::refusal;
-use crate::protocol::effect::HttpRefusal;
+use crate::io::socket::Received;
+use crate::lifecycle::request_id;
 use crate::protocol::registry::Conversation;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
-use crate::shard::route::{self, BadQuery, Route};
+use crate::shard::route::{self, Route};
 use crate::wire::{Framing, Protocol};
 
 /// Reads of one connection in one turn; the rest waits for the next turn.
@@ -200,7 +199,7 @@ impl Shard {
         let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
             Ok(None) => return self.keep_head(slot, bytes.to_vec()),
             Ok(Some((head, head_len))) => {
-                if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
+                if let (Some(id), Some(connection)) = (request_id(&head), self.connection(slot)) {
                     connection.opening().request_id = Some(id.into());
                 }
                 let route = match shared.config.devices {
@@ -227,42 +226,21 @@ impl Shard {
             }
         }
         if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
-            && !self.reassign_seat(slot, client)
+            && !self.lifecycle.seats.reassign(slot, client, &self.shared.clients)
         {
+            self.shared.metrics.refused_client.inc();
             return self.refuse(slot);
         }
         match route {
-            Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
-                self.keep_named_app(slot, credentials.app.as_deref());
-                self.open_websocket(slot, &upgrade, credentials);
+            Route::WebSocket { protocol, upgrade: Ok(upgrade), credentials } => {
+                self.open_websocket(slot, protocol, &upgrade, credentials);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
-            Route::Echo { upgrade: Ok(upgrade) } => {
-                self.open_echo(slot, &upgrade);
-                self.feed_rest(slot, &mut bytes[head_len..]);
-            }
-            Route::Protocol { protocol, upgrade: Ok(upgrade), app } => {
-                self.keep_named_app(slot, app.as_deref());
-                self.upgrade_to(slot, protocol, &upgrade);
-                self.feed_rest(slot, &mut bytes[head_len..]);
-            }
+            Route::WebSocket { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
-            Route::WebSocket { upgrade: Err(error), .. }
-            | Route::Echo { upgrade: Err(error) }
-            | Route::Protocol { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
-            Route::Sse { wanted: Err(BadQuery { code, detail }), .. } => {
-                let detail = detail.into();
-                self.refuse_stream(slot, &HttpRefusal { status: 400, code, detail, after_s: None });
-            }
+            Route::Sse { wanted: Err(refusal), .. } => self.refuse_stream(slot, 400, &refusal),
             Route::Api => self.hand_over(slot, bytes),
-        }
-    }
-
-    /// Keeps the app that the request names, for an app JWT.
-    fn keep_named_app(&mut self, slot: u32, app: Option<&str>) {
-        if let (Some(app), Some(connection)) = (app, self.connection(slot)) {
-            connection.opening().app = Some(app.into());
         }
     }
 
@@ -303,7 +281,7 @@ impl Shard {
         let has_session = connection.attachment.session.is_some();
         let own_rate =
             connection.conversation.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
-        let rate = own_rate.unwrap_or_else(|| shared.frame_rate());
+        let rate = own_rate.unwrap_or_else(|| shared.services.frame_rate());
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;
         }

@@ -9,29 +9,32 @@
 use std::sync::Arc;
 
 use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
+use noroshi_delivery::rules::Reason;
 use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::ws::Input;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
+use noroshi_types::rule::Denied;
 use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
 
-use crate::lifecycle::origin::Origin;
+use crate::lifecycle::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
-use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, login_of, session_of};
-use crate::session::operation::Operation;
+use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, Succession, login_of, session_of};
+use crate::session::operation::Op;
+use crate::session::permission::Permissions;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
 use crate::session::renewal::{self, NotRenewed};
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
-use crate::session::verification::Pending;
+use crate::session::verification::{Pending, VERIFYING_MAX};
 use crate::shard::Shard;
 use crate::shard::connection::Opening;
-use crate::shard::mailbox::Reply;
-use crate::wire::{Framing, Protocol};
+use crate::shard::mailbox::{Close, Reply};
+use crate::wire::Protocol;
 
 /// Whose token it is, or why it is refused.
 type Answer = Result<Identity, Refused>;
@@ -62,7 +65,7 @@ impl Shard {
         tracing::info!(
             protocol = connection.protocol.as_str(),
             peer,
-            device = login.map(|login| login.device.as_str()),
+            device = login.map(|pending| pending.login.device.as_str()),
             not_told,
             "a log-in was refused: {why}"
         );
@@ -76,7 +79,7 @@ impl Shard {
         resume: Option<NotificationId>,
     ) {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
-        let generation = self.shared.next_generation(now);
+        let generation = self.shared.services.generations.next(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.end_unauthenticated(slot);
         // A drain may have started while the token was verified.
@@ -98,11 +101,12 @@ impl Shard {
         connection.deadline_tick = deadline;
         connection.attachment.expires_at = identity.expires_at;
         let mut identity = identity;
-        let opening = connection.opening();
-        opening.claims = identity.claims.take();
-        let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
-        opening.denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
-        opening.login = Some(Login { session_topics, resume, ..login_of(identity, now) });
+        let claims = identity.claims.take();
+        let denied = |topic| (topic, Reason::Rule(Denied::NoRule));
+        let denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
+        let login = Login { session_topics, resume, ..login_of(identity, now) };
+        let permitted = Permissions::default();
+        connection.opening().login = Some(PendingLogIn { login, claims, denied, permitted, passes: 0 });
         self.queue_log_in(slot, generation);
     }
 
@@ -145,7 +149,7 @@ impl Shard {
                 let connection = self.connections.get(*slot as usize);
                 let login = connection
                     .filter(|connection| connection.generation == *generation)
-                    .and_then(|connection| connection.opening.as_ref()?.login.clone());
+                    .and_then(|connection| Some(connection.opening.as_ref()?.login.as_ref()?.login.clone()));
                 let wanted = login.is_some();
                 logins.extend(login.map(|login| LoginAttempt { login, generation: *generation }));
                 wanted
@@ -153,23 +157,13 @@ impl Shard {
             if logins.is_empty() {
                 continue;
             }
-            self.sessions.log_ins.begin_batch();
+            self.sessions.log_ins.batches_out += 1;
             self.shared.metrics.log_in_batches.inc();
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let asked = shared.stamps.present();
             self.delivery.log_in(logins, move |result| {
                 shared.mailboxes[index].reply(Reply::LoggedIn { to, asked, result });
             });
-        }
-    }
-
-    pub(crate) fn fail_log_in(&mut self, slot: u32) {
-        match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
-            true => {
-                self.set_protocol(slot, Protocol::Http, Framing::Stream);
-                self.refuse(slot);
-            }
-            false => self.begin_close(slot, CloseReason::Overloaded),
         }
     }
 
@@ -185,15 +179,15 @@ impl Shard {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
             LoginResult::GenerationTooLow(present) => {
-                self.shared.outrun(present);
-                let generation = self.shared.next_generation(self.now.wall);
+                self.shared.services.generations.outrun(present);
+                let generation = self.shared.services.generations.next(self.now.wall);
                 if let Some(connection) = self.connection(slot) {
                     connection.generation = generation;
                 }
                 self.queue_log_in(slot, generation);
             }
             LoginResult::OverQuota(over) => self.refuse_over_quota(slot, &over),
-            LoginResult::Unavailable => self.fail_log_in(slot),
+            LoginResult::Unavailable => self.begin_close(slot, CloseReason::Overloaded),
             LoginResult::Refused(refused) => {
                 let why = match refused {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
@@ -216,13 +210,17 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(mut opening) = connection.opening.take() else { return };
-        let Some(login) = opening.login.as_mut() else { return };
+        let Some(PendingLogIn { login, claims, permitted, denied, .. }) = opening.login.as_mut() else {
+            return;
+        };
         let address = Address { shard: self.index, slot, generation };
         let has_rules = self.delivery.rules().of(login.app).is_some();
-        let claims = has_rules.then_some(&opening.claims);
+        let claims = has_rules.then_some(&*claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session to resume is gone, or belongs to another device by now.
-        if !login.session_topics.is_empty() && !connection.may_resume(&self.shared.services, &session) {
+        let services = &self.shared.services;
+        let may_resume = connection.conversation.as_ref().is_none_or(|it| it.may_resume(services, &session));
+        if !login.session_topics.is_empty() && !may_resume {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
@@ -247,7 +245,7 @@ impl Shard {
         let has_adapter = self.conversation(slot).is_some();
         let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let complete = page.heads.iter().all(|head| head.complete);
-        let (permitted, asks_gzip) = (std::mem::take(&mut opening.permitted), opening.asks_gzip);
+        let (permitted, asks_gzip) = (std::mem::take(permitted), opening.asks_gzip);
         let begun = OpenedSession { session, topics, complete, kept, as_of, permitted, asks_gzip };
         if !has_adapter {
             self.begin_conversation(slot, &begun);
@@ -264,13 +262,16 @@ impl Shard {
         }
         if has_adapter {
             match succeeds {
-                true => self.sessions.successions.insert(slot, generation, begun, page),
+                true => {
+                    let succession = Succession { generation, begun, page };
+                    self.sessions.successions.insert(slot, succession);
+                }
                 false => self.begin_session(slot, &begun, page),
             }
-            self.report_denied_topics(slot, &opening.denied);
+            self.report_denied_topics(slot, denied);
             return self.arm(slot);
         }
-        self.report_denied_topics(slot, &opening.denied);
+        self.report_denied_topics(slot, denied);
         self.handle_page(slot, page);
         for text in opening.early {
             if self.is_alive(slot) {
@@ -291,11 +292,14 @@ impl Shard {
             Attached::Now(Some(old)) => {
                 let successor = has_conversation.then_some(session.address);
                 succeeds = successor.is_some();
-                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                let its_shard = shared.mailbox_of(old.address);
                 match successor.filter(|_| its_shard.is_gone()) {
                     // That shard reports nothing any more.
                     Some(address) => self.mailbox().report_predecessor_gone(address),
-                    None => its_shard.replace(old.address, successor),
+                    None => {
+                        let (address, reason) = (old.address, CloseReason::Replaced);
+                        its_shard.request_close(Close { address, reason, successor, previd: None });
+                    }
                 }
             }
             Attached::Now(None) => {}
@@ -366,9 +370,9 @@ impl Shard {
         missed
     }
 
-    fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
-        for (topic, reason, text) in denied {
-            let notice = TopicNotice { code: "topic_forbidden", topic, reason, text };
+    fn report_denied_topics(&mut self, slot: u32, denied: &[(Topic, Reason)]) {
+        for (topic, reason) in denied {
+            let notice = TopicNotice { code: "topic_forbidden", topic, reason: *reason };
             self.send_topic_notice(slot, &notice);
         }
     }
@@ -380,13 +384,14 @@ impl Shard {
             return;
         }
         // It requests a session and has none yet.
-        if self.at(slot, address.generation).is_some_and(|connection| connection.attachment.session.is_none())
-        {
-            return self.report_predecessor_gone(slot);
+        if self.session(slot).is_none() {
+            self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
+            return;
         }
-        if let Some((begun, page)) = self.sessions.successions.take(slot, address.generation) {
+        let succession = self.sessions.successions.remove(&slot);
+        if let Some(next) = succession.filter(|next| next.generation == address.generation) {
             self.cork(slot);
-            self.begin_session(slot, &begun, page);
+            self.begin_session(slot, &next.begun, next.page);
             self.arm(slot);
         }
     }
@@ -418,13 +423,7 @@ impl Shard {
     }
 
     /// Verifies the token of a log-in. Counts and logs a refusal.
-    pub(crate) fn identify(
-        &mut self,
-        slot: u32,
-        token: Option<&str>,
-        app: Option<&str>,
-        request: Box<dyn Operation>,
-    ) {
+    pub(crate) fn identify(&mut self, slot: u32, token: Option<&str>, app: Option<&str>, request: Op) {
         let client = self.client(slot);
         // The app that the log-in names takes precedence over the app that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
@@ -444,10 +443,15 @@ impl Shard {
     }
 
     /// Continues a log-in whose token is verified or refused.
-    fn continue_log_in(&mut self, slot: u32, request: Box<dyn Operation>, answer: Answer) {
+    fn continue_log_in(&mut self, slot: u32, request: Op, answer: Answer) {
         if let Err(refused) = &answer {
             self.report_refused_log_in(slot, refused);
-            self.note_retry(slot, refused);
+            // Kept for the close, which names the time.
+            if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
+                (refused, self.connection(slot))
+            {
+                connection.opening().retry_after_s = *retry_after_s;
+            }
         }
         self.reply_to_adapter(slot, request, Outcome::Verified(answer));
     }
@@ -461,7 +465,7 @@ impl Shard {
 
     /// Passes a token to the pool.
     fn submit(&mut self, slot: u32, costly: Box<Costly>, pending: Pending) {
-        if self.sessions.verifications.is_full() {
+        if self.sessions.verifying == VERIFYING_MAX {
             return self.continue_pending(slot, pending, Err(Refused::Busy));
         }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
@@ -471,7 +475,7 @@ impl Shard {
             connection.deadline_tick = deadline;
         }
         let to = (slot, connection.generation);
-        self.sessions.verifications.begin();
+        self.sessions.verifying += 1;
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
         self.shared.auth.submit(costly, move |answer| {
             #[cfg(debug_assertions)]
@@ -487,7 +491,7 @@ impl Shard {
         answer: Answer,
         pending: Pending,
     ) {
-        self.sessions.verifications.end();
+        self.sessions.verifying -= 1;
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
             self.guard(Some(slot), |shard| {
                 shard.continue_pending(slot, pending, answer);
@@ -496,19 +500,11 @@ impl Shard {
         }
     }
 
-    /// Keeps when the client may retry.
-    fn note_retry(&mut self, slot: u32, refused: &Refused) {
-        if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
-            (refused, self.connection(slot))
-        {
-            connection.opening().retry_after_s = *retry_after_s;
-        }
-    }
-
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Box<dyn Operation>) {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
-        let Some(session) = session else { return self.finish_renewal(slot, request, Ok(())) };
+    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Op) {
+        let Some(session) = self.session(slot).cloned() else {
+            return self.reply_to_adapter(slot, request, Outcome::Renewed(Ok(())));
+        };
         let name = self.shared.auth.app_name(session.app);
         let credential =
             Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
@@ -520,7 +516,7 @@ impl Shard {
     }
 
     /// Continues a renewal whose token is verified or refused.
-    fn continue_renewal(&mut self, slot: u32, number: u64, request: Box<dyn Operation>, answer: Answer) {
+    fn continue_renewal(&mut self, slot: u32, number: u64, request: Op, answer: Answer) {
         let renewed = match answer {
             Ok(identity) => self.take_renewed(slot, number, identity),
             Err(Refused::Expired) => Err(NotRenewed::Expired),
@@ -529,20 +525,15 @@ impl Shard {
         self.sessions.renewals.end(slot);
         // Topic rules may allow less with the new claims.
         let has_other_claims = renewed == Ok(true);
-        self.finish_renewal(slot, request, renewed.map(drop));
+        self.reply_to_adapter(slot, request, Outcome::Renewed(renewed.map(drop)));
         if has_other_claims {
             self.recheck_now(slot);
         }
     }
 
-    fn finish_renewal(&mut self, slot: u32, request: Box<dyn Operation>, renewed: Result<(), NotRenewed>) {
-        self.reply_to_adapter(slot, request, Outcome::Renewed(renewed));
-    }
-
     /// Returns whether the claims changed.
     fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.clone());
-        let Some(session) = session else { return Ok(false) };
+        let Some(session) = self.session(slot).cloned() else { return Ok(false) };
         renewal::check(&session, &identity, &self.shared.registry, self.now.wall)?;
         if !self.sessions.renewals.apply(slot, number) {
             return Ok(false);

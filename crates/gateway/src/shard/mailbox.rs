@@ -30,8 +30,8 @@ use parking_lot::Mutex;
 
 use crate::fanout::mail::{Mail, Undelivered};
 use crate::io::tls::TlsSession;
+use crate::lifecycle::Origin;
 use crate::lifecycle::clients::Seat;
-use crate::lifecycle::origin::Origin;
 use crate::protocol::requests::{self, Completed};
 use crate::session::gate::Permitted;
 use crate::session::registry::Address;
@@ -65,10 +65,8 @@ pub(crate) struct Arrival {
 }
 
 pub(crate) enum ArrivalKind {
-    Plain(Speaks),
-    /// In plaintext, over the rate of connects.
-    OverRate(Speaks),
-    Tls(Arc<rustls::ServerConfig>, Speaks),
+    /// From a listener; in plaintext without `tls`.
+    New { speaks: Speaks, tls: Option<Arc<rustls::ServerConfig>>, origin: Origin },
     /// From another shard, whose request is for a session of this one; or from the API, whose request is the gateway's.
     Moved(Box<Moved>),
     /// The answer was written: only the end of the connection is still awaited.
@@ -88,54 +86,59 @@ pub(crate) struct Moved {
 /// A reply of the store, or of a verifying thread.
 pub(crate) enum Reply {
     /// For a connection that waits at a gate.
-    Permitted {
-        to: (u32, u64),
-        permitted: Permitted,
-    },
+    Permitted { to: (u32, u64), permitted: Permitted },
     /// A verified token.
-    Verified {
-        to: (u32, u64),
-        answer: Result<Identity, Refused>,
-        pending: Pending,
-    },
+    Verified { to: (u32, u64), answer: Result<Identity, Refused>, pending: Pending },
     LoggedIn {
         to: Vec<(u32, u64)>,
         /// Taken before the read was sent.
         asked: Moment,
         result: Result<Vec<LoginResult>, Error>,
     },
-    Backlog {
-        to: (u32, u64),
-        result: Result<BacklogPage, Error>,
-    },
-    Log {
-        to: (u32, u64),
-        result: Result<LogPage, Error>,
-    },
-    Outstanding {
-        to: (u32, u64),
-        result: Result<Vec<Arc<Message>>, Error>,
-    },
+    /// A read for a connection that catches up. `what` is for the log.
+    Read { to: (u32, u64), what: &'static str, result: Result<ReadAnswer, Error> },
     /// The result of a job that an adapter ran.
-    Done {
-        to: (u32, u64),
-        done: Box<dyn Completed>,
-    },
-    Recovered {
-        to: (u32, u64),
-        recovery: u64,
-        result: Result<BacklogPage, Error>,
-    },
+    Done { to: (u32, u64), done: Box<dyn Completed> },
+}
+
+/// What a read of [`crate::session::catch_up`] brought.
+pub(crate) enum ReadAnswer {
+    Backlog(BacklogPage),
+    /// With the number of the topic's recovery.
+    Topic(u64, BacklogPage),
+    /// A page of the logs of an app's topics, for filters with wildcards.
+    Log(LogPage),
+    /// The messages that a session had in flight and that still exist.
+    Outstanding(Vec<Arc<Message>>),
 }
 
 /// A session that has to end.
 pub(crate) struct Close {
     pub(crate) address: Address,
     pub(crate) reason: CloseReason,
-    /// A session that waits for what this one leaves.
+    /// A session that waits for what this one leaves: it is notified in any case.
     pub(crate) successor: Option<Address>,
     /// Closes the session only if it can be resumed by this id (XEP-0198 §5).
     pub(crate) previd: Option<Box<str>>,
+}
+
+/// Items without a bound of their own. The lock guards the list only.
+pub(crate) struct List<T>(Mutex<Vec<T>>);
+
+impl<T> List<T> {
+    fn push(&self, item: T) {
+        self.0.lock().push(item);
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
 }
 
 pub(crate) struct Mailbox {
@@ -146,14 +149,13 @@ pub(crate) struct Mailbox {
     fanned: AtomicUsize,
     arrivals: Sender<Arrival>,
     replies: Sender<Reply>,
-    /// Replies that found `replies` full. The lock guards the list only.
-    overflow: Mutex<Vec<Reply>>,
-    /// The lock guards the list only.
-    closes: Mutex<Vec<Close>>,
+    /// Replies that found `replies` full.
+    pub(crate) overflow: List<Reply>,
+    pub(crate) closes: List<Close>,
     /// Sessions whose predecessors are gone.
-    predecessors_gone: Mutex<Vec<Address>>,
+    pub(crate) predecessors_gone: List<Address>,
     /// Apps whose topic rules changed.
-    rechecks: Mutex<Vec<AppId>>,
+    pub(crate) rechecks: List<AppId>,
     waker: mio::Waker,
     woken: AtomicBool,
     /// A delivery was lost: sessions have to read their backlogs again.
@@ -190,10 +192,10 @@ impl Mailbox {
             fanned: AtomicUsize::new(0),
             arrivals,
             replies,
-            overflow: Mutex::default(),
-            closes: Mutex::default(),
-            predecessors_gone: Mutex::default(),
-            rechecks: Mutex::default(),
+            overflow: List::default(),
+            closes: List::default(),
+            predecessors_gone: List::default(),
+            rechecks: List::default(),
             waker: mio::Waker::new(poll.registry(), waker)?,
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -254,34 +256,26 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self, address: Address, reason: CloseReason) {
-        self.closes.lock().push(Close { address, reason, successor: None, previd: None });
-        self.wake();
+        self.request_close(Close { address, reason, successor: None, previd: None });
     }
 
-    /// `successor` takes over from the session at `address`, and is notified when that is gone.
-    pub(crate) fn replace(&self, address: Address, successor: Option<Address>) {
-        let reason = CloseReason::Replaced;
-        self.closes.lock().push(Close { address, reason, successor, previd: None });
-        self.wake();
-    }
-
-    /// Ends the session at `address` if it can be resumed by `previd`. Notifies `successor` in either case.
-    pub(crate) fn resume(&self, address: Address, previd: Box<str>, successor: Address) {
-        let (reason, successor) = (CloseReason::Replaced, Some(successor));
-        self.closes.lock().push(Close { address, reason, successor, previd: Some(previd) });
+    pub(crate) fn request_close(&self, close: Close) {
+        self.closes.push(close);
         self.wake();
     }
 
     pub(crate) fn report_predecessor_gone(&self, successor: Address) {
-        self.predecessors_gone.lock().push(successor);
+        self.predecessors_gone.push(successor);
         self.wake();
     }
 
     /// Requests a check of the sessions of these apps against new topic rules.
     pub(crate) fn recheck(&self, apps: &[AppId]) {
-        let mut rechecks = self.rechecks.lock();
-        for app in apps.iter().filter(|app| !rechecks.contains(app)).copied().collect::<Vec<_>>() {
-            rechecks.push(app);
+        let mut rechecks = self.rechecks.0.lock();
+        for app in apps {
+            if !rechecks.contains(app) {
+                rechecks.push(*app);
+            }
         }
         drop(rechecks);
         self.wake();
@@ -314,7 +308,7 @@ impl Mailbox {
             // connection would wait for it forever.
             Err(TrySendError::Full(reply)) => {
                 tracing::error!("more replies than a shard has requests: they wait in a list");
-                self.overflow.lock().push(reply);
+                self.overflow.push(reply);
             }
         }
         self.wake();
@@ -360,32 +354,12 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Offered { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => 0,
+            _ => 0,
         };
     }
 
     pub(crate) fn take_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) && self.lost.swap(false, Ordering::SeqCst)
-    }
-
-    pub(crate) fn take_closes(&self) -> Vec<Close> {
-        std::mem::take(&mut *self.closes.lock())
-    }
-
-    pub(crate) fn take_overflow(&self) -> Vec<Reply> {
-        std::mem::take(&mut *self.overflow.lock())
-    }
-
-    pub(crate) fn take_rechecks(&self) -> Vec<AppId> {
-        std::mem::take(&mut *self.rechecks.lock())
-    }
-
-    pub(crate) fn take_predecessors_gone(&self) -> Vec<Address> {
-        std::mem::take(&mut *self.predecessors_gone.lock())
     }
 }
 
@@ -435,12 +409,12 @@ mod tests {
         let failed = || Err(Error::Store(noroshi_store::Error::Overloaded));
         for slot in 0..=REPLIES {
             let to = (u32::try_from(slot).expect("few"), 0);
-            mailbox.reply(Reply::Backlog { to, result: failed() });
+            mailbox.reply(Reply::Read { to, what: "a backlog", result: failed() });
         }
-        let (mut came, over) = (receivers.replies.len(), mailbox.take_overflow());
+        let (mut came, over) = (receivers.replies.len(), mailbox.overflow.take());
         came += over.len();
         assert_eq!((came, over.len()), (REPLIES + 1, 1));
-        assert!(mailbox.take_overflow().is_empty());
+        assert!(mailbox.overflow.take().is_empty());
     }
 
     #[test]

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
-use noroshi_protocol::ws;
 use noroshi_types::CloseReason;
 
 use crate::io::socket::Flushed;
-use crate::lifecycle::refusal::drawn_id;
+use crate::lifecycle::drawn_id;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::wire::gzip::Packed;
@@ -133,12 +132,6 @@ impl Shard {
         }
     }
 
-    /// Sends a whole HTTP answer and closes the connection.
-    pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
-        self.send(slot, answer.into());
-        self.begin_close(slot, reason);
-    }
-
     /// Refuses a connection that finds no capacity, or a device during a drain. Each client gets a different time to
     /// retry.
     pub(crate) fn refuse(&mut self, slot: u32) {
@@ -148,14 +141,10 @@ impl Shard {
             }
             false => ("overloaded", CloseReason::Overloaded, 0),
         };
-        let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
+        let seconds = (1 + self.jitter.draw(spread_s.max(5))).to_string();
         // Counted as overload in both cases: the reason `drain` is for connections that had been admitted.
         let counted = CloseReason::Overloaded;
         self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
-    }
-
-    pub(crate) fn send_frame(&mut self, slot: u32, opcode: ws::Opcode, payload: &[u8]) {
-        self.send(slot, ws::frame(opcode, payload));
     }
 
     /// Answers with a problem document and closes the connection for `reason`.
@@ -174,13 +163,14 @@ impl Shard {
         );
         let given =
             self.connection(slot).and_then(|connection| connection.opening.as_mut()?.request_id.take());
-        let id = given.map_or_else(|| drawn_id(self.shared.next_number()), String::from);
+        let id = given.map_or_else(|| drawn_id(self.shared.services.generations.next_number()), String::from);
         tracing::debug!(request = id, status, code, "a request was refused");
         let mut all = vec![("X-Request-Id", id.as_str()), ("Access-Control-Allow-Origin", "*")];
         all.push(("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"));
         all.extend_from_slice(headers);
         let mut answer = Vec::new();
         http::push_problem(&mut answer, status, code, detail, &all);
-        self.answer(slot, answer, reason);
+        self.send(slot, answer.into());
+        self.begin_close(slot, reason);
     }
 }

@@ -3,34 +3,28 @@
 use noroshi_protocol::device_path::DevicePath;
 use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
+use noroshi_protocol::ws::handshake::SUBPROTOCOL;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_protocol::{app_name, sse};
-use noroshi_types::{Topic, limits};
+use noroshi_types::{CloseReason, Topic, limits};
 
 use crate::config::Config;
-use crate::protocol::credentials::Credentials;
+use crate::protocol::effect::Refusal;
 use crate::protocol::socket_io::{Mount, Opener};
 use crate::protocol::sse::Stream;
+use crate::session::verification::Credentials;
 use crate::wire::{Protocol, gzip};
 
 /// The route that a request head selects.
 pub(crate) enum Route {
     WebSocket {
+        protocol: Protocol,
         upgrade: Result<Upgrade, UpgradeError>,
         credentials: Credentials,
     },
     Sse {
-        wanted: Result<Stream, BadQuery>,
+        wanted: Result<Stream, Refusal>,
         credentials: Credentials,
-    },
-    Echo {
-        upgrade: Result<Upgrade, UpgradeError>,
-    },
-    /// Another protocol over a WebSocket, whose log-in follows.
-    Protocol {
-        protocol: Protocol,
-        upgrade: Result<Upgrade, UpgradeError>,
-        app: Option<String>,
     },
     /// Engine.IO, with any protocol on it.
     EngineIo(Box<EngineRequest>),
@@ -56,24 +50,20 @@ impl EngineRequest {
     }
 }
 
-/// An invalid query: the code and the public text of the answer.
-pub(crate) struct BadQuery {
-    pub(crate) code: &'static str,
-    pub(crate) detail: String,
-}
-
 pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
+    let websocket = |protocol, subprotocol| {
+        let upgrade = upgrade(head, subprotocol, config);
+        Route::WebSocket { protocol, upgrade, credentials: credentials(head, config) }
+    };
     match DevicePath::of(head.method, head.path) {
-        Some(DevicePath::Native) => {
-            Route::WebSocket { upgrade: upgrade(head, config), credentials: credentials(head, config) }
-        }
+        Some(DevicePath::Native) => websocket(Protocol::Native, SUBPROTOCOL),
         Some(DevicePath::Events) => {
             Route::Sse { wanted: stream(head), credentials: credentials(head, config) }
         }
         // [MQTT-6.0.0-3]
-        Some(DevicePath::Mqtt) => over_websocket(Protocol::Mqtt, "mqtt", head, config),
+        Some(DevicePath::Mqtt) => websocket(Protocol::Mqtt, "mqtt"),
         // RFC 7395 §3.1
-        Some(DevicePath::Xmpp) => over_websocket(Protocol::Xmpp, "xmpp", head, config),
+        Some(DevicePath::Xmpp) => websocket(Protocol::Xmpp, "xmpp"),
         Some(DevicePath::EngineIo) => {
             let mount = if config.conformance { Mount::Namespaces } else { Mount::Devices };
             Route::EngineIo(Box::new(engine_request(head, mount, config)))
@@ -82,22 +72,13 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
             (_, "/engine.io/" | "/engine.io") if config.conformance => {
                 Route::EngineIo(Box::new(engine_request(head, Mount::Raw, config)))
             }
-            ("GET", "/v1/echo") if config.conformance => Route::Echo { upgrade: upgrade(head, config) },
+            ("GET", "/v1/echo") if config.conformance => websocket(Protocol::Echo, SUBPROTOCOL),
             _ => Route::Api,
         },
     }
 }
 
-fn over_websocket(protocol: Protocol, subprotocol: &'static str, head: &Head<'_>, config: &Config) -> Route {
-    let upgrade = upgrade_to(head, subprotocol, config);
-    Route::Protocol { protocol, upgrade, app: named_app(head, config) }
-}
-
-fn upgrade(head: &Head<'_>, config: &Config) -> Result<Upgrade, UpgradeError> {
-    upgrade_to(head, ws::handshake::SUBPROTOCOL, config)
-}
-
-fn upgrade_to(head: &Head<'_>, subprotocol: &'static str, config: &Config) -> Result<Upgrade, UpgradeError> {
+fn upgrade(head: &Head<'_>, subprotocol: &'static str, config: &Config) -> Result<Upgrade, UpgradeError> {
     let upgrade = ws::upgrade_to(head, subprotocol)?;
     if config.websocket_deflate { upgrade.with_deflate(head) } else { Ok(upgrade) }
 }
@@ -119,7 +100,7 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
         opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },
         upgrade: match wanted {
             Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
-                upgrade(head, config)
+                upgrade(head, SUBPROTOCOL, config)
             }
             _ => Err(UpgradeError::NotUpgrade),
         },
@@ -131,30 +112,25 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
 
 fn credentials(head: &Head<'_>, config: &Config) -> Credentials {
     let token = head.bearer_token().map(str::to_owned);
+    let (query, header, host) = (head.query_value("app"), head.header(app_name::HEADER), head.header("host"));
     Credentials {
         token: token.or_else(|| head.query_value("token").map(Into::into)),
-        app: named_app(head, config),
+        app: app_name::of_request(query, header, host, config.app_domain.as_deref()).map(Into::into),
     }
 }
 
-fn named_app(head: &Head<'_>, config: &Config) -> Option<String> {
-    let (query, header, host) = (head.query_value("app"), head.header(app_name::HEADER), head.header("host"));
-    app_name::of_request(query, header, host, config.app_domain.as_deref()).map(Into::into)
-}
-
-fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
-    let resume = sse::last_event_id(head)
-        .map_err(|error| BadQuery { code: "bad_last_event_id", detail: error.to_string() })?;
+fn stream(head: &Head<'_>) -> Result<Stream, Refusal> {
+    let bad = |code, text| Refusal { code, text, reason: CloseReason::BadMessage, after_s: None };
+    let resume = sse::last_event_id(head).map_err(|error| bad("bad_last_event_id", error.to_string()))?;
     let given = head.query_value("topics").unwrap_or_default();
     let mut topics = Vec::new();
     for name in given.split(',').filter(|name| !name.is_empty()) {
         if topics.len() == limits::TOPICS_PER_DEVICE_MAX {
-            let detail = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
-            return Err(BadQuery { code: "too_many_topics", detail });
+            let text = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            return Err(bad("too_many_topics", text));
         }
-        let topic = Topic::parse_subscription(name)
-            .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
-        topics.push(topic);
+        let topic = Topic::parse_subscription(name);
+        topics.push(topic.map_err(|error| bad("bad_topic", error.to_string()))?);
     }
     let asks_gzip = head.header_values("accept-encoding").any(gzip::is_asked_for);
     Ok(Stream { topics: crate::session::registry::distinct(topics), resume, asks_gzip })
@@ -170,7 +146,7 @@ mod tests {
         let parsed = http::parse(text.as_bytes(), &http::Limits::default()).expect(head).expect("complete");
         let config = Config { conformance, ..Config::default() };
         let got = match route(&parsed.0, &config) {
-            Route::WebSocket { credentials, .. } => {
+            Route::WebSocket { protocol: Protocol::Native, credentials, .. } => {
                 format!("websocket {}", credentials.token.unwrap_or_default())
             }
             Route::Sse { wanted: Ok(stream), credentials } => {
@@ -178,8 +154,7 @@ mod tests {
                 format!("sse {} {}", credentials.token.unwrap_or_default(), topics.join("+"))
             }
             Route::Sse { wanted: Err(bad), .. } => bad.code.to_owned(),
-            Route::Echo { .. } => "echo".to_owned(),
-            Route::Protocol { protocol, .. } => protocol.as_str().to_owned(),
+            Route::WebSocket { protocol, .. } => protocol.as_str().to_owned(),
             Route::EngineIo(request) if request.is_preflight => "preflight".to_owned(),
             Route::EngineIo(request) => {
                 let wanted =

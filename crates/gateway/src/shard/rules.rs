@@ -3,6 +3,7 @@
 //! Everything a client asks for that needs a permission passes [`Shard::run_op`]. The decisions are in
 //! [`crate::session::topic_rules`], the questions to webhooks in [`crate::session::gate`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noroshi_delivery::rules::{AppRules, Verdict};
@@ -10,12 +11,12 @@ use noroshi_store::LoggedIn;
 use noroshi_types::{CloseReason, Topic};
 
 use crate::protocol::effect::{Reply as Outcome, TopicNotice};
-use crate::session::gate::{Answered, Asked, Entry, Permitted, end_durable};
+use crate::session::gate::{Asked, Entry, Gate, Permitted, end_durable};
 use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::recheck::Recheck;
-use crate::session::topic_rules::{Decision, LogIn, LogInDecision, Lost, TopicRules, Undecidable};
+use crate::session::topic_rules::{Decision, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
 use crate::wire::Protocol;
@@ -41,18 +42,12 @@ impl Shard {
     }
 
     fn try_op(&mut self, slot: u32, op: Op) {
-        let Some(session) = self.connection(slot).and_then(|it| it.attachment.session.clone()) else {
-            return;
-        };
+        let Some(session) = self.session(slot).cloned() else { return };
         match self.rules().decide(&session, op, || self.sessions.gates.has_room(session.app)) {
-            Decision::Perform(op, decided) => self.perform(slot, op, decided),
+            Decision::Perform(op, decided) => self.reply_to_adapter(slot, op, Outcome::Decided(decided)),
             Decision::Ask(asked) => self.ask_webhooks(slot, asked),
             Decision::LogInAgain => self.begin_close(slot, CloseReason::RulesChanged),
         }
-    }
-
-    fn perform(&mut self, slot: u32, op: Op, decided: Decided) {
-        self.reply_to_adapter(slot, op, Outcome::Decided(decided));
     }
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends. If it cannot wait because the places are
@@ -61,26 +56,20 @@ impl Shard {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
         };
-        let Some(login) = &opening.login else { return true };
-        let log_in = LogIn {
-            login,
-            logged_in,
-            claims: &opening.claims,
-            permitted: &opening.permitted,
-            denied: &opening.denied,
-            passes: opening.passes,
-        };
+        let Some(pending) = &opening.login else { return true };
         let stored = logged_in.kept.as_deref();
         let conversation = self.conversation(slot);
         let filters = || conversation.map(|it| it.stored_filters(stored)).unwrap_or_default();
-        match self.rules().decide_log_in(log_in, filters) {
+        match self.rules().decide_log_in(pending, logged_in, filters) {
             LogInDecision::Allowed => return true,
             LogInDecision::Ask(asked)
                 if !asked.needs_webhook() || self.sessions.gates.has_room(asked.holder.app) =>
             {
                 self.ask_webhooks(slot, asked);
             }
-            LogInDecision::Ask(_) | LogInDecision::Undecidable => self.fail_log_in(slot),
+            LogInDecision::Ask(_) | LogInDecision::Undecidable => {
+                self.begin_close(slot, CloseReason::Overloaded)
+            }
         }
         false
     }
@@ -98,27 +87,35 @@ impl Shard {
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        let Some(answered) = self.sessions.gates.take(slot, permitted) else { return };
+        let Some(Gate { rules, op, waiting, .. }) = self.sessions.gates.take(slot, &permitted) else {
+            return;
+        };
         if self.at(slot, generation).is_some_and(|connection| connection.is_alive()) {
-            self.guard(Some(slot), |shard| match answered.op {
-                None => shard.continue_ruled_log_in(slot, generation, answered),
-                Some(_) => shard.pass_gate(slot, answered),
+            self.guard(Some(slot), |shard| match op {
+                None => shard.continue_ruled_log_in(slot, generation, &rules, permitted),
+                Some(op) => shard.pass_gate(slot, op, waiting, rules, permitted),
             });
         }
     }
 
-    fn pass_gate(&mut self, slot: u32, answered: Answered) {
-        let Answered { app, rules, op, mut waiting, verdicts, failed } = answered;
+    fn pass_gate(
+        &mut self,
+        slot: u32,
+        op: Op,
+        mut waiting: VecDeque<Op>,
+        rules: Arc<AppRules>,
+        Permitted { app, verdicts, failed, .. }: Permitted,
+    ) {
         if failed {
             return self.begin_close(slot, CloseReason::Internal);
         }
-        match op {
-            Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
-                self.perform(slot, op, Decided { rules: Some(rules), verdicts });
+        match self.delivery.rules().are_current(app, Some(&rules)) {
+            true => {
+                let decided = Decided { rules: Some(rules), verdicts };
+                self.reply_to_adapter(slot, op, Outcome::Decided(decided));
             }
             // The rules changed: it is decided again, before later operations.
-            Some(op) => waiting.push_front(op),
-            None => {}
+            false => waiting.push_front(op),
         }
         while let Some(op) = waiting.pop_front() {
             if !self.is_alive(slot) {
@@ -132,34 +129,41 @@ impl Shard {
         }
     }
 
-    fn continue_ruled_log_in(&mut self, slot: u32, generation: u64, answered: Answered) {
+    fn continue_ruled_log_in(
+        &mut self,
+        slot: u32,
+        generation: u64,
+        rules: &Arc<AppRules>,
+        permitted: Permitted,
+    ) {
         let delivery = self.delivery.clone();
         let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
-        let Some(login) = &mut opening.login else { return };
-        opening.passes += 1;
-        if !delivery.rules().are_current(login.app, Some(&answered.rules)) {
+        let Some(pending) = &mut opening.login else { return };
+        pending.passes += 1;
+        let login = &mut pending.login;
+        if !delivery.rules().are_current(login.app, Some(rules)) {
             return self.queue_log_in(slot, generation);
         }
-        for (name, verdict) in answered.verdicts {
+        for (name, verdict) in permitted.verdicts {
             let topic = Topic::from_trusted(&name);
             match verdict {
                 Verdict::Denied(reason) => {
                     login.topics.retain(|named| *named != topic);
                     login.session_topics.retain(|named| *named != topic);
-                    opening.denied.push((topic, reason.code(), reason.text()));
+                    pending.denied.push((topic, reason));
                 }
-                Verdict::Allowed | Verdict::Ask => opening.permitted.add(&answered.rules, name),
+                Verdict::Allowed | Verdict::Ask => pending.permitted.add(rules, name),
             }
         }
-        match answered.failed {
-            true => self.fail_log_in(slot),
+        match permitted.failed {
+            true => self.begin_close(slot, CloseReason::Overloaded),
             false => self.queue_log_in(slot, generation),
         }
     }
 
     /// Checks the next connections whose app's rules changed.
     pub(crate) fn continue_recheck(&mut self) {
-        let changed = self.mailbox().take_rechecks();
+        let changed = self.mailbox().rechecks.take();
         if self.sessions.recheck.is_none() && changed.is_empty() {
             return;
         }
@@ -198,8 +202,7 @@ impl Shard {
 
     /// Checks everything that `rules` allowed a connection, if the rules of its app have changed since.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
-        let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
-        let Some(app) = session.map(|session| session.app) else { return };
+        let Some(app) = self.session(slot).map(|session| session.app) else { return };
         if !self.delivery.rules().are_current(app, rules) {
             self.recheck_now(slot);
         }
@@ -232,9 +235,10 @@ impl Shard {
         match protocol {
             Protocol::Native | Protocol::SocketIo => {
                 for (topic, reason) in topics {
-                    let (code, text) = (reason.code(), reason.text());
-                    let notice = TopicNotice { code: "topic_revoked", topic: &topic, reason: code, text };
-                    self.send_topic_notice(slot, &notice);
+                    self.send_topic_notice(
+                        slot,
+                        &TopicNotice { code: "topic_revoked", topic: &topic, reason },
+                    );
                 }
             }
             Protocol::Http | Protocol::Echo => {}

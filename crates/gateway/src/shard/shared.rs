@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use noroshi_auth::{Auth, ClientNetwork};
-use noroshi_types::Timestamp;
 
 use crate::config::Config;
 use crate::io::bridge::Bridges;
@@ -14,8 +13,7 @@ use crate::lifecycle::clients::{Clients, Seat};
 use crate::lifecycle::drain::Drain;
 use crate::metrics::Metrics;
 use crate::protocol::services::Services;
-use crate::rate::Rate;
-use crate::session::registry::Registry;
+use crate::session::registry::{Address, Registry};
 use crate::session::stamp::Stamps;
 use crate::shard::mailbox::{Arrival, Mailbox};
 
@@ -42,22 +40,19 @@ pub(crate) struct Shared {
     pub(crate) bridges: Bridges,
 }
 
+/// Sockets over `Config::connections_max`: newcomers whose requests may be for the API, and refused ones that wait for
+/// their peers' ends. They must not take the descriptors that are reserved for everything else.
+pub const OVER_MAX: usize = 64;
+
 impl Shared {
-    /// See [`crate::protocol::services::Generations::next`].
-    pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
-        self.services.generations.next(now)
+    /// Whether nothing more is accepted, not even for a refusal.
+    pub(crate) fn is_full(&self) -> bool {
+        self.descriptors() >= self.config.connections_max.saturating_add(OVER_MAX)
     }
 
-    pub(crate) fn next_number(&self) -> u64 {
-        self.services.generations.next_number()
-    }
-
-    pub(crate) fn outrun(&self, generation: u64) {
-        self.services.generations.outrun(generation);
-    }
-
-    pub(crate) fn frame_rate(&self) -> Rate {
-        Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
+    /// The mailbox of the shard that has a session.
+    pub(crate) fn mailbox_of(&self, address: Address) -> &Mailbox {
+        &self.mailboxes[usize::from(address.shard)]
     }
 
     /// Open sockets. Those of a shard that is gone do not count.

@@ -58,7 +58,7 @@ impl Shard {
     /// The first ping comes early by a random time, so that a storm of log-ins does not become a storm of pings.
     pub(crate) fn schedule_pings(&mut self, slot: u32) {
         let interval = self.shared.config.ping_interval;
-        let early = self.jitter(u64::try_from(interval.as_millis() / 2).unwrap_or_default());
+        let early = self.jitter.draw(u64::try_from(interval.as_millis() / 2).unwrap_or_default());
         let first = interval.saturating_sub(std::time::Duration::from_millis(early));
         let tick = self.now.tick_after(first);
         if let Some(connection) = self.connection(slot) {
@@ -88,7 +88,9 @@ impl Shard {
             Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
-            Phase::Open if over => self.handle_deadline(slot),
+            Phase::Open if over => {
+                self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
+            }
             _ if connection.ping_tick <= now.tick => self.handle_timeout(slot),
             _ => {}
         }

@@ -72,7 +72,7 @@ impl Shard {
             if connection.is_some_and(|it| it.conversation.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
-                    let places = shard.fanout.in_order(bits);
+                    let places = shard.fanout.ring.in_order(bits);
                     outbounds.push((*slot, shard.offer_marked(*slot, &places)));
                 });
             }
@@ -119,7 +119,7 @@ impl Shard {
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
         let place = connection.marks.only().filter(|_| connection.conversation.is_none())?;
         let fd = free_socket(connection)?;
-        let frame = self.fanout.frame(place)?;
+        let frame = self.fanout.ring.frame(place)?;
         Some((fd, frame.dispatch().encoded(connection.framing)))
     }
 }

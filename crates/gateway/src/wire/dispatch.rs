@@ -13,7 +13,7 @@ use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Message, NotificationId, When};
 
 use crate::wire::Framing;
-use crate::wire::deflate::{self, Compressed};
+use crate::wire::deflate::{self, Compressed, DeflateTotals};
 use crate::wire::gzip::Packed;
 
 /// Frames and parts of frames that are kept compressed: one native, two of XMPP, four each of Socket.IO and MQTT, and a
@@ -172,5 +172,32 @@ impl Dispatch {
     /// has another id.
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_stored() || self.message.topic.is_some()
+    }
+}
+
+/// Appends a message of a page, which is encoded for one native connection. `retained`: its topic retains it, so it is not at its place in the order.
+pub(crate) fn encode_paged(
+    framing: Framing,
+    message: &Message,
+    retained: bool,
+    out: &mut Vec<u8>,
+    totals: &mut DeflateTotals,
+) {
+    match framing {
+        // Without `id:`: a client that resumed behind a retained message would miss those before it.
+        Framing::Events | Framing::GzipEvents if retained => {
+            sse::named("msg", &native::message_json(message), out);
+        }
+        Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
+        Framing::WebSocket | Framing::Stream | Framing::Polling => {
+            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
+        }
+        Framing::Deflated(_) => {
+            let frame = ws::text_frame(&native::message_json(message));
+            let plain_bytes = frame.len();
+            let packed = deflate::packed(framing, frame);
+            totals.add(plain_bytes, packed.len());
+            out.extend_from_slice(&packed);
+        }
     }
 }

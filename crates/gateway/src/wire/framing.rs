@@ -98,14 +98,7 @@ impl Framing {
     }
 
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Framing::Stream => "stream",
-            Framing::WebSocket => "websocket",
-            Framing::Deflated(_) => "websocket_deflate",
-            Framing::Events => "sse",
-            Framing::GzipEvents => "sse_gzip",
-            Framing::Polling => "polling",
-        }
+        ["stream", "websocket", "websocket_deflate", "sse", "sse_gzip", "polling"][self.index()]
     }
 }
 

@@ -64,7 +64,7 @@ impl Trailer {
 
 /// The trailers of event streams under gzip, by slot.
 #[derive(Default)]
-pub(crate) struct Trailers(HashMap<u32, Trailer>);
+pub(crate) struct Trailers(pub(crate) HashMap<u32, Trailer>);
 
 impl Trailers {
     pub(crate) fn begin(&mut self, slot: u32) {
@@ -81,13 +81,6 @@ impl Trailers {
     /// The stream ends with these bytes.
     pub(crate) fn end(&mut self, slot: u32) -> Option<[u8; 10]> {
         self.0.remove(&slot).map(Trailer::end)
-    }
-
-    /// Gives memory back where most of it is unused.
-    pub(crate) fn shrink(&mut self, kept: usize) {
-        if self.0.capacity() > kept && self.0.len() * 8 < self.0.capacity() {
-            self.0.shrink_to_fit();
-        }
     }
 }
 

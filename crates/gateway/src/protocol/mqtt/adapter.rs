@@ -2,35 +2,104 @@
 
 use std::collections::HashSet;
 
-use noroshi_protocol::mqtt::{Action, Frame, ServerReference, TopicFilter, UnconfirmedMessage};
-use noroshi_protocol::ws::Input;
+use noroshi_auth::Refused;
+use noroshi_protocol::mqtt::{
+    Action, Answer, Cause as Why, Delivery, Frame, OfferedWill, PublishRefused, ServerReference,
+    SubscribeRefused, SubscribeRequest, TopicFilter, UnconfirmedMessage, UnsubscribeRequest, filter_matches,
+    is_topic_name,
+};
+use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_store::Place;
+use noroshi_types::rule::Action as Ruled;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::job::Done;
-use super::{Mqtt, Request, send};
+use super::task::Published;
+use super::{Mqtt, send};
 use crate::config::Config;
-use crate::protocol::adapter::{Adapter, Cause, Matched, Offered, Opening};
+use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::requests::Turn;
 use crate::session::login::OpenedSession;
+use crate::session::operation::{Operation, name_bytes};
+use crate::session::phase::Phase;
+use crate::session::renewal::NotRenewed;
+use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::{Framing, Protocol};
+
+/// Requests that wait for an outcome.
+pub(crate) enum Request {
+    /// `device`: the device id that the client states in addition to its token.
+    LogIn {
+        device: Option<Box<str>>,
+        will: Option<OfferedWill>,
+    },
+    Publish {
+        published: Box<Published>,
+        answer: Option<Answer>,
+    },
+    Subscribe(SubscribeRequest),
+    Unsubscribe(UnsubscribeRequest),
+    RenewToken {
+        answer: Option<Answer>,
+    },
+    /// Starts to serve filters with wildcards, behind the effects before this one.
+    ServeWildcards {
+        is_first: bool,
+        retained: Vec<Box<str>>,
+    },
+    /// Runs the next job, behind the effects before this one.
+    RunJob,
+}
+
+impl Operation for Request {
+    fn action(&self) -> Ruled {
+        match self {
+            Request::Publish { .. } => Ruled::Publish,
+            _ => Ruled::Subscribe,
+        }
+    }
+
+    fn names(&self) -> Vec<Box<str>> {
+        match self {
+            Request::Publish { published, .. } => vec![published.topic.as_str().into()],
+            Request::Subscribe(request) => {
+                request.subscriptions(0).map(|one| one.filter.plain().into()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Request::Publish { published, .. } => {
+                name_bytes(published.topic.as_str()) + published.data.as_str().len()
+            }
+            Request::Subscribe(request) => {
+                request.subscriptions(0).map(|one| name_bytes(one.filter.as_str())).sum()
+            }
+            Request::Unsubscribe(request) => {
+                request.filters().map(|filter| name_bytes(filter.as_str())).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Other protocols cannot name such topics.
+    fn may_need_rule(&self) -> bool {
+        matches!(self, Request::Subscribe(_))
+    }
+}
 
 impl Adapter for Mqtt {
     type Request = Request;
     type Done = Done;
 
-    const PROTOCOL: Option<Protocol> = Some(Protocol::Mqtt);
     /// An end without DISCONNECT publishes the will.
     const ANNOUNCES_END: bool = true;
     /// Packets may begin and end anywhere in binary messages (§6).
     const STREAMS_IN_MESSAGES: bool = true;
-
-    fn open(opening: &Opening<'_>) -> Option<Self> {
-        Some(Mqtt::new(opening.now.tick))
-    }
 
     /// One packet, or a part of one.
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
@@ -62,7 +131,33 @@ impl Adapter for Mqtt {
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
-        self.handle_outcome(cx, request, reply);
+        match (request, reply) {
+            (Request::LogIn { device, will }, Reply::Verified(answer)) => {
+                self.let_in(cx, answer, device.as_deref(), will);
+            }
+            (Request::Publish { published, answer }, Reply::Decided(decided)) => {
+                let allowed = cx.publishes(&published.topic, &decided);
+                self.publish_decided(cx, *published, answer, allowed);
+            }
+            (Request::Subscribe(mut request), Reply::Decided(decided)) => {
+                let denied = decided.denied();
+                request.refuse(|filter| {
+                    denied.contains_key(filter.plain()).then_some(SubscribeRefused::NotAllowed)
+                });
+                drop(denied);
+                self.subscribe(cx, request, decided.rules);
+            }
+            (Request::Unsubscribe(request), Reply::Decided(_)) => self.unsubscribe(cx, request),
+            (Request::RenewToken { answer: Some(answer) }, Reply::Renewed(renewed)) => {
+                let renewed = renewed.map_err(not_renewed);
+                self.answer(cx, |conversation, out| conversation.published(answer, renewed, out));
+            }
+            (Request::ServeWildcards { is_first, retained }, Reply::Continue) => {
+                self.serve_wildcards(cx, is_first, retained);
+            }
+            (Request::RunJob, Reply::Continue) => drop(self.run_job(cx)),
+            _ => {}
+        }
     }
 
     fn handle_done(&mut self, cx: &mut Context<'_>, done: Done) {
@@ -70,13 +165,20 @@ impl Adapter for Mqtt {
     }
 
     fn start_job(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        self.take_turn(cx, turn)
+        match turn {
+            Turn::Job if cx.facts.phase == Phase::Open && self.end_names_of_next(cx) => {
+                cx.continue_with(Request::RunJob);
+                true
+            }
+            Turn::Job => self.run_job(cx),
+            Turn::Scan => self.run_scan(cx),
+        }
     }
 
     /// [MQTT-3.1.2-22]
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         self.set_timeout(cx);
-        if *cx.timers.timeout_tick <= cx.now.tick {
+        if *cx.timeout_tick <= cx.now.tick {
             cx.close(CloseReason::PingTimeout);
         }
     }
@@ -88,7 +190,41 @@ impl Adapter for Mqtt {
         cause: Cause,
         head: &mut Vec<u8>,
     ) -> Offered {
-        self.offer_message(encoding, dispatch, cause, head)
+        // It closes: the message stays where it is, and the parked session counts it as not sent.
+        if !self.conversation.is_open() {
+            return if dispatch.is_ordered() { Offered::Full } else { Offered::Pass { confirmed: false } };
+        }
+        let outgoing = dispatch.mqtt();
+        let why = match cause {
+            Cause::Published => Why::Published,
+            Cause::Retained => Why::Retained,
+        };
+        let begin = head.len();
+        let delivery = match is_topic_name(outgoing.topic()) {
+            true => self.conversation.deliver(&encoding.config.mqtt, outgoing, why, encoding.now, head),
+            // Not a valid topic name in MQTT.
+            false => Delivery::NoMatch,
+        };
+        // A retained message has no known position in the topic's log.
+        let is_published = cause == Cause::Published;
+        let mut passes = |wanted: bool| {
+            wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)
+        };
+        match delivery {
+            Delivery::Send { shared, confirmed } => {
+                frame_head(encoding.framing, head, begin, shared.len());
+                Offered::Send { shared, confirmed: passes(confirmed) }
+            }
+            // A client never wants a topic's message that it rejects now (No Local). A message to the device itself
+            // waits for a subscription.
+            Delivery::NoMatch => {
+                let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
+                Offered::Pass { confirmed: passes(topic.is_some()) }
+            }
+            Delivery::InFlight => Offered::Pass { confirmed: false },
+            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
+            Delivery::Full => Offered::Full,
+        }
     }
 
     fn handle_caught_up(&mut self) -> Vec<NotificationId> {
@@ -100,7 +236,16 @@ impl Adapter for Mqtt {
     }
 
     fn matched(&self, topic: &Topic, at: Place) -> Matched {
-        self.matched_by(topic, at)
+        let (mut matched, name) = (Matched::default(), topic.as_str());
+        for held in self.conversation.subscriptions() {
+            match held.filter.has_wildcards() {
+                true => {
+                    matched.by_wildcard |= held.since < at.0 && filter_matches(held.filter.as_str(), name)
+                }
+                false => matched.before_name |= held.since >= at.0 && held.filter.as_str() == name,
+            }
+        }
+        matched
     }
 
     fn wildcards_since(&self) -> Option<Place> {
@@ -164,10 +309,8 @@ impl Mqtt {
             Action::None => {}
             Action::LogIn(login) => self.log_in(cx, &login),
             Action::Publish { publication, answer } => self.publish(cx, &publication, answer),
-            Action::Subscribe(request) => cx.push(Effect::Authorize(Request::Subscribe(request).into())),
-            Action::Unsubscribe(request) => {
-                cx.push(Effect::Authorize(Request::Unsubscribe(request).into()));
-            }
+            Action::Subscribe(request) => cx.authorize(Request::Subscribe(request)),
+            Action::Unsubscribe(request) => cx.authorize(Request::Unsubscribe(request)),
             Action::Settled { ids, room } => {
                 cx.push(Effect::Confirm(ids));
                 if room {
@@ -175,10 +318,7 @@ impl Mqtt {
                 }
             }
             Action::Presence(presence) => cx.push(Effect::SetPresence(presence)),
-            Action::RenewToken { token, answer } => {
-                let request = Request::RenewToken { answer }.into();
-                cx.push(Effect::RenewToken { token: token.into(), request });
-            }
+            Action::RenewToken { token, answer } => cx.renew_token(token, Request::RenewToken { answer }),
             Action::Refused(why) => {
                 cx.report_refusal(why);
                 cx.close(CloseReason::Unauthorized);
@@ -189,6 +329,26 @@ impl Mqtt {
                 }
                 cx.close(reason);
             }
+        }
+    }
+}
+
+/// Inserts the WebSocket frame head of a packet.
+fn frame_head(framing: Framing, head: &mut Vec<u8>, begin: usize, shared_bytes: usize) {
+    if framing.is_websocket() {
+        let packet_bytes = head.len() - begin + shared_bytes;
+        let mut frame = Vec::with_capacity(10);
+        ws::push_frame_head(&mut frame, Opcode::Binary, packet_bytes);
+        head.splice(begin..begin, frame);
+    }
+}
+
+fn not_renewed(why: NotRenewed) -> PublishRefused {
+    match why {
+        NotRenewed::Expired => PublishRefused::TokenExpired,
+        NotRenewed::Refused(Refused::TooManyFailures { .. } | Refused::Busy) => PublishRefused::OverQuota,
+        NotRenewed::Refused(_) | NotRenewed::OtherDevice | NotRenewed::Revoked | NotRenewed::OtherUser => {
+            PublishRefused::BadToken
         }
     }
 }

@@ -54,12 +54,6 @@ pub(crate) struct FinalWrite {
     generation: u64,
 }
 
-impl std::fmt::Debug for FinalWrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FinalWrite({})", self.generation)
-    }
-}
-
 impl Drop for FinalWrite {
     fn drop(&mut self) {
         let mut pending = self.writes.pending.lock();

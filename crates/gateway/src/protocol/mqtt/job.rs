@@ -7,10 +7,8 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use noroshi_delivery::Delivery;
 use noroshi_store::{Error as StoreError, Leave};
 use noroshi_types::CloseReason;
@@ -18,10 +16,10 @@ use noroshi_types::CloseReason;
 use super::session::owed;
 use super::stored::StoredSession;
 use super::task::{Job, Outcome, Task, share};
-use super::{Mqtt, Request, service};
+use super::{Mqtt, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::protocol::requests::{Completed, Outside, PendingRequests, Turn};
+use crate::protocol::requests::{Completed, Outside, PendingRequests};
 use crate::protocol::services::Services;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
@@ -112,19 +110,14 @@ impl Mqtt {
         true
     }
 
-    /// It is this connection's turn. Returns whether a job starts; [`PendingRequests`] counts those that run.
-    pub(super) fn take_turn(&mut self, cx: &mut Context<'_>, turn: Turn) -> bool {
-        match turn {
-            Turn::Job if cx.facts.phase == Phase::Open && self.end_names_of_next(cx) => {
-                cx.push(Effect::Continue(Request::RunJob.into()));
-                true
-            }
-            Turn::Job => self.run_job(cx),
-            Turn::Scan => self.run_scan(cx),
+    /// Closes the connection if there is no room.
+    pub(super) fn enqueue_or_close(&mut self, cx: &mut Context<'_>, task: Task) {
+        if !self.enqueue(cx, task) {
+            cx.close(CloseReason::RateLimited);
         }
     }
 
-    fn run_scan(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn run_scan(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(session) = cx.session.cloned() else { return false };
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.scans_next()) else { return false };
         let Some(task) = queue.pop() else { return false };
@@ -227,19 +220,12 @@ impl Mqtt {
 
 fn run(cx: &Context<'_>, session: Arc<Session>, task: Task, stored: Option<StoredSession>, expiry_s: u32) {
     let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
-    let scans = matches!(task, Task::Retained { .. });
-    cx.run(async move {
-        let job =
-            Job { services: services.clone(), delivery, session: session.clone(), task, stored, expiry_s };
-        let outcome = AssertUnwindSafe(job.carry_out()).catch_unwind().await.unwrap_or_else(|_| {
-            services.metrics.panics.inc();
-            match scans {
-                true => Outcome::Retained(Err(StoreError::Overloaded)),
-                false => Outcome::Failed,
-            }
-        });
-        Done { session, outcome }
-    });
+    let failed = match task {
+        Task::Retained { .. } => Outcome::Retained(Err(StoreError::Overloaded)),
+        _ => Outcome::Failed,
+    };
+    let job = Job { services, delivery, session: session.clone(), task, stored, expiry_s };
+    cx.run(job.carry_out(), move |outcome| Done { session, outcome: outcome.unwrap_or(failed) });
 }
 
 /// The connection is over: its publications are still published, and `last` is done behind them. `lasts`: its session

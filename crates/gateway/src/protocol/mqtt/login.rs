@@ -17,7 +17,7 @@ use super::task::{Task, share};
 use super::will::{self, When};
 use super::{Mqtt, Request, origin, send, service};
 use crate::protocol::context::Context;
-use crate::protocol::effect::{Attach, Effect};
+use crate::protocol::effect::Effect;
 use crate::session::login::OpenedSession;
 use crate::session::topic_rules::TopicRules;
 use crate::session::verification::close_reason;
@@ -48,9 +48,8 @@ impl Mqtt {
                 }
             };
         };
-        let request = Request::LogIn { device: login.device.map(Into::into), will }.into();
-        let (token, app) = (Some(token.into()), login.app.map(Into::into));
-        cx.push(Effect::Verify { token, app, request });
+        let request = Request::LogIn { device: login.device.map(Into::into), will };
+        cx.verify(Some(token.into()), login.app.map(Into::into), request);
     }
 
     /// `device`: the device id that the client states in addition to its token.
@@ -78,10 +77,7 @@ impl Mqtt {
             true => Some(LogInRefused::OtherDevice),
             false => will.and_then(|will| self.refuse_will(cx, identity.app, &will)),
         };
-        let Some(refused) = refused else {
-            let attach = Attach { identity, topics: Vec::new(), resume: None };
-            return cx.push(Effect::Attach(Box::new(attach)));
-        };
+        let Some(refused) = refused else { return cx.attach(identity, Vec::new(), None) };
         cx.report_refusal(refused.text());
         let mut out = Vec::new();
         self.conversation.refuse_log_in(refused, &mut out);
@@ -178,8 +174,7 @@ impl Mqtt {
         if !shares.is_empty() {
             self.enqueue(cx, Task::Join { shares });
         }
-        let serve = Request::ServeWildcards { is_first: false, retained: due };
-        cx.push(Effect::Continue(serve.into()));
+        cx.continue_with(Request::ServeWildcards { is_first: false, retained: due });
         self.set_timeout(cx);
         early
     }

@@ -5,7 +5,6 @@ use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused};
 use super::task::{Published, Task};
 use super::{Mqtt, Request, origin};
 use crate::protocol::context::Context;
-use crate::protocol::effect::Effect;
 
 /// The longest `data` that a publication may become. JSON around a payload, escapes, base64 and properties have as much
 /// room as the payload: without a bound 64 KiB of user properties, each byte of which is six in JSON, would pass a
@@ -36,8 +35,7 @@ impl Mqtt {
             has_payload: !publication.payload.is_empty(),
             expiry_s: publication.expiry_s,
         };
-        let request = Request::Publish { published: Box::new(published), answer };
-        cx.push(Effect::Authorize(request.into()));
+        cx.authorize(Request::Publish { published: Box::new(published), answer });
     }
 
     /// `allowed`: topic rules, or the app's filters, let the client publish it.

@@ -128,12 +128,8 @@ fn ranges(filters: &[Box<str>]) -> Vec<Range> {
     }
     // Sorted by `from`, the widest first.
     ranges.sort_by(|a, b| {
-        a.from.cmp(&b.from).then_with(|| match (&a.until, &b.until) {
-            (None, None) => std::cmp::Ordering::Equal,
-            (None, _) => std::cmp::Ordering::Less,
-            (_, None) => std::cmp::Ordering::Greater,
-            (Some(a), Some(b)) => b.cmp(a),
-        })
+        let wider = || b.until.is_none().cmp(&a.until.is_none()).then_with(|| b.until.cmp(&a.until));
+        a.from.cmp(&b.from).then_with(wider)
     });
     // Two ranges are disjoint, or one contains the other.
     ranges.dedup_by(|later, earlier| earlier.until.as_ref().is_none_or(|until| later.from < *until));

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::final_write::{FinalWrite, FinalWrites};
 use super::stored::{OWED_MAX, StoredSession};
-use crate::session::catch_up::{Ended, Gap};
+use crate::session::catch_up::Range;
 use crate::session::parking::{Capacity, Lot};
 use crate::session::registry::{Key, Session};
 
@@ -35,9 +35,9 @@ pub(crate) struct Progress {
     /// Messages at or before `since` that were not sent; at most [`OWED_MAX`].
     pub(crate) unsent: Vec<UnconfirmedMessage>,
     /// Names that delivered some of the messages behind `since`.
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<Range>,
     /// Messages before `since` that are owed, by topics.
-    pub(crate) gaps: Vec<Gap>,
+    pub(crate) gaps: Vec<Range>,
     /// Topics and filters whose retained messages were not read yet.
     pub(crate) retained_due: Vec<Box<str>>,
 }
@@ -89,10 +89,9 @@ impl ParkedSession {
         let will = self.will.as_ref().map_or(0, |will| size_of::<Will>() + will.held_bytes());
         let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
-        let ended: usize = self.progress.ended.iter().map(Ended::bytes).sum();
-        let gaps: usize = self.progress.gaps.iter().map(Gap::bytes).sum();
+        let ranges: usize = self.progress.ended.iter().chain(&self.progress.gaps).map(Range::bytes).sum();
         let due: usize = self.progress.retained_due.iter().map(|due| size_of::<Box<str>>() + due.len()).sum();
-        let unsent = self.progress.unsent.capacity() * size_of::<UnconfirmedMessage>() + ended + gaps + due;
+        let unsent = self.progress.unsent.capacity() * size_of::<UnconfirmedMessage>() + ranges + due;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()

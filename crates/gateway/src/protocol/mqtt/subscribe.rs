@@ -40,10 +40,7 @@ impl Mqtt {
         if !lasts && !has_shares && self.queue.is_none() {
             return self.finish_subscribe(cx, request, lasts);
         }
-        let had = Vec::new();
-        if !self.enqueue(cx, Task::Subscribe { request, lasts, rules, had }) {
-            cx.close(CloseReason::RateLimited);
-        }
+        self.enqueue_or_close(cx, Task::Subscribe { request, lasts, rules, had: Vec::new() });
     }
 
     /// Sends SUBACK and starts to deliver messages of the new subscriptions.
@@ -83,8 +80,7 @@ impl Mqtt {
             cx.push(Effect::Reread(None));
         }
         if !had_wildcards || !retained.is_empty() {
-            let serve = Request::ServeWildcards { is_first: !had_wildcards, retained };
-            cx.push(Effect::Continue(serve.into()));
+            cx.continue_with(Request::ServeWildcards { is_first: !had_wildcards, retained });
         }
         cx.push(Effect::Advance);
     }
@@ -97,9 +93,9 @@ impl Mqtt {
         let held: Vec<Share> =
             self.conversation.subscriptions().filter_map(|held| share(&held.filter)).collect();
         shares.retain(|share| !held.contains(share));
-        let leave = Task::LeaveShares { what: Leave::Shares(shares.clone()), held: Vec::new() };
-        if !shares.is_empty() && !self.enqueue(cx, leave) {
-            cx.close(CloseReason::RateLimited);
+        if !shares.is_empty() {
+            let what = Leave::Shares(shares);
+            self.enqueue_or_close(cx, Task::LeaveShares { what, held: Vec::new() });
         }
     }
 
@@ -132,10 +128,7 @@ impl Mqtt {
             end_names(cx, names_of(&request), &ending);
             return self.finish_unsubscribe(cx, request);
         }
-        let held = Vec::new();
-        if !self.enqueue(cx, Task::Unsubscribe { request, lasts, held }) {
-            cx.close(CloseReason::RateLimited);
-        }
+        self.enqueue_or_close(cx, Task::Unsubscribe { request, lasts, held: Vec::new() });
     }
 
     /// Sends UNSUBACK; [`end_names`] has ended the names.

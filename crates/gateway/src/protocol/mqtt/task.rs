@@ -10,18 +10,14 @@ use noroshi_protocol::mqtt::{
     Answer, PublishRefused, Qos, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
 };
 use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Share};
-use noroshi_types::{
-    JsonText, Message, NotificationId, Push, Request as Publication, Target, Topic, Ttl, Urgency, When,
-    limits,
-};
+use noroshi_types::{JsonText, Message, NotificationId, Request as Publication, Target, Topic, When, limits};
 
 use super::final_write::FinalWrite;
 use super::stored::StoredSession;
 use super::{scan, service};
-use crate::protocol::services::Services;
+use crate::protocol::services::{Services, publication};
 use crate::session::registry::Session;
 
-#[derive(Debug)]
 pub(crate) enum Task {
     Publish {
         request: Box<Publication>,
@@ -82,7 +78,6 @@ impl Task {
 }
 
 /// How a task ended.
-#[derive(Debug)]
 pub(crate) enum Outcome {
     Published {
         answer: Option<Answer>,
@@ -134,21 +129,9 @@ impl Published {
         // Without an expiry it is stored for the longest time possible.
         let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
         let clears = self.retain && !self.has_payload;
-        let request = Publication {
-            target: Target::Topic(self.topic),
-            // At most once: for connected devices only.
-            when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },
-            ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
-            urgency: Urgency::Normal,
-            waits_for_use: false,
-            collapse_key: None,
-            retain: self.retain && !clears,
-            notification: None,
-            data: Some(self.data),
-            push: Push::default(),
-            trace: None,
-        };
-        (request, clears)
+        // At most once: for connected devices only.
+        let when = if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored };
+        (publication(self.topic, self.data, when, life, self.retain && !clears), clears)
     }
 }
 
@@ -164,7 +147,7 @@ impl Job {
         match task {
             Task::Publish { request, clears, answer } => {
                 let result = publish(delivery, session, *request, clears).await;
-                Outcome::Published { answer, result }
+                return Outcome::Published { answer, result };
             }
             Task::Subscribe { mut request, lasts, rules, had } => {
                 let stored = join_shares(delivery, session, &mut request, expiry_s, stored).await;
@@ -184,7 +167,7 @@ impl Job {
                         return Outcome::Failed;
                     }
                 }
-                Outcome::Subscribed { request, lasts, rules, made, joined }
+                return Outcome::Subscribed { request, lasts, rules, made, joined };
             }
             Task::Join { shares } => {
                 if let Err(error) = join(delivery, session, shares, expiry_s).await {
@@ -194,13 +177,11 @@ impl Job {
                     tracing::warn!(%error, "could not restore a session's shared subscriptions; closing its connection");
                     return Outcome::Failed;
                 }
-                Outcome::Forgotten
             }
             Task::LeaveShares { what, held } => {
                 if let Err(error) = leave_shares(delivery, session, what, held).await {
                     tracing::warn!(%error, "could not report that a member of shared subscriptions left");
                 }
-                Outcome::Forgotten
             }
             Task::Unsubscribe { request, lasts, held } => {
                 let shares: Vec<Share> = request.filters().filter_map(share).collect();
@@ -214,17 +195,13 @@ impl Job {
                     let topics: Vec<Topic> = request.filters().filter_map(|filter| filter.topic()).collect();
                     forget(delivery, session, &topics, stored.map(|stored| stored.encode())).await;
                 }
-                Outcome::Unsubscribed { request }
+                return Outcome::Unsubscribed { request };
             }
             Task::Forget { topics, write } => {
                 forget(delivery, session, &topics, None).await;
                 drop(write);
-                Outcome::Forgotten
             }
-            Task::Undo { topics } => {
-                unsubscribe(delivery, session, &topics).await;
-                Outcome::Forgotten
-            }
+            Task::Undo { topics } => unsubscribe(delivery, session, &topics).await,
             Task::Store { session: stored, write } => {
                 // Another node that has the device by now writes for itself.
                 let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
@@ -235,12 +212,12 @@ impl Job {
                     tracing::warn!(%error, "could not save a session's position; its client may receive messages again");
                 }
                 drop(write);
-                Outcome::Forgotten
             }
             Task::Retained { filters, up_to } => {
-                Outcome::Retained(scan::scan(&services, delivery, session, &filters, up_to).await)
+                return Outcome::Retained(scan::scan(&services, delivery, session, &filters, up_to).await);
             }
         }
+        Outcome::Forgotten
     }
 }
 

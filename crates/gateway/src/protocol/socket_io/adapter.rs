@@ -6,18 +6,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use noroshi_protocol::engine_io::session::Output;
 use noroshi_protocol::engine_io::{Config as EngineConfig, Outgoing, Packet, Session};
-use noroshi_protocol::socket_io::{Action, encode};
+use noroshi_protocol::socket_io::{Action, Reply as Callback, Variant, encode};
 use noroshi_protocol::ws::Input;
 use noroshi_types::{CloseReason, Topic};
 
-use super::{Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
+use super::{App, Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
 use crate::config::Config;
 use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::session::login::OpenedSession;
+use crate::session::phase::Phase;
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
+
+/// Code of an error about a topic that rules deny.
+const FORBIDDEN: &str = "topic_forbidden";
 
 impl Adapter for SocketIo {
     type Request = Request;
@@ -44,7 +48,22 @@ impl Adapter for SocketIo {
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
-        self.answer(cx, request, reply);
+        match (request, reply) {
+            (Request::LogIn(login), Reply::Verified(answer)) => self.let_in(cx, *login, answer),
+            (request, Reply::Decided(decided)) => request.perform(cx, &decided),
+            (Request::Subscribed { reply, denied }, Reply::Subscribed(mut result)) => {
+                for (topic, reason) in &denied {
+                    let (code, reason) = (FORBIDDEN, *reason);
+                    self.handle_topic_notice(cx, &TopicNotice { code, topic, reason });
+                    result = result.and(Err((FORBIDDEN, format!("{topic}: {}", reason.text()))));
+                }
+                self.call_back(cx, reply, result);
+            }
+            (Request::RenewToken { reply }, Reply::Renewed(renewed)) => {
+                self.call_back(cx, reply, renewed.map_err(|why| (why.code(), why.to_string())));
+            }
+            _ => {}
+        }
     }
 
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
@@ -59,8 +78,8 @@ impl Adapter for SocketIo {
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {
-        let TopicNotice { code, topic, reason, text } = *notice;
-        self.send(cx, encode::topic_error(code, topic, reason, text));
+        let TopicNotice { code, topic, reason } = *notice;
+        self.send(cx, encode::topic_error(code, topic, reason.code(), reason.text()));
     }
 
     fn offer(
@@ -70,7 +89,30 @@ impl Adapter for SocketIo {
         cause: Cause,
         head: &mut Vec<u8>,
     ) -> Offered {
-        self.offer_message(encoding, dispatch, cause, head)
+        let conversation = match &mut self.app {
+            App::Device(conversation) if conversation.is_open() => conversation,
+            _ => return Offered::Pass { confirmed: false },
+        };
+        let variant = conversation.variant();
+        // A retained message has no offset: a client that resumed behind it would miss the messages before it.
+        let (notification, ack_id) = match (cause, variant) {
+            (Cause::Retained, Variant::Offsets) => (dispatch.socket_io(Variant::Acks), None),
+            _ => {
+                let notification = dispatch.socket_io(variant);
+                (notification, conversation.deliver(notification))
+            }
+        };
+        let shared = match (encoding.framing, ack_id) {
+            (Framing::Polling, ack_id) => match notification.packet(ack_id) {
+                Outgoing::Text(bytes) | Outgoing::Binary(bytes) => bytes,
+            },
+            (_, None) => notification.frame().clone(),
+            (_, Some(ack_id)) => {
+                notification.push_head(ack_id, head);
+                notification.tail()
+            }
+        };
+        Offered::Send { shared, confirmed: false }
     }
 
     fn message_bytes_max(&self, config: &Config) -> usize {
@@ -90,12 +132,40 @@ impl Adapter for SocketIo {
         self.misses_close_frames
     }
 
+    /// Sends `close` and DISCONNECT, or CONNECT_ERROR to a client that is not let in. A poll receives them too.
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64) {
-        self.send_close(cx, reason, reconnect_after_ms);
+        let (mut actions, mut outputs) = (Vec::new(), Vec::new());
+        if let App::Device(conversation) = &mut self.app {
+            conversation.last_words(reason, reconnect_after_ms, &mut actions);
+        }
+        let config = &cx.services.config.socket_io.engine;
+        for action in actions {
+            let Action::Send(packet) = action else { continue };
+            match cx.facts.framing {
+                // At once: the engine takes nothing more once it is closed.
+                Framing::Polling => self.engine.push(packet, config, &mut outputs),
+                _ => self.send(cx, packet),
+            }
+        }
+        self.engine.close(reason, cx.now.ms, config, &mut outputs);
+        if cx.facts.framing == Framing::Polling {
+            cx.push(Effect::PollReady);
+        }
+        push_outputs(cx, outputs);
     }
 
-    fn end(self, cx: &mut Context<'_>) -> Option<Self> {
-        self.leave(cx)
+    /// Returns itself if polls have more to receive: the slot stays until then, or until its deadline.
+    fn end(mut self, cx: &mut Context<'_>) -> Option<Self> {
+        let lingers = cx.facts.phase == Phase::Closing
+            && cx.facts.framing == Framing::Polling
+            && !self.engine.is_gone();
+        if lingers {
+            return Some(self);
+        }
+        if let Some(legs) = self.legs.take() {
+            cx.push(Effect::EndLegs(legs));
+        }
+        None
     }
 }
 
@@ -146,19 +216,27 @@ impl SocketIo {
                 Action::LogIn(login) => self.log_in(cx, *login),
                 Action::LogOut => cx.push(Effect::LogOut),
                 Action::Subscribe { topics, since, reply } => {
-                    let request = Request::Subscribe { topics, since, reply };
-                    cx.push(Effect::Authorize(request.into()));
+                    cx.authorize(Request::Subscribe { topics, since, reply });
                 }
-                Action::Unsubscribe { topics } => {
-                    cx.push(Effect::Authorize(Request::Unsubscribe { topics }.into()));
-                }
+                Action::Unsubscribe { topics } => cx.authorize(Request::Unsubscribe { topics }),
                 Action::Acknowledge { ids } => cx.push(Effect::Confirm(ids)),
                 Action::Presence(presence) => cx.push(Effect::SetPresence(presence)),
                 Action::RenewToken { token, reply } => {
-                    let request = Request::RenewToken { reply }.into();
-                    cx.push(Effect::RenewToken { token: token.as_str().into(), request });
+                    cx.renew_token(token.as_str(), Request::RenewToken { reply });
                 }
             }
+        }
+    }
+
+    fn call_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        reply: Callback,
+        result: Result<(), (&'static str, String)>,
+    ) {
+        let result = result.as_ref().copied().map_err(|(code, text)| (*code, text.as_str()));
+        if let Some(packet) = reply.answer(result) {
+            self.send(cx, packet);
         }
     }
 
@@ -188,7 +266,7 @@ impl SocketIo {
     }
 }
 
-pub(super) fn push_outputs(cx: &mut Context<'_>, outputs: Vec<Output>) {
+fn push_outputs(cx: &mut Context<'_>, outputs: Vec<Output>) {
     cx.effects.extend(outputs.into_iter().map(Effect::Engine));
     cx.push(Effect::EngineSettled);
 }

@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{App, Request, SocketIo};
 use crate::protocol::context::Context;
-use crate::protocol::effect::{Attach, Effect, Refusal};
+use crate::protocol::effect::{Effect, Refusal};
 use crate::session::login::OpenedSession;
 use crate::session::verification::close_reason;
 
@@ -21,11 +21,7 @@ impl SocketIo {
         });
         let token = login.token.as_ref().map(|token| token.as_str().to_owned()).or(with_request);
         let app = login.app.as_deref().map(str::to_owned).or(app);
-        cx.push(Effect::Verify {
-            token: token.map(Into::into),
-            app: app.map(Into::into),
-            request: Request::LogIn(Box::new(login)).into(),
-        });
+        cx.verify(token.map(Into::into), app.map(Into::into), Request::LogIn(Box::new(login)));
     }
 
     pub(super) fn let_in(&mut self, cx: &mut Context<'_>, login: LogIn, answer: Result<Identity, Refused>) {
@@ -37,7 +33,7 @@ impl SocketIo {
         let resume = login.pid.as_ref().and(login.offset).map(|offset| offset.id);
         let pending = self.pending_login.get_or_insert_default();
         pending.pid = login.pid.filter(|_| recoverable);
-        cx.push(Effect::Attach(Box::new(Attach { identity, topics: login.topics, resume })));
+        cx.attach(identity, login.topics, resume);
     }
 
     /// The session is attached: sends the client its public id, and the private id for a later reconnect.

@@ -185,7 +185,7 @@ impl Xmpp {
             (Some(Ok(Some(content))), _) => Answer::Content(content),
             (Some(Ok(None)), _) => Answer::Done,
             (Some(Err(NodeError::Absent)), Ok(topic)) => {
-                return cx.push(Effect::Continue(super::Request::Act(topic).into()));
+                return cx.continue_with(super::Request::Act(*topic));
             }
             (Some(Err(NodeError::Absent)), Err((error, detail))) => Answer::Error(error, detail),
             (Some(Err(NodeError::Refused(error, detail))), _) => Answer::Error(error, detail),

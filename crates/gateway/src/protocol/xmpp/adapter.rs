@@ -1,42 +1,88 @@
 //! The adapter of XMPP: bytes to the conversation, and its actions to effects.
 
-use crate::session::phase::Ping;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use noroshi_protocol::ws::{self, Input as Message};
-use noroshi_protocol::xmpp::{self, Action, Input};
+use noroshi_protocol::xmpp::{Action, Answer, Delivery, Input, Refusal, Request as Query};
+use noroshi_types::rule::Action as Ruled;
 use noroshi_types::{CloseReason, Presence};
 
 use super::job::Done;
-use super::{Request, Xmpp, service};
+use super::{DELAYED, Xmpp, framing_of, service};
 use crate::config::Config;
-use crate::io::timer::ticks;
 use crate::io::tls::TlsSession;
-use crate::protocol::adapter::{Adapter, Cause, Offered, Opening};
+use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
+use crate::session::operation::{Operation, name_bytes};
+use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
+use crate::session::verification::close_reason;
+use crate::wire::Speaks;
 use crate::wire::dispatch::Dispatch;
-use crate::wire::{Protocol, Speaks};
+
+/// Requests that wait for an outcome.
+pub(crate) enum Request {
+    LogIn,
+    /// Carries out an action of the conversation, after topic rules have decided, or after the effects before this one.
+    Act(Action),
+    /// The table of accounts learns of the session, behind the actions that the client sent with its log-in.
+    AttachAccount,
+    /// Answers, behind the effects before this one.
+    Answer {
+        request: Query,
+        answer: Box<Answer>,
+    },
+}
+
+impl Operation for Request {
+    fn action(&self) -> Ruled {
+        match self {
+            Request::Act(Action::Publish { .. } | Action::Create { .. }) => Ruled::Publish,
+            _ => Ruled::Subscribe,
+        }
+    }
+
+    fn names(&self) -> Vec<Box<str>> {
+        match self {
+            Request::Act(
+                Action::Subscribe { topic, .. }
+                | Action::Items { topic, .. }
+                | Action::Publish { topic, .. }
+                | Action::Create { topic, .. },
+            ) => vec![topic.as_str().into()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Request::Act(Action::Publish { topic, data, request }) => {
+                name_bytes(topic.as_str()) + data.as_str().len() + request.held_bytes()
+            }
+            Request::Act(
+                Action::Subscribe { topic, request, .. }
+                | Action::Unsubscribe { topic, request, .. }
+                | Action::Create { topic, request }
+                | Action::Items { topic, request, .. },
+            ) => name_bytes(topic.as_str()) + request.held_bytes(),
+            _ => 0,
+        }
+    }
+}
 
 impl Adapter for Xmpp {
     type Request = Request;
     type Done = Done;
 
-    const PROTOCOL: Option<Protocol> = Some(Protocol::Xmpp);
     /// An end without `</stream:stream>` suspends the session.
     const ANNOUNCES_END: bool = true;
     const WRITES_MARKED_FIRST: bool = true;
-
-    fn open(opening: &Opening<'_>) -> Option<Self> {
-        let has_starttls = opening.config.xmpp.starttls.is_some();
-        Some(Xmpp::new(opening.framing, opening.is_tls, has_starttls))
-    }
 
     fn handle_open(&mut self, cx: &mut Context<'_>) {
         self.refill_frames(cx);
@@ -93,7 +139,16 @@ impl Adapter for Xmpp {
     }
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
-        self.handle_outcome(cx, request, reply);
+        match (request, reply) {
+            (Request::LogIn, Reply::Verified(answer)) => {
+                self.authenticated(cx, answer.map_err(|refused| close_reason(&refused)), false);
+            }
+            (Request::Act(action), Reply::Continue) => self.act(cx, action),
+            (Request::Act(action), Reply::Decided(decided)) => self.perform(cx, action, decided),
+            (Request::AttachAccount, Reply::Continue) => self.attach_account(cx),
+            (Request::Answer { request, answer }, Reply::Continue) => self.answer(cx, request, *answer),
+            _ => {}
+        }
     }
 
     fn handle_done(&mut self, cx: &mut Context<'_>, done: Done) {
@@ -105,19 +160,10 @@ impl Adapter for Xmpp {
 
     /// A client that is there answers a ping.
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        let (interval, timeout) = (cx.config().ping_interval, cx.config().ping_timeout);
         if cx.facts.phase != Phase::Open {
             cx.clear_timeout();
-        } else if *cx.timers.ping == Ping::None {
-            *cx.timers.ping = Ping::Sent;
-            cx.set_timeout(cx.now.tick.saturating_add(ticks(timeout)));
+        } else if cx.needs_ping() {
             self.speak(cx, |conversation, pcx, out| conversation.push_ping(pcx.config, &mut out.bytes));
-        } else if *cx.timers.ping == Ping::Answered {
-            *cx.timers.ping = Ping::None;
-            let next = cx.now.tick_after(interval).saturating_sub(ticks(timeout));
-            cx.set_timeout(next.max(cx.now.tick + 1));
-        } else {
-            cx.close(CloseReason::PingTimeout);
         }
     }
 
@@ -136,7 +182,25 @@ impl Adapter for Xmpp {
     }
 
     fn offer(&mut self, encoding: &Encoding<'_>, dispatch: &Dispatch, _: Cause, _: &mut Vec<u8>) -> Offered {
-        self.offer_message(encoding, dispatch)
+        let message = &dispatch.message;
+        let is_own = message.topic.as_ref().is_none_or(|place| place.topic.is_everyone());
+        let is_open = self.conversation.is_open();
+        // RFC 6121 §4.5: an unavailable client gets no messages for the device itself; XEP-0160 §3: it gets them when
+        // it is available again.
+        if !is_open || (is_own && self.conversation.presence() == Presence::Offline) {
+            self.passed_over |= message.wants_ack();
+            return Offered::Pass { confirmed: false };
+        }
+        if self.repeats && self.conversation.is_unconfirmed(message.id) {
+            return Offered::Pass { confirmed: false };
+        }
+        let config = &encoding.config.xmpp.protocol;
+        let delayed = encoding.now.saturating_since(message.sent_at) >= DELAYED;
+        let bytes = dispatch.xmpp(config, framing_of(encoding.framing), delayed);
+        match self.conversation.deliver(config, message.id, message.wants_ack(), bytes) {
+            Delivery::Write => Offered::Send { shared: bytes.clone(), confirmed: false },
+            Delivery::Full => Offered::Full,
+        }
     }
 
     fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>) {
@@ -219,28 +283,52 @@ impl Xmpp {
             }
             // The log-in of the client that resumes reads the backlog from its beginning, which has them.
             Action::Redeliver(_) => {}
-            Action::Subscribe { topic, durable, request } => {
-                cx.push(Effect::Authorize(Request::Subscribe { topic, durable, request }.into()));
-            }
-            Action::Unsubscribe { topic, durable, request } => {
-                cx.push(Effect::Authorize(Request::Unsubscribe { topic, durable, request }.into()));
-            }
-            Action::Items { topic, id, max, request } => {
-                cx.push(Effect::Authorize(Request::Items { topic, id, max, request }.into()));
-            }
-            Action::Publish { topic, data, request } => {
-                cx.push(Effect::Authorize(Request::Publish { topic, data, request }.into()));
-            }
-            Action::Create { topic, request } => {
-                cx.push(Effect::Authorize(Request::Create { topic, request }.into()));
-            }
+            ruled @ (Action::Subscribe { .. }
+            | Action::Unsubscribe { .. }
+            | Action::Items { .. }
+            | Action::Publish { .. }
+            | Action::Create { .. }) => cx.authorize(Request::Act(ruled)),
             Action::Subscriptions { topic, request } => self.list_subscriptions(cx, topic, request),
             Action::Affiliation { topic, request } => self.answer_affiliation(cx, &topic, request),
             Action::Archive { query, request } => self.query_archive(cx, query, request),
-            Action::DescribeTopic { request } => self.answer(cx, request, xmpp::Answer::Done),
+            Action::DescribeTopic { request } => self.answer(cx, request, Answer::Done),
             Action::Close(reason) => close_stream(cx, reason),
             other => self.act_for_account(cx, other),
         }
+    }
+
+    /// Topic rules have decided about an action.
+    fn perform(&mut self, cx: &mut Context<'_>, action: Action, decided: Decided) {
+        match action {
+            Action::Unsubscribe { topic, durable, request } => self.unsubscribe(cx, topic, durable, request),
+            Action::Publish { topic, data, request } => {
+                let allowed = cx.publishes(&topic, &decided);
+                self.publish(cx, topic, data, request, allowed);
+            }
+            Action::Create { topic, request } => {
+                let allowed = cx.publishes(&topic, &decided);
+                self.create(cx, topic, request, allowed);
+            }
+            Action::Subscribe { topic, request, .. } | Action::Items { topic, request, .. }
+                if decided.denies(topic.as_str()) =>
+            {
+                self.answer(cx, request, Answer::Refused(Refusal::Forbidden));
+            }
+            Action::Subscribe { topic, durable, request } => {
+                self.subscribe(cx, topic, durable, decided.rules, request);
+            }
+            Action::Items { topic, id, max, request } => self.query_items(cx, topic, id, max, request),
+            _ => {}
+        }
+    }
+
+    pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
+        self.speak(cx, |conversation, pcx, out| conversation.answer(pcx, request, answer, out));
+    }
+
+    /// Answers a request behind the effects before this one.
+    pub(super) fn answer_later(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
+        cx.continue_with(Request::Answer { request, answer: Box::new(answer) });
     }
 
     fn set_presence(&mut self, cx: &mut Context<'_>, presence: Presence) {

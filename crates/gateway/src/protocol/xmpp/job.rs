@@ -1,17 +1,19 @@
 //! What an XMPP client asks of the store. Queries have no order among each other.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
-use futures_util::FutureExt;
-use noroshi_protocol::xmpp::{Answer, Refusal, Request as Query};
-use noroshi_store::{Error as StoreError, LoggedIn, Login, LoginRefused};
+use noroshi_delivery::{Delivery, Error};
+use noroshi_protocol::xmpp::{
+    Answer, ArchivePage, ArchivePlace, ArchiveQuery, Archived, Refusal, Request as Query,
+};
+use noroshi_store::{Error as StoreError, InboxPage, InboxPlace, InboxRange, LoggedIn, Login, LoginRefused};
+use noroshi_types::{NotificationId, Quota};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::Xmpp;
 use crate::protocol::context::Context;
-use crate::protocol::effect::Effect;
 use crate::protocol::requests::{Completed, Outside};
 
 /// Whose device it is, if the credential is valid.
@@ -37,47 +39,96 @@ impl Completed for Done {
 
 /// Checks a credential, within the place of a query. The outcome is [`Done::Checked`].
 pub(super) fn check(cx: &Context<'_>, login: Login) {
-    let (services, delivery) = (cx.services.clone(), cx.delivery.clone());
-    cx.run(async move {
-        let check = AssertUnwindSafe(delivery.store().log_in(vec![login])).catch_unwind().await;
-        Done::Checked(match check {
-            Ok(answers) => answers.and_then(|mut answers| answers.pop().ok_or(StoreError::NotFound)),
-            Err(_) => {
-                services.metrics.panics.inc();
-                Err(StoreError::Overloaded)
-            }
-        })
+    let delivery = cx.delivery.clone();
+    let check = async move { delivery.store().log_in(vec![login]).await };
+    cx.run(check, |answers| {
+        let answers = answers.unwrap_or(Err(StoreError::Overloaded));
+        Done::Checked(answers.and_then(|mut answers| answers.pop().ok_or(StoreError::NotFound)))
     });
 }
 
 impl Xmpp {
     /// Answers a request in a later turn.
-    pub(super) fn query(
+    pub(super) fn query<F>(
         &mut self,
         cx: &mut Context<'_>,
         request: Query,
-        work: impl Future<Output = Answer> + Send + 'static,
-    ) {
+        work: impl FnOnce(Arc<Delivery>) -> F,
+    ) where
+        F: Future<Output = Result<Answer, Error>> + Send + 'static,
+    {
         if !cx.requests.begin_query() {
             return self.answer(cx, request, Answer::Refused(Refusal::Overloaded));
         }
-        let services = cx.services.clone();
-        cx.run(async move {
-            let answer = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-                services.metrics.panics.inc();
-                Answer::Refused(Refusal::Internal)
-            });
+        cx.run(work(cx.delivery.clone()), |result| {
+            let answer = match result {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => Answer::Refused(refusal(&error)),
+                None => Answer::Refused(Refusal::Internal),
+            };
             Done::Answered { request, answer }
         });
     }
 
-    pub(super) fn answer(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
-        self.speak(cx, |conversation, pcx, out| conversation.answer(pcx, request, answer, out));
+    /// A device's archive is its inbox (XEP-0313): the messages that it has not confirmed. Reading confirms nothing.
+    pub(super) fn query_archive(&mut self, cx: &mut Context<'_>, query: ArchiveQuery, request: Query) {
+        if self.conversation.account().is_some() {
+            return self.query_account_archive(cx, &query, request);
+        }
+        let (Some(session), services) = (cx.session.cloned(), cx.services.clone()) else { return };
+        let domain = &services.config.xmpp.protocol.domain;
+        let Some(place) = place(&query.place) else {
+            return self.answer(cx, request, Answer::Refused(Refusal::NotFound));
+        };
+        // Only the server sends messages to a device.
+        if !query.is_with(domain) {
+            let page = ArchivePage::new(&query, Vec::new(), 0, 0);
+            return self.answer(cx, request, Answer::Archive(page));
+        }
+        let range = InboxRange {
+            app: session.app,
+            device: session.device.clone(),
+            since: query.since,
+            until: query.until,
+            place,
+            limit: query.max,
+            now: cx.now.wall,
+        };
+        self.query(cx, request, |delivery| async move {
+            let Some(page) = delivery.store().inbox_range(range).await? else {
+                return Ok(Answer::Refused(Refusal::NotFound));
+            };
+            let InboxPage { messages, index, total } = page;
+            let config = &services.config.xmpp.protocol;
+            let messages = messages.iter().map(|message| Archived::new(config, message)).collect();
+            Ok(Answer::Archive(ArchivePage::new(&query, messages, index, total)))
+        });
     }
+}
 
-    /// Answers a request behind the effects before this one.
-    pub(super) fn answer_later(&mut self, cx: &mut Context<'_>, request: Query, answer: Answer) {
-        let later = super::Request::Answer { request, answer: Box::new(answer) };
-        cx.push(Effect::Continue(later.into()));
+/// Where a page begins; none if no notification has such an id.
+fn place(asked: &ArchivePlace) -> Option<InboxPlace> {
+    let id = |id: &str| NotificationId::parse(id).ok();
+    Some(match asked {
+        ArchivePlace::First => InboxPlace::First,
+        ArchivePlace::Last => InboxPlace::Last,
+        ArchivePlace::After(after) => InboxPlace::After(id(after)?),
+        ArchivePlace::Before(before) => InboxPlace::Before(id(before)?),
+    })
+}
+
+fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Overloaded | Error::Store(StoreError::Overloaded) => Refusal::Overloaded,
+        Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {
+            Refusal::TooManySubscriptions
+        }
+        Error::OverQuota(_) => Refusal::Overloaded,
+        Error::Store(StoreError::Limit(_)) => Refusal::TooManySubscriptions,
+        Error::Store(StoreError::NotFound) => Refusal::NotFound,
+        error => {
+            tracing::warn!(%error, "a client's request failed");
+            Refusal::Internal
+        }
     }
 }

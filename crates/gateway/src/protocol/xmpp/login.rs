@@ -7,7 +7,7 @@
 //! still seems to be alive, here or on another shard, is closed after the check, and only if the session has the
 //! client's id.
 
-use noroshi_auth::{Identity, Refused};
+use noroshi_auth::Identity;
 use noroshi_protocol::xmpp::{self, Credentials, Resumed};
 use noroshi_store::{LoggedIn, Login};
 use noroshi_types::{CloseReason, Presence};
@@ -15,10 +15,9 @@ use noroshi_types::{CloseReason, Presence};
 use super::job::{Checked, check};
 use super::{Request, Xmpp, framing_of, service};
 use crate::protocol::context::Context;
-use crate::protocol::effect::{Attach, Effect};
+use crate::protocol::effect::Effect;
 use crate::session::login::{OpenedSession, login_of};
 use crate::session::registry::{Holder, Key};
-use crate::session::verification::close_reason;
 
 /// A session that a client requests.
 pub(super) struct Resuming {
@@ -45,15 +44,10 @@ impl Xmpp {
             }
             return self.authenticated(cx, identity.ok_or(CloseReason::Unauthorized), true);
         }
-        let (token, app) = (Some(password.into()), app.map(Into::into));
-        cx.push(Effect::Verify { token, app, request: Request::LogIn.into() });
+        cx.verify(Some(password.into()), app.map(Into::into), Request::LogIn);
     }
 
-    pub(super) fn verified(&mut self, cx: &mut Context<'_>, answer: Result<Identity, Refused>) {
-        self.authenticated(cx, answer.map_err(|refused| close_reason(&refused)), false);
-    }
-
-    fn authenticated(
+    pub(super) fn authenticated(
         &mut self,
         cx: &mut Context<'_>,
         identity: Result<Identity, CloseReason>,
@@ -102,7 +96,7 @@ impl Xmpp {
             }
         }
         if let Some(identity) = self.identity.take() {
-            attach(cx, *identity, Vec::new());
+            cx.attach(*identity, Vec::new(), None);
         }
     }
 
@@ -137,7 +131,7 @@ impl Xmpp {
         let Some(Resuming { id, device_key }) = self.resuming.as_deref() else { return true };
         let Some(topics) = parking.topics(*device_key, id, framing, cx.now.wall) else { return false };
         if let Some(identity) = self.identity.take() {
-            attach(cx, *identity, topics);
+            cx.attach(*identity, topics, None);
         }
         true
     }
@@ -211,7 +205,7 @@ impl Xmpp {
         let Some(resuming) = self.resuming.take() else {
             parking.forget(begun.session.device_key);
             self.speak(cx, |conversation, pcx, out| conversation.logged_in(pcx, out));
-            return cx.push(Effect::Continue(Request::AttachAccount.into()));
+            return cx.continue_with(Request::AttachAccount);
         };
         let (session, now) = (&begun.session, cx.now.wall);
         let resumed = match parking.take(session.device_key, &resuming.id, session.holder(), now) {
@@ -226,10 +220,6 @@ impl Xmpp {
             cx.services.metrics.xmpp_resumed.inc();
         }
         self.speak(cx, |conversation, pcx, out| conversation.resumed(pcx, resumed, out));
-        cx.push(Effect::Continue(Request::AttachAccount.into()));
+        cx.continue_with(Request::AttachAccount);
     }
-}
-
-fn attach(cx: &mut Context<'_>, identity: Identity, topics: Vec<noroshi_types::Topic>) {
-    cx.push(Effect::Attach(Box::new(Attach { identity, topics, resume: None })));
 }

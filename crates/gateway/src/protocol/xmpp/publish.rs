@@ -6,13 +6,13 @@ use std::task::Poll;
 use futures_util::poll;
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::Recover;
-use noroshi_types::{JsonText, Push, Request as Notification, Target, Topic, Ttl, Urgency, When, limits};
+use noroshi_types::{JsonText, Topic, When, limits};
 use tokio::sync::oneshot;
 
 use super::Xmpp;
-use super::subscribe::refusal;
 use crate::protocol::context::Context;
 use crate::protocol::requests::QUERIES_MAX;
+use crate::protocol::services::publication;
 
 impl Xmpp {
     /// Publishes an item: it is stored, and becomes the node's last item. Items of one client are published in its
@@ -35,46 +35,26 @@ impl Xmpp {
         if let Some(refused) = refused {
             return self.answer(cx, request, Answer::Refused(refused));
         }
-        let notification = Notification {
-            target: Target::Topic(topic),
-            when: When::Stored,
-            ttl: Ttl::new(limits::TTL_MAX).unwrap_or_default(),
-            urgency: Urgency::Normal,
-            waits_for_use: false,
-            collapse_key: None,
-            retain: true,
-            notification: None,
-            data: Some(data),
-            push: Push::default(),
-            trace: None,
-        };
+        let notification = publication(topic, data, When::Stored, limits::TTL_MAX, true);
         let (done, last) = oneshot::channel();
         let before = cx.requests.publishing.insert(cx.facts.slot, last);
-        let delivery = cx.delivery.clone();
-        self.query(cx, request, async move {
+        self.query(cx, request, |delivery| async move {
             // Dropped in any case, also by a panic.
             let done: oneshot::Sender<()> = done;
             if let Some(before) = before {
                 // Ends when the sender is dropped.
                 let _ = before.await;
             }
-            let result = match delivery.begin_publish_as_root(app, notification).await {
-                Ok(begun) => {
-                    let mut finish = pin!(delivery.finish_publish(begun));
-                    // The first poll gives it its place in the order: the next one need not wait for its commit.
-                    let first = poll!(finish.as_mut());
-                    drop(done);
-                    match first {
-                        Poll::Ready(result) => result,
-                        Poll::Pending => finish.await,
-                    }
-                }
-                Err(error) => Err(error),
+            let begun = delivery.begin_publish_as_root(app, notification).await?;
+            let mut finish = pin!(delivery.finish_publish(begun));
+            // The first poll gives it its place in the order: the next one need not wait for its commit.
+            let first = poll!(finish.as_mut());
+            drop(done);
+            let receipt = match first {
+                Poll::Ready(result) => result?,
+                Poll::Pending => finish.await?,
             };
-            match result {
-                Ok(receipt) => Answer::Published(receipt.id),
-                Err(error) => Answer::Refused(refusal(&error)),
-            }
+            Ok(Answer::Published(receipt.id))
         });
     }
 
@@ -84,18 +64,13 @@ impl Xmpp {
         if !allowed {
             return self.answer(cx, request, Answer::Refused(Refusal::Forbidden));
         }
-        let delivery = cx.delivery.clone();
-        self.query(cx, request, async move {
+        self.query(cx, request, |delivery| async move {
             let now = delivery.clock().now();
             let recover = Recover { app, topic, since: None, retained: true, now };
-            match delivery.store().recover(recover).await {
-                Ok(found) => {
-                    let has_log = found.heads.iter().any(|head| head.position.offset > 0);
-                    let is_new = !has_log && found.retained.is_empty();
-                    if is_new { Answer::Done } else { Answer::Refused(Refusal::Conflict) }
-                }
-                Err(error) => Answer::Refused(refusal(&error.into())),
-            }
+            let found = delivery.store().recover(recover).await?;
+            let has_log = found.heads.iter().any(|head| head.position.offset > 0);
+            let is_new = !has_log && found.retained.is_empty();
+            Ok(if is_new { Answer::Done } else { Answer::Refused(Refusal::Conflict) })
         });
     }
 }

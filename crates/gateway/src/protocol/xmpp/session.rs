@@ -69,17 +69,14 @@ impl Parking {
 
     /// Whether `holder` may resume the session with this id.
     pub(crate) fn is_held_by(&self, device: Key, id: &str, holder: Holder) -> bool {
-        let lot = self.0.lock();
-        lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder)
+        is_held_by(&self.0.lock(), device, id, holder)
     }
 
     /// Takes the session with this id, if it belongs to this holder.
     pub(crate) fn take(&self, device: Key, id: &str, holder: Holder, now: Timestamp) -> Option<Parked> {
         let mut lot = self.0.lock();
         expire(&mut lot, now);
-        let found =
-            lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder);
-        if found { lot.remove(device) } else { None }
+        if is_held_by(&lot, device, id, holder) { lot.remove(device) } else { None }
     }
 
     /// Forgets the session of a device that began another one, or that may not resume this one.
@@ -98,6 +95,10 @@ impl Parking {
         expire(&mut lot, now);
         (lot.len(), lot.bytes())
     }
+}
+
+fn is_held_by(lot: &Lot<Parked>, device: Key, id: &str, holder: Holder) -> bool {
+    lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder)
 }
 
 fn expire(lot: &mut Lot<Parked>, now: Timestamp) {

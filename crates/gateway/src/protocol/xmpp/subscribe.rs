@@ -8,7 +8,7 @@ use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, Message, NotificationId, Position, Quota, Topic, limits};
+use noroshi_types::{AppId, Message, NotificationId, Position, Topic, limits};
 
 use super::Xmpp;
 use crate::protocol::context::Context;
@@ -34,13 +34,9 @@ impl Xmpp {
     ) {
         let Some(session) = cx.session.cloned() else { return };
         if durable {
-            let delivery = cx.delivery.clone();
-            return self.query(cx, request, async move {
-                match subscribe_durably(&delivery, &session, &topic, rules).await {
-                    Ok(None) => Answer::Done,
-                    Ok(Some(refused)) => Answer::Refused(refused),
-                    Err(error) => Answer::Refused(refusal(&error)),
-                }
+            return self.query(cx, request, |delivery| async move {
+                let refused = subscribe_durably(&delivery, &session, &topic, rules).await?;
+                Ok(refused.map_or(Answer::Done, Answer::Refused))
             });
         }
         let key = cx.services.registry.topic_key(session.app, &topic);
@@ -65,13 +61,9 @@ impl Xmpp {
     ) {
         let Some(session) = cx.session.cloned() else { return };
         if durable {
-            let delivery = cx.delivery.clone();
-            return self.query(cx, request, async move {
-                match delivery.unsubscribe(session.app, &session.device, &topic).await {
-                    Ok(true) => Answer::Done,
-                    Ok(false) => Answer::Refused(Refusal::NotSubscribed),
-                    Err(error) => Answer::Refused(refusal(&error)),
-                }
+            return self.query(cx, request, |delivery| async move {
+                let ended = delivery.unsubscribe(session.app, &session.device, &topic).await?;
+                Ok(if ended { Answer::Done } else { Answer::Refused(Refusal::NotSubscribed) })
             });
         }
         if !cx.progress.own_topics().contains(&topic) {
@@ -93,17 +85,14 @@ impl Xmpp {
         {
             request.add_subscriptions(elements);
         }
-        let (own, delivery) = (cx.progress.own_topics(), cx.delivery.clone());
-        self.query(cx, request, async move {
-            let durable = match delivery.store().device(session.app, &session.device).await {
-                Ok(device) => device.map(|device| device.topics).unwrap_or_default(),
-                Err(error) => return Answer::Refused(refusal(&error.into())),
-            };
+        let own = cx.progress.own_topics();
+        self.query(cx, request, |delivery| async move {
+            let device = delivery.store().device(session.app, &session.device).await?;
+            let durable = device.map(|device| device.topics).unwrap_or_default();
             let durable = durable.into_iter().map(|topic| (topic, true));
             let held = durable.chain(own.into_iter().map(|topic| (topic, false)));
-            Answer::Subscriptions(
-                held.filter(|(held, _)| topic.as_ref().is_none_or(|topic| topic == held)).collect(),
-            )
+            let held = held.filter(|(held, _)| topic.as_ref().is_none_or(|topic| topic == held));
+            Ok(Answer::Subscriptions(held.collect()))
         });
     }
 
@@ -116,19 +105,12 @@ impl Xmpp {
         request: Request,
     ) {
         let Some(app) = cx.session.map(|session| session.app) else { return };
-        let delivery = cx.delivery.clone();
-        self.query(cx, request, async move {
+        self.query(cx, request, |delivery| async move {
             let back = if id.is_some() { ITEM_OFFSETS_MAX } else { max as u64 };
-            match latest(&delivery, app, topic, back, id).await {
-                Err(error) => Answer::Refused(refusal(&error.into())),
-                Ok(messages) => match id {
-                    None => Answer::Items(fitting(messages, max)),
-                    Some(id) => match messages.into_iter().find(|message| message.id == id) {
-                        Some(message) => Answer::Items(vec![message]),
-                        None => Answer::Refused(Refusal::NotFound),
-                    },
-                },
-            }
+            let messages = latest(&delivery, app, topic, back, id).await?;
+            let Some(id) = id else { return Ok(Answer::Items(fitting(messages, max))) };
+            let found = messages.into_iter().find(|message| message.id == id);
+            Ok(found.map_or(Answer::Refused(Refusal::NotFound), |message| Answer::Items(vec![message])))
         });
     }
 
@@ -218,20 +200,4 @@ fn fitting(mut messages: Vec<Arc<Message>>, max: usize) -> Vec<Arc<Message>> {
     });
     let count = fits.count();
     messages.split_off(messages.len() - count)
-}
-
-pub(super) fn refusal(error: &Error) -> Refusal {
-    match error {
-        Error::Overloaded | Error::Store(noroshi_store::Error::Overloaded) => Refusal::Overloaded,
-        Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {
-            Refusal::TooManySubscriptions
-        }
-        Error::OverQuota(_) => Refusal::Overloaded,
-        Error::Store(noroshi_store::Error::Limit(_)) => Refusal::TooManySubscriptions,
-        Error::Store(noroshi_store::Error::NotFound) => Refusal::NotFound,
-        error => {
-            tracing::warn!(%error, "a client's request failed");
-            Refusal::Internal
-        }
-    }
 }

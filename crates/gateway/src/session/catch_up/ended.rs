@@ -5,80 +5,70 @@
 use noroshi_store::Place;
 use noroshi_types::{Message, Topic};
 
-/// The name brought everything of a topic behind one place and up to another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
-    topic: Topic,
-    behind: Place,
-    up_to: Place,
-}
-
-/// At most [`Ended::MAX`]; beyond that messages are sent again.
-#[derive(Debug, Default)]
-pub(crate) struct EndedNames(Vec<Ended>);
-
-impl Ended {
-    /// A client has at most 1,000 subscriptions at once.
-    const MAX: usize = 1_000;
-
-    pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.topic.as_str().len()
-    }
-}
-
-impl EndedNames {
-    pub(crate) fn add(&mut self, topic: &Topic, behind: Place, up_to: Place) {
-        if behind < up_to && self.0.len() < Ended::MAX {
-            self.0.push(Ended { topic: topic.clone(), behind, up_to });
-        }
-    }
-
-    pub(crate) fn brought(&self, message: &Message) -> bool {
-        let (Some(place), at) = (&message.topic, Place::of(message.id)) else { return false };
-        let brings = |one: &Ended| one.behind < at && at <= one.up_to && one.topic == place.topic;
-        self.0.iter().any(brings)
-    }
-
-    /// The names whose messages reach beyond the place behind which logs are read.
-    pub(crate) fn behind(&self, since: Place) -> Vec<Ended> {
-        self.0.iter().filter(|one| one.up_to > since).cloned().collect()
-    }
-
-    pub(crate) fn restore(&mut self, ended: Vec<Ended>) {
-        self.0 = ended;
-    }
-}
-
 /// A range of places of one topic, or of all topics where there are too many.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gap {
+pub(crate) struct Range {
     topic: Option<Topic>,
     behind: Place,
     up_to: Place,
 }
 
-impl Gap {
+/// What names brought. At most [`Range::MAX`]; beyond that messages are sent again.
+#[derive(Debug, Default)]
+pub(crate) struct EndedNames(Vec<Range>);
+
+impl Range {
+    /// A client has at most 1,000 subscriptions at once.
+    const MAX: usize = 1_000;
+
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.topic.as_ref().map_or(0, |topic| topic.as_str().len())
     }
+
+    fn has(&self, message: &Message) -> bool {
+        let (Some(place), at) = (&message.topic, Place::of(message.id)) else { return false };
+        let is_of = |topic: &Topic| *topic == place.topic;
+        self.behind < at && at <= self.up_to && self.topic.as_ref().is_none_or(is_of)
+    }
 }
 
-/// What logs still have to bring. At most [`Ended::MAX`]; beyond that messages are sent again.
+impl EndedNames {
+    pub(crate) fn add(&mut self, topic: &Topic, behind: Place, up_to: Place) {
+        if behind < up_to && self.0.len() < Range::MAX {
+            self.0.push(Range { topic: Some(topic.clone()), behind, up_to });
+        }
+    }
+
+    pub(crate) fn brought(&self, message: &Message) -> bool {
+        self.0.iter().any(|one| one.has(message))
+    }
+
+    /// The names whose messages reach beyond the place behind which logs are read.
+    pub(crate) fn behind(&self, since: Place) -> Vec<Range> {
+        self.0.iter().filter(|one| one.up_to > since).cloned().collect()
+    }
+
+    pub(crate) fn restore(&mut self, ended: Vec<Range>) {
+        self.0 = ended;
+    }
+}
+
+/// What logs still have to bring. At most [`Range::MAX`]; beyond that messages are sent again.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps(Vec<Gap>);
+pub(crate) struct Gaps(Vec<Range>);
 
 impl Gaps {
     pub(crate) fn add(&mut self, topic: &Topic, behind: Place, up_to: Place) {
         if behind >= up_to {
             return;
         }
-        let is_full = self.0.len() >= Ended::MAX;
+        let is_full = self.0.len() >= Range::MAX;
         match self.0.last_mut().filter(|last| is_full || last.topic.is_none()) {
             Some(last) => {
                 last.topic = None;
                 (last.behind, last.up_to) = (last.behind.min(behind), last.up_to.max(up_to));
             }
-            None => self.0.push(Gap { topic: Some(topic.clone()), behind, up_to }),
+            None => self.0.push(Range { topic: Some(topic.clone()), behind, up_to }),
         }
     }
 
@@ -88,9 +78,7 @@ impl Gaps {
     }
 
     pub(crate) fn has(&self, message: &Message) -> bool {
-        let (Some(place), at) = (&message.topic, Place::of(message.id)) else { return false };
-        let is_of = |gap: &Gap| gap.topic.as_ref().is_none_or(|topic| *topic == place.topic);
-        self.0.iter().any(|gap| gap.behind < at && at <= gap.up_to && is_of(gap))
+        self.0.iter().any(|gap| gap.has(message))
     }
 
     /// Logs were read behind one place and up to another, or to their end.
@@ -120,11 +108,11 @@ impl Gaps {
         self.0.is_empty()
     }
 
-    pub(crate) fn held(&self) -> Vec<Gap> {
+    pub(crate) fn held(&self) -> Vec<Range> {
         self.0.clone()
     }
 
-    pub(crate) fn restore(&mut self, gaps: Vec<Gap>) {
+    pub(crate) fn restore(&mut self, gaps: Vec<Range>) {
         self.0 = gaps;
     }
 }

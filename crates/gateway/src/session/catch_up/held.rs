@@ -29,11 +29,7 @@ impl CatchUp {
         self.waits_for_room = true;
         let after = behind(dispatch.message.id);
         self.held.push_back(dispatch.clone());
-        if self.stage == Stage::Done {
-            self.stage = Stage::Read;
-            (self.after, self.paged) = (Some(after), Some(after));
-            self.own_topics = own_topics;
-        }
+        self.leave_live(Stage::Read, after, own_topics);
     }
 
     /// A message that was to be released has no room.

@@ -120,10 +120,8 @@ impl CatchUp {
 
     /// Reads gaps if there are any. A live connection was offered everything up to `offered`.
     pub(crate) fn await_gaps(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
-        if self.stage == Stage::Done && !self.gaps.is_empty() {
-            self.stage = Stage::Read;
-            (self.after, self.paged) = (Some(offered), Some(offered));
-            self.own_topics = own_topics;
+        if !self.gaps.is_empty() {
+            self.leave_live(Stage::Read, offered, own_topics);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
-use super::confirmed::CONFIRMED_MIN;
 use super::held::HELD_MAX;
+use super::in_flight::CONFIRMED_MIN;
 use super::*;
 
 fn message(id: u8) -> Arc<Message> {
@@ -93,7 +93,7 @@ fn missed_messages_are_read_before_anything_continues() {
 #[test]
 fn passed_over_messages_are_read_again() {
     // On a live connection, and on one that reads: then the read in progress is not the one that is wanted.
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.reread(None, Vec::new(), message(0).id);
     assert_eq!(run(&mut catch_up), "?=");
     let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else {
@@ -116,7 +116,7 @@ fn passed_over_messages_are_read_again() {
 
 #[test]
 fn a_topic_is_recovered_by_offset() {
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     let since = Position { epoch: Epoch(1), offset: 1 };
     catch_up.recover(1, 5, Topic::from_trusted("news"), Some(since), true);
     for id in [3, 4, 5] {
@@ -135,7 +135,7 @@ fn a_topic_is_recovered_by_offset() {
 #[test]
 fn a_retained_message_does_not_move_the_position() {
     for (copies, heard) in [(false, "!6."), (true, "!67.")] {
-        let mut catch_up = CatchUp::live();
+        let mut catch_up = CatchUp::default();
         let topic = Topic::from_trusted("news");
         match copies {
             true => catch_up.copy_retained(1, 5, topic),
@@ -188,7 +188,7 @@ fn in_flight_messages_are_sent_first_and_once() {
 fn the_sent_place_is_before_everything_that_waits() {
     let at = |id| Place::of(message(id).id);
     let before = |id| Place(at(id).0 - 1);
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     assert_eq!(catch_up.sent_to(at(9), message(0).id), at(9));
     // The fourth has no room, and those behind it wait with it.
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
@@ -209,7 +209,7 @@ fn the_sent_place_is_before_everything_that_waits() {
 #[test]
 fn a_held_message_of_a_page_does_not_delay_logs() {
     let at = |id| Place::of(message(id).id);
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     assert!(catch_up.sent_to(at(9), message(3).id) < at(4));
     assert_eq!(catch_up.sent_to(at(9), message(4).id), at(9));
@@ -218,7 +218,7 @@ fn a_held_message_of_a_page_does_not_delay_logs() {
 #[test]
 fn messages_held_during_a_reread_are_read_from_logs() {
     let at = |id| Place::of(message(id).id);
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     catch_up.waits_for_room = false;
     catch_up.reread(None, Vec::new(), message(9).id);
@@ -283,7 +283,7 @@ fn an_ended_name_brought_its_messages_in_flight() {
 #[test]
 fn a_held_message_of_a_log_does_not_delay_logs() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     // Logs have nothing of the fourth: its name brings it, or it expired meanwhile.
     catch_up.park(&Dispatch::new(message(4)), Vec::new());
     catch_up.hold(&Dispatch::new(message(6)), None);
@@ -379,7 +379,7 @@ fn a_reread_backlog_brings_what_its_pages_contain() {
     catch_up.reread(None, Vec::new(), message(9).id);
     assert_eq!(catch_up.brought_by_name(&news, at(0), at(9), message(3).id), at(3));
     // A connection with all its pages was offered everything.
-    let mut live = CatchUp::live();
+    let mut live = CatchUp::default();
     live.reread(None, Vec::new(), message(9).id);
     assert_eq!(live.brought_by_name(&news, at(0), at(9), message(3).id), at(9));
 }
@@ -388,7 +388,7 @@ fn a_reread_backlog_brings_what_its_pages_contain() {
 fn messages_held_for_an_ended_name_are_read_from_logs() {
     let at = |id| Place::of(message(id).id);
     let news = Topic::from_trusted("news");
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.copy_retained(1, 5, news.clone());
     assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
     assert_eq!(catch_up.sent_to(at(6), message(0).id), at(6), "other topics are live");
@@ -427,7 +427,7 @@ fn gaps_close_as_logs_are_read_and_are_bounded() {
 
 #[test]
 fn pages_begin_before_the_messages_that_a_recovery_holds() {
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.copy_retained(1, 5, Topic::from_trusted("news"));
     assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
     // A message of another topic has no room, and then more arrives than is held.
@@ -475,7 +475,7 @@ fn pages_also_bring_messages_accepted_after_the_log_in() {
 
 #[test]
 fn waiting_messages_differ_from_released_ones() {
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.read_again(message(1).id, Vec::new());
     assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
     assert!(catch_up.holds(message(3).id) && !catch_up.holds(message(2).id));
@@ -492,7 +492,7 @@ fn a_reoffered_message_is_released_wherever_pages_end() {
     // Later messages of its topic were confirmed, so no page brings it, and the ids of the pages are above its own.
     let again = Dispatch::offered(message(3), true);
     assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.read_again(message(1).id, Vec::new());
     assert_eq!(catch_up.hold(&again, None), Hold::Held);
     assert!(!catch_up.holds(message(3).id), "no page has to be written with it");
@@ -503,7 +503,7 @@ fn a_reoffered_message_is_released_wherever_pages_end() {
 #[test]
 fn lost_messages_are_read_from_before_the_loss() {
     // Live: from the reported place.
-    let mut catch_up = CatchUp::live();
+    let mut catch_up = CatchUp::default();
     catch_up.read_again(message(3).id, Vec::new());
     assert!(catch_up.was_live);
     assert_eq!(run(&mut catch_up), "?=");

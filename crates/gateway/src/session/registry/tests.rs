@@ -80,7 +80,7 @@ fn a_user_has_all_devices_and_tenants_are_separate() {
     let user = UserId::parse("u").expect("user");
     assert!(!registry.each_of_user(registry.user_key(AppId(2), &user), |_| {}));
     let device = registry.device_key(AppId(1), &DeviceId::parse("a").expect("device"));
-    assert!(registry.detach_device(device).is_some());
+    assert!(registry.detach_if(device, |_| true).is_some());
     assert_eq!(generations(&registry, "u"), [2]);
 }
 
@@ -120,9 +120,9 @@ fn a_session_is_ended_by_a_newer_one_of_another_node_only() {
     let registry = Registry::new(Some(noroshi_cluster::Keys::new(&[1; 16])));
     let present = session(&registry, "d", Some("u"), 5);
     assert!(matches!(registry.attach(&present), Attached::Now(None)));
-    assert!(registry.detach_older(present.device_key, 5).is_none());
+    assert!(registry.detach_if(present.device_key, |it| it.address.generation < 5).is_none());
     assert_eq!(generations(&registry, "u"), [5]);
-    assert!(registry.detach_older(present.device_key, 6).is_some());
+    assert!(registry.detach_if(present.device_key, |it| it.address.generation < 6).is_some());
     assert!(registry.device(present.device_key).is_none() && generations(&registry, "u").is_empty());
 }
 

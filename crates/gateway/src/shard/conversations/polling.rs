@@ -1,25 +1,27 @@
 //! Engine.IO sessions that poll: GETs and POSTs of other connections carry their packets, until the session upgrades to
 //! a WebSocket.
 //!
-//! The GETs and POSTs arrive on connections of their own ([`request`]), one of which may become the session's WebSocket
-//! ([`upgrade`]). `Sid::shard` names the session's shard. The state is in [`crate::protocol::legs`].
+//! The GETs and POSTs arrive on connections of their own ([`request`]). A WebSocket on a separate connection probes the
+//! session, and takes it over when the client requests this: its socket becomes the session's. `Sid::shard` names the
+//! session's shard. The state is in [`crate::protocol::polling`].
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use noroshi_auth::ClientNetwork;
 use noroshi_protocol::engine_io::answer::{self, Header};
 use noroshi_protocol::engine_io::payload::Payload;
 use noroshi_protocol::engine_io::session::Output;
 use noroshi_protocol::engine_io::{self, Outgoing, RequestError, Session, Sid};
-use noroshi_protocol::ws::{self, Opcode, Upgrade};
+use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
 use crate::protocol::context::Context;
-use crate::protocol::legs::Legs;
-use crate::protocol::polling::{Kind, PollingRequest};
+use crate::protocol::polling::{Kind, Legs, PollingRequest};
 use crate::protocol::registry::Conversation;
-use crate::protocol::socket_io::{Opener, SocketIo, Start, websocket_frame};
+use crate::protocol::requests::At;
+use crate::protocol::socket_io::{Opener, SocketIo, engine_packet, websocket_frame};
 use crate::rate::{Bucket, Rate};
 use crate::session::phase::Phase;
 use crate::shard::Shard;
@@ -27,7 +29,6 @@ use crate::shard::connection::Connection;
 use crate::wire::{Framing, Protocol};
 
 mod request;
-mod upgrade;
 
 /// The same as in the consumer API (`api::origin`).
 const CORS: [Header<'_>; 2] = [
@@ -41,14 +42,13 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
     headers
 }
 
+/// Time for a WebSocket to take its session over; the same as in the JavaScript server.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Shard {
     /// A new session. `None` if the system has no randomness.
     fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
-        let shared = self.shared.clone();
-        let (shard, now_ms, number) = (self.index, self.now.ms, shared.next_number());
-        let config = &shared.config.socket_io;
-        let jitter = &mut |below| self.jitter(below);
-        SocketIo::new(Start { opener, polls, shard, now_ms, config, number, jitter })
+        SocketIo::new(opener, polls, self.index, self.now.ms, &self.shared.services, &mut self.jitter)
     }
 
     /// A session that begins on a WebSocket.
@@ -102,8 +102,8 @@ impl Shard {
             return self.refuse(slot);
         };
         socket_io.legs = Some(Box::new(Legs::new(sid, network)));
-        let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
-        let generation = shared.next_generation(self.now.wall);
+        let frames = Bucket::full(shared.services.frame_rate(), self.now.ms32());
+        let generation = shared.services.generations.next(self.now.wall);
         let mut connection = Connection::new(Socket::NONE, generation, frames);
         (connection.protocol, connection.framing) = (SocketIo::protocol_of(mount), Framing::Polling);
         begin_socket_io(&mut connection, socket_io);
@@ -125,7 +125,7 @@ impl Shard {
         let (config, now_ms) = (&self.shared.config, self.now.ms32());
         let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(u32::MAX);
         let per_second = config.connects_per_second.div_ceil(shards.max(1));
-        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        let rate = Rate::of_connects(per_second);
         self.conversations
             .polled
             .openings
@@ -183,14 +183,15 @@ impl Shard {
             Output::Frame(packet) => self.send(session, websocket_frame(&packet)),
             Output::Probe(packet) => {
                 let probe = self.legs(session).and_then(|legs| legs.probe);
-                if let Some((probe, generation)) = probe
-                    && self.at(probe, generation).is_some()
-                {
+                if let Some(probe) = self.present(probe) {
                     self.send(probe, websocket_frame(&packet));
                 }
             }
             Output::Upgraded => self.take_over(session),
-            Output::EndProbe => self.end_probe(session),
+            Output::EndProbe => {
+                let probe = self.legs(session).and_then(|legs| legs.probe.take());
+                self.end_probe(probe);
+            }
             Output::Ended(reason) => self.end_session(session, reason),
         }
     }
@@ -221,8 +222,8 @@ impl Shard {
     }
 
     fn answer_poll(&mut self, session: u32, payload: &Payload) {
-        let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.poll.take()) else { return };
-        if self.at(slot, generation).is_some()
+        let Some(poll) = self.legs(session).and_then(|legs| legs.poll.take()) else { return };
+        if let Some(slot) = self.present(Some(poll))
             && let Some(keeps) = self.polling_request(slot).map(|request| request.keeps)
         {
             let mut answer = Vec::with_capacity(256 + payload.body_bytes());
@@ -255,17 +256,107 @@ impl Shard {
     /// A session has ended: its poll receives CLOSE, and its probe is closed.
     pub(super) fn end_legs(&mut self, legs: Legs) {
         self.conversations.polled.by_sid.remove(&legs.sid);
-        if let Some((slot, generation)) = legs.poll
-            && self.at(slot, generation).is_some()
-        {
+        if let Some(slot) = self.present(legs.poll) {
             let mut answer = Vec::new();
             answer::push_payload(&mut answer, &Payload::of(Outgoing::CLOSE), &headers(false));
             self.answer_request(slot, answer, false);
         }
-        if let Some((slot, generation)) = legs.probe
-            && self.at(slot, generation).is_some()
-        {
+        self.end_probe(legs.probe);
+    }
+
+    fn end_probe(&mut self, probe: Option<At>) {
+        if let Some(slot) = self.present(probe) {
             self.begin_close(slot, CloseReason::BadMessage);
+        }
+    }
+
+    /// The slot of a connection that still exists.
+    fn present(&mut self, at: Option<At>) -> Option<u32> {
+        at.filter(|(slot, generation)| self.at(*slot, *generation).is_some()).map(|(slot, _)| slot)
+    }
+
+    // -- the upgrade to a WebSocket ----------------------------------------------------------------
+
+    fn open_probe(&mut self, slot: u32, sid: Sid, upgrade: &Upgrade) {
+        let Some(session) = self.session_of(&sid) else {
+            return self.refuse_request(slot, RequestError::UnknownSid, false);
+        };
+        let accepted = self.ask_engine(session, Session::accept_probe) == Some(true);
+        let mut answer = Vec::with_capacity(192);
+        ws::push_upgrade_response(&mut answer, upgrade);
+        self.set_protocol(slot, Protocol::Http, Framing::agreed(upgrade));
+        let deadline = self.now.tick_after(UPGRADE_TIMEOUT);
+        let request = PollingRequest { sid, keeps: false, kind: Kind::Probe };
+        let at = self.begin_polling_request(slot, request, deadline);
+        if let Some(connection) = self.connection(slot) {
+            connection.phase = Phase::AwaitToken;
+            connection.opening = None;
+        }
+        if accepted && let Some(legs) = self.legs(session) {
+            legs.probe = at;
+        }
+        self.send(slot, answer.into());
+        match accepted {
+            true => self.arm(slot),
+            false => self.begin_close(slot, CloseReason::BadMessage),
+        }
+    }
+
+    /// A message of a WebSocket that probes.
+    pub(crate) fn feed_probe(&mut self, slot: u32, input: Input<'_>) {
+        let Some(sid) = self.polling_request(slot).map(|request| request.sid) else { return };
+        let (session, packet) = (self.session_of(&sid), engine_packet(input));
+        match (session, packet) {
+            (Some(session), Some(Ok(packet))) => {
+                self.ask_engine(session, |engine, now_ms, config, out| {
+                    engine.handle_probe_packet(packet, now_ms, config, out);
+                });
+            }
+            (_, None) => {}
+            (None, _) | (_, Some(Err(_))) => self.begin_close(slot, CloseReason::BadMessage),
+        }
+    }
+
+    /// The WebSocket that probed becomes the session's.
+    fn take_over(&mut self, session: u32) {
+        let Some((slot, generation)) = self.legs(session).and_then(|legs| legs.probe.take()) else { return };
+        let Some(probe) = self.at(slot, generation) else {
+            return self.abort(session, CloseReason::PeerReset);
+        };
+        let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
+        let framing = probe.framing;
+        if let Some(Conversation::PollingRequest(request)) = probe.conversation.as_deref_mut() {
+            request.kind = Kind::Moved(session);
+        }
+        self.lifecycle.seats.move_to(slot, session, &self.shared.clients);
+        let registered = socket.stream().map(|stream| self.io.reregister(stream, session));
+        let Some(connection) = self.connection(session) else { return };
+        let protocol = connection.protocol;
+        connection.socket = socket;
+        self.set_protocol(session, protocol, framing);
+        if let Some(Err(error)) = registered {
+            tracing::warn!(%error, "cannot register a socket");
+            return self.abort(session, CloseReason::Internal);
+        }
+        // Bytes behind the last packet are read already; later ones are not.
+        self.io.read_later(session);
+        self.advance(session);
+    }
+
+    /// The slot that has this one's socket. If it is another, this one ends.
+    pub(crate) fn settle_move(&mut self, slot: u32) -> u32 {
+        let to = self.moved_to(slot);
+        if to != slot {
+            self.abort(slot, CloseReason::PeerClosed);
+        }
+        to
+    }
+
+    /// The slot for which input of this one is.
+    pub(crate) fn moved_to(&self, slot: u32) -> u32 {
+        match self.connections.get(slot as usize).and_then(|connection| connection.conversation.as_deref()) {
+            Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
+            _ => slot,
         }
     }
 }

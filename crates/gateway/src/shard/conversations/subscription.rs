@@ -16,15 +16,13 @@ impl Shard {
         since: Vec<(Topic, Position)>,
     ) -> Result<(), (&'static str, String)> {
         let registry = &self.shared.registry;
-        let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
-        let Some(app) = connection.attachment.session.as_ref().map(|session| session.app) else {
-            return Ok(());
-        };
+        let Some(app) = self.app_of(slot) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let new = keys.iter().filter(|key| !self.sessions.topics.is_subscribed(**key, slot)).count();
         let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: the device does not choose `$everyone`.
-        if new > 0 && connection.attachment.topics.len() + new > most + 1 {
+        let held = self.connections[slot as usize].attachment.topics.len();
+        if new > 0 && held + new > most + 1 {
             if let Some(over) = self.over_subscriptions(app, most) {
                 return Err((CloseReason::QuotaExceeded.as_str(), over.to_string()));
             }
@@ -34,7 +32,7 @@ impl Shard {
         let mut since: HashMap<Topic, Position> = since.into_iter().collect();
         for (topic, key) in topics.into_iter().zip(keys) {
             let position = since.remove(&topic);
-            self.subscribe(slot, topic, key, Subscription::own, position);
+            self.subscribe(slot, topic, key, Subscription::own, position, None);
         }
         self.advance(slot);
         Ok(())
@@ -45,10 +43,7 @@ impl Shard {
         let Some(app) = self.app_of(slot) else { return };
         let key = self.shared.registry.topic_key(app, &topic);
         let kind = if durable { Subscription::durable } else { Subscription::own };
-        match retained {
-            Some(retained) => self.subscribe_choosing_retained(slot, topic, key, kind, retained),
-            None => self.subscribe(slot, topic, key, kind, None),
-        }
+        self.subscribe(slot, topic, key, kind, None, retained);
     }
 
     /// Counts a subscription that only the app's quota refuses.
@@ -58,9 +53,7 @@ impl Shard {
     }
 
     pub(crate) fn unsubscribe_all(&mut self, slot: u32, topics: &[Topic]) {
-        let session =
-            self.connections.get(slot as usize).and_then(|connection| connection.attachment.session.as_ref());
-        let Some(app) = session.map(|session| session.app) else { return };
+        let Some(app) = self.app_of(slot) else { return };
         let key = |topic| self.shared.registry.topic_key(app, topic);
         let keys: Vec<_> = topics.iter().map(key).collect();
         self.unsubscribe(slot, &keys);

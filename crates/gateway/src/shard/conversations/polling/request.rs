@@ -94,7 +94,7 @@ impl Shard {
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
         let network = self.lifecycle.seats.client(slot);
         let seat = Seat::take_anyway(&self.shared.clients, network);
-        let peer = self.io.peers.get(slot);
+        let peer = self.io.peers.get(&slot).copied();
         let Some(connection) = self.take_connection(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.socket.into_parts() {
@@ -171,7 +171,9 @@ impl Shard {
     ) -> Option<At> {
         // A client of a session that showed a credential has shown it.
         let session = self.session_of(&request.sid);
-        if session.is_some_and(|session| self.is_alive(session) && !self.is_unauthenticated(session)) {
+        if session.is_some_and(|session| {
+            self.is_alive(session) && !self.lifecycle.unauthenticated.contains(session)
+        }) {
             self.end_unauthenticated(slot);
         }
         let connection = self.connection(slot)?;

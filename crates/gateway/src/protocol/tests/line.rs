@@ -8,29 +8,24 @@
 //!                         server: MSG id data, for each message
 //! ```
 //!
-//! It touches this folder, one line in [`super::registry`], and its name in [`crate::wire::Protocol`] and
+//! It touches this file, two lines in [`crate::protocol::registry`], and its name in [`crate::wire::Protocol`] and
 //! [`crate::wire::Speaks`].
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::io::Write as _;
 
 use bytes::Bytes;
 use noroshi_delivery::rules::Reason;
-use noroshi_protocol::ws::Input;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 
-use super::adapter::{Adapter, Cause, Offered, Opening};
-use super::context::{Context, Encoding};
-use super::effect::{Attach, Effect, Reply};
 use crate::config::Config;
+use crate::protocol::adapter::{Adapter, Cause, Offered};
+use crate::protocol::context::{Context, Encoding};
+use crate::protocol::effect::{Effect, Reply};
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
+use crate::session::operation::{Op, Operation};
 use crate::session::verification::close_reason;
-use crate::wire::Protocol;
 use crate::wire::dispatch::Dispatch;
-
-mod tests;
 
 /// The longest line.
 const LINE_BYTES_MAX: usize = 4_096;
@@ -48,10 +43,6 @@ pub(crate) enum Request {
 }
 
 impl Operation for Request {
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-
     fn names(&self) -> Vec<Box<str>> {
         match self {
             Request::Subscribe(topic) => vec![topic.as_str().into()],
@@ -63,12 +54,6 @@ impl Operation for Request {
 impl Adapter for Line {
     type Request = Request;
     type Done = Infallible;
-
-    const PROTOCOL: Option<Protocol> = Some(Protocol::Line);
-
-    fn open(_: &Opening<'_>) -> Option<Self> {
-        Some(Self::default())
-    }
 
     /// Up to the end of one line.
     fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize {
@@ -84,10 +69,6 @@ impl Adapter for Line {
         consumed
     }
 
-    fn handle_message(&mut self, cx: &mut Context<'_>, _: Input<'_>) {
-        cx.close(CloseReason::BadMessage);
-    }
-
     fn handle_login(&mut self, cx: &mut Context<'_>, _: &OpenedSession) -> Vec<u8> {
         cx.send("OK\n");
         Vec::new()
@@ -95,14 +76,11 @@ impl Adapter for Line {
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, request: Request, reply: Reply) {
         match (request, reply) {
-            (Request::LogIn, Reply::Verified(Ok(identity))) => {
-                let attach = Attach { identity, topics: Vec::new(), resume: None };
-                cx.push(Effect::Attach(Box::new(attach)));
-            }
+            (Request::LogIn, Reply::Verified(Ok(identity))) => cx.attach(identity, Vec::new(), None),
             (Request::LogIn, Reply::Verified(Err(refused))) => cx.close(close_reason(&refused)),
             (Request::Subscribe(topic), Reply::Decided(decided)) => {
                 let (topics, denied) = decided.split(vec![topic]);
-                let request: Option<Box<dyn Operation>> = Some(Box::new(Request::Subscribed(denied)));
+                let request: Option<Op> = Some(Box::new(Request::Subscribed(denied)));
                 cx.push(Effect::Subscribe { topics, since: Vec::new(), request });
             }
             (Request::Subscribed(denied), Reply::Subscribed(result)) => match result {
@@ -136,12 +114,9 @@ impl Line {
         let (command, argument) = line.split_once(' ').unwrap_or((line, ""));
         match (command, cx.session.is_some()) {
             ("PING", _) => cx.send("PONG\n"),
-            ("AUTH", false) => {
-                let request = Box::new(Request::LogIn);
-                cx.push(Effect::Verify { token: Some(argument.into()), app: None, request });
-            }
+            ("AUTH", false) => cx.verify(Some(argument.into()), None, Request::LogIn),
             ("SUB", true) => match Topic::parse_subscription(argument) {
-                Ok(topic) => cx.push(Effect::Authorize(Box::new(Request::Subscribe(topic)))),
+                Ok(topic) => cx.authorize(Request::Subscribe(topic)),
                 Err(_) => cx.send("ERR bad_topic\n"),
             },
             ("ACK", true) => match NotificationId::parse(argument) {

@@ -1,4 +1,4 @@
-//! A client of the line protocol talks to a gateway over a real socket.
+//! A client of the line protocol ([`line`]) talks to a gateway over a real socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::{Config, Gateway, Listener, Metrics, Speaks};
+
+pub(super) mod line;
 
 struct Node {
     gateway: Arc<Gateway>,

@@ -1,15 +1,28 @@
-//! WebSockets: upgrades, control frames, and messages for the adapter.
+//! WebSockets: upgrades, control frames, and messages for the adapter. Event streams: the request, the start, and
+//! refusals in HTTP.
 
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use noroshi_protocol::sse;
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{CloseReason, limits};
 
-use crate::protocol::credentials::Credentials;
+use crate::protocol::effect::Refusal;
 use crate::protocol::native;
 use crate::protocol::registry::Conversation;
+use crate::protocol::sse::{Events, Stream};
 use crate::session::phase::Phase;
+use crate::session::verification::Credentials;
 use crate::shard::Shard;
+use crate::wire::gzip::Packed;
 use crate::wire::{Framing, Protocol};
 
+/// How long a peer may leave data unacknowledged before TCP gives it up: an event stream receives nothing from it.
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for all event streams under gzip.
+static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
 /// Frames of a client that does not wait for the outcome of its log-in, of [`limits::EARLY_BYTES`] together.
 const EARLY_FRAMES_MAX: usize = 64;
 
@@ -20,46 +33,47 @@ impl Shard {
         let (shared, now) = (self.shared.clone(), self.now);
         let Some(connection) = self.connection(slot) else { return };
         let (config, is_tls) = (&*shared.config, connection.socket.is_tls());
-        let opening = crate::protocol::adapter::Opening { config, framing, is_tls, now };
-        connection.conversation = Conversation::open(protocol, &opening).map(Box::new);
+        let conversation = Conversation::open(protocol, framing, is_tls, config, now.tick);
+        connection.conversation = conversation.map(Box::new);
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = now.tick_after(config.auth_timeout);
         self.converse(slot, |conversation, cx| conversation.handle_open(cx));
     }
 
-    /// A request for the WebSocket of a protocol.
-    pub(crate) fn upgrade_to(&mut self, slot: u32, protocol: Protocol, upgrade: &Upgrade) {
+    /// A request for the WebSocket of a protocol. The credentials of a native one log in at once.
+    pub(crate) fn open_websocket(
+        &mut self,
+        slot: u32,
+        protocol: Protocol,
+        upgrade: &Upgrade,
+        credentials: Credentials,
+    ) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
+        if protocol == Protocol::Echo {
+            self.set_protocol(slot, protocol, Framing::agreed(upgrade));
+            let Some(connection) = self.connection(slot) else { return };
+            connection.phase = Phase::Open;
+            connection.deadline_tick = u32::MAX;
+            connection.opening = None;
+            return self.send(slot, answer.into());
+        }
+        if let (Some(app), Some(connection)) = (credentials.app, self.connection(slot)) {
+            connection.opening().app = Some(app.into());
+        }
         self.open_protocol(slot, protocol, Framing::agreed(upgrade));
+        let token = credentials.token.filter(|_| protocol == Protocol::Native);
+        if token.is_some() {
+            // The answer leaves with `ready` some milliseconds later: one write instead of two.
+            self.cork(slot);
+        }
         self.send(slot, answer.into());
-        self.arm(slot);
-    }
-
-    /// A request for the native WebSocket.
-    pub(crate) fn open_websocket(&mut self, slot: u32, upgrade: &Upgrade, credentials: Credentials) {
-        let Some(token) = credentials.token else { return self.upgrade_to(slot, Protocol::Native, upgrade) };
-        // The answer leaves with `ready` some milliseconds later: one write instead of two.
-        let mut answer = Vec::with_capacity(192);
-        ws::push_upgrade_response(&mut answer, upgrade);
-        self.open_protocol(slot, Protocol::Native, Framing::agreed(upgrade));
-        self.cork(slot);
-        self.send(slot, answer.into());
-        // A browser cannot read an HTTP status of a failed upgrade: frames report a wrong token.
-        self.identify(slot, Some(&token), None, native::Request::LogIn.into());
+        if let Some(token) = token {
+            // A browser cannot read an HTTP status of a failed upgrade: frames report a wrong token.
+            self.identify(slot, Some(&token), None, Box::new(native::Request::LogIn(())));
+        }
         // It may be due before the head would have been.
         self.arm(slot);
-    }
-
-    pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
-        let mut answer = Vec::new();
-        ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Echo, Framing::agreed(upgrade));
-        let Some(connection) = self.connection(slot) else { return };
-        connection.phase = Phase::Open;
-        connection.deadline_tick = u32::MAX;
-        connection.opening = None;
-        self.send(slot, answer.into());
     }
 
     /// A whole message, a part of one, or a control frame.
@@ -85,7 +99,7 @@ impl Shard {
             return self.handle_late_message(slot, &input);
         }
         match input {
-            Input::Ping(payload) => self.send_frame(slot, Opcode::Pong, payload),
+            Input::Ping(payload) => self.send(slot, ws::frame(Opcode::Pong, payload)),
             Input::Text(_) | Input::Binary(_) => self.handle_websocket_message(slot, input),
             Input::Pong(_) | Input::Fragment | Input::Close { .. } | Input::Deflated(_) => {}
         }
@@ -127,5 +141,46 @@ impl Shard {
             return self.begin_close(slot, CloseReason::RateLimited);
         }
         early.push(text);
+    }
+
+    pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
+        self.set_protocol(slot, Protocol::Native, Framing::Events);
+        if let Some(connection) = self.connection(slot) {
+            connection.opening().asks_gzip = stream.asks_gzip;
+        }
+        let Credentials { token, app } = credentials;
+        self.identify(slot, token.as_deref(), app.as_deref(), Events::request(stream));
+    }
+
+    /// An HTTP answer instead of a stream.
+    pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, refusal: &Refusal) {
+        let Refusal { code, text, reason, after_s } = refusal;
+        let after_s = after_s.unwrap_or_else(|| u64::from(self.retry_after_s(slot).max(1))).to_string();
+        let headers: &[_] = match status {
+            401 => &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")], // RFC 9110 §11.6.1
+            429 => &[("Retry-After", &after_s)],
+            _ => &[],
+        };
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
+        self.answer_problem(slot, status, code, text, headers, *reason);
+    }
+
+    pub(super) fn begin_gzip(&mut self, slot: u32) {
+        self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
+        self.trailers.begin(slot);
+    }
+
+    pub(super) fn detect_vanished_peer(&mut self, slot: u32) {
+        let stream = self.connection(slot).and_then(|connection| connection.socket.stream());
+        if let Some(stream) = stream {
+            let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(USER_TIMEOUT));
+        }
+    }
+
+    pub(super) fn send_keep_alive(&mut self, slot: u32) {
+        match self.connection(slot).is_some_and(|connection| connection.framing == Framing::GzipEvents) {
+            true => self.send_packed(slot, PACKED_KEEP_ALIVE.get_or_init(|| Packed::of(sse::keep_alive()))),
+            false => self.send(slot, Bytes::from_static(sse::keep_alive())),
+        }
     }
 }
