@@ -129,7 +129,7 @@ fn base64_len(text: &str, bytes: usize) -> Option<()> {
 impl FromText for PushEnvironment {
     const WHAT: &'static str = "an environment (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        Self::parse(text).ok_or_else(|| Invalid::new("must be \"production\" or \"sandbox\""))
+        Self::named(text).ok_or_else(|| Invalid::new("must be \"production\" or \"sandbox\""))
     }
 }
 
