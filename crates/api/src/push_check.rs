@@ -87,7 +87,7 @@ async fn check(delivery: &Delivery, app: AppId, fields: &Fields, prefix: &str) -
         return Ok(());
     }
     let mut services: Vec<PushService> =
-        delivery.credentials(app).await?.iter().map(|credential| credential.service).collect();
+        delivery.push.list_credentials(app).await?.iter().map(|credential| credential.service).collect();
     services.sort_unstable();
     services.dedup();
     let services = if services.is_empty() { &PushService::ALL[..] } else { &services };

@@ -172,7 +172,7 @@ impl AckQueue {
 }
 
 /// Queues confirmations and writes them.
-pub(crate) struct Acks {
+pub struct Acks {
     context: Arc<Context>,
     freshness: Arc<Freshness>,
     feed: Arc<ShareFeed>,
@@ -190,8 +190,9 @@ impl Acks {
         Self { context, freshness, feed, queue: AckQueue::new(), metrics }
     }
 
-    /// Queues confirmations of a device.
-    pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
+    /// Queues the acknowledgements of a device, which are written together with others some milliseconds later. A crash
+    /// in between repeats the notifications, with the same ids. Called on shards; never waits.
+    pub fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
         self.queue.push(device, ids, &self.metrics);
     }
 
@@ -249,8 +250,14 @@ impl Acks {
         wrote_all
     }
 
+    /// Writes acknowledgements of a device at once: durable when this returns. Returns how many of the notifications were
+    /// outstanding.
+    pub async fn ack_now(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+        self.write(vec![Ack { device, ids }]).await
+    }
+
     /// Writes confirmations now. Returns how many of the notifications were outstanding.
-    pub(crate) async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
+    async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.context.now();
         let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
         let acked = self.context.store.ack(acks.clone(), now).await;

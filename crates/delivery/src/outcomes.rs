@@ -88,7 +88,7 @@ pub(crate) fn subject(work: Work) -> Subject {
 }
 
 /// Counts outcomes and emits them to the event log.
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     store: Arc<dyn Store>,
     clock: Clock,
     metrics: Metrics,
@@ -101,18 +101,18 @@ impl Outcomes {
         Self { store, clock, metrics, events: OnceLock::new() }
     }
 
-    /// A second call is ignored.
-    pub(crate) fn attach_events(&self, events: Events) {
+    /// Attaches the event log. A second call is ignored.
+    pub fn attach_events(&self, events: Events) {
         let _ = self.events.set(events);
     }
 
     /// Drops every event while no log is attached.
-    pub(crate) fn events(&self) -> &Events {
+    pub fn events(&self) -> &Events {
         self.events.get().unwrap_or(&OFF)
     }
 
     /// A change of the configuration; the event never holds a secret.
-    pub(crate) fn configured(
+    pub fn configured(
         &self,
         app: Option<AppId>,
         (what, change): (&'static str, &'static str),
@@ -124,7 +124,7 @@ impl Outcomes {
     }
 
     /// A device was created, or registered again.
-    pub(crate) fn registered(&self, device: &Device) {
+    pub fn registered(&self, device: &Device) {
         let event = || {
             Event::Registered(Box::new(Registered {
                 app: device.app,
@@ -138,7 +138,7 @@ impl Outcomes {
     }
 
     /// Outcomes that shards report: counted, emitted, and recorded for the trace.
-    pub(crate) fn record(&self, parts: Vec<OutcomePart>) {
+    pub fn record(&self, parts: Vec<OutcomePart>) {
         self.metrics.count(&parts);
         if self.events().is_on() {
             for OutcomePart { id, outcome, at, devices, count } in &parts {

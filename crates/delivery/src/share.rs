@@ -46,7 +46,7 @@ use crate::share_feed::ShareFeed;
 pub(crate) use leader::run;
 pub(crate) use metrics::Metrics;
 
-pub(crate) struct Shares {
+pub struct Shares {
     pub(crate) context: Arc<Context>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) sessions: Arc<Sessions>,
@@ -58,7 +58,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// A connection joins groups: it and its fellow members share what is published from now on.
-    pub(crate) async fn join(&self, join: JoinShares) -> Result<(), Error> {
+    pub async fn join(&self, join: JoinShares) -> Result<(), Error> {
         let app = join.app;
         self.context.store.join_shares(join).await?;
         self.changed(app).await;
@@ -66,7 +66,7 @@ impl Shares {
     }
 
     /// A device leaves groups, or its connection or session ends.
-    pub(crate) async fn leave(&self, app: AppId, leave: LeaveShares) -> Result<(), Error> {
+    pub async fn leave(&self, app: AppId, leave: LeaveShares) -> Result<(), Error> {
         if self.context.store.leave_shares(leave).await? {
             self.changed(app).await;
         }
@@ -75,7 +75,7 @@ impl Shares {
 
     /// Whether devices of the app share subscriptions, as far as this node knows: it may lag by seconds if another node
     /// could not report the change.
-    pub(crate) fn has(&self, app: AppId) -> bool {
+    pub fn has(&self, app: AppId) -> bool {
         self.feed.has(app)
     }
 

@@ -71,7 +71,7 @@ pub(crate) async fn create(
     let (name, settings) = body::app(&body)?;
     check_claims(&auth, &name, &settings)?;
     let app = auth.create_app(name, settings, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("app", "made"), None);
+    delivery.context.outcomes.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn change(
         ));
     }
     let app = auth.update_app(app.id, settings).await?;
-    delivery.configured(Some(app.id), ("app", "changed"), None);
+    delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn mirror(
     // their tokens are rejected as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
     let app = auth.mirror(name, settings, keys, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("app", "changed"), None);
+    delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);
     let number = Some(app.id.0);
     Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
@@ -144,7 +144,7 @@ pub(crate) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&auth, &name)?;
-    delivery.configured(Some(app.id), ("app", "removed"), Some(&name));
+    delivery.context.outcomes.configured(Some(app.id), ("app", "removed"), Some(&name));
     auth.delete_app(app.id).await?;
     delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
@@ -172,9 +172,9 @@ pub(crate) async fn create_key(
     let app = manager.app(&auth, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
     let present = auth.keys(app.id).len() as u64;
-    delivery.quotas().check(app.id, Quota::Keys, present)?;
+    delivery.quotas.check(app.id, Quota::Keys, present)?;
     let (key, secret) = auth.create_key(app.id, name, scopes, delivery.clock().now()).await?;
-    delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
+    delivery.context.outcomes.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn revoke_key(
         noroshi_store::Error::NotFound => unknown(),
         error => error.into(),
     })?;
-    delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
+    delivery.context.outcomes.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)
 }
 

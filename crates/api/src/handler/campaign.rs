@@ -71,11 +71,11 @@ pub(crate) async fn create(
     drop(body);
     // First, since the experiment and other prerequisites may have been deleted since.
     if let Some(idempotency) = &idempotency
-        && let Some(progress) = delivery.created_campaign(provider.app, idempotency).await?
+        && let Some(progress) = delivery.campaigns.created(provider.app, idempotency).await?
     {
         return created(progress, true);
     }
-    let spec = delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
+    let spec = delivery.campaigns.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
     push_check::check_campaign(&delivery, provider.app, &spec).await?;
     if query.dry_run {
         if spec.audience == Audience::Upload {
@@ -83,10 +83,10 @@ pub(crate) async fn create(
                 "recipients are uploaded after the campaign is created, so there is nothing to count yet";
             return Err(Problem::field("audience.upload", rule));
         }
-        let count = delivery.dry_run(provider.app, &spec).await?;
+        let count = delivery.campaigns.dry_run(provider.app, &spec).await?;
         return Ok(respond::json(StatusCode::OK, &show::CountBody::from(count)));
     }
-    let (progress, replayed) = delivery.create_campaign(provider.app, spec, idempotency).await?;
+    let (progress, replayed) = delivery.campaigns.create(provider.app, spec, idempotency).await?;
     created(progress, replayed)
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn list(
     let limit = page_limit(page.limit)?;
     let after = page.after.filter(|after| !after.is_empty());
     let before = after.map(|after| campaign_id(&after).map_err(|problem| problem.at("after"))).transpose()?;
-    let found = delivery.campaigns(provider.app, before, limit).await?;
+    let found = delivery.campaigns.list(provider.app, before, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.campaign.id.to_string());
     let campaigns = found.into_iter().map(show::campaign).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &CampaignsBody { campaigns, next }))
@@ -120,7 +120,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    answer(StatusCode::OK, delivery.campaign(provider.app, id).await.map_err(no_campaign)?)
+    answer(StatusCode::OK, delivery.campaigns.get(provider.app, id).await.map_err(no_campaign)?)
 }
 
 /// `POST /v1/campaigns/{id}/recipients`
@@ -139,7 +139,7 @@ pub(crate) async fn upload(
             chunk.iter().map(|line| body::recipient(line, &body_limits)).collect();
         let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
         // Also without a valid line, to check whether the campaign exists.
-        if let Err(error) = delivery.upload(provider.app, id, good).await {
+        if let Err(error) = delivery.campaigns.upload(provider.app, id, good).await {
             return Err(not_uploaded(&delivery, provider.app, id, error).await);
         }
         for line in read {
@@ -159,7 +159,7 @@ pub(crate) async fn start(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = delivery.start_campaign(provider.app, id).await;
+    let changed = delivery.campaigns.start(provider.app, id).await;
     changed_to(&delivery, provider.app, id, changed).await
 }
 
@@ -170,7 +170,7 @@ pub(crate) async fn pause(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = delivery.pause_campaign(provider.app, id).await;
+    let changed = delivery.campaigns.pause(provider.app, id).await;
     changed_to(&delivery, provider.app, id, changed).await
 }
 
@@ -181,7 +181,7 @@ pub(crate) async fn resume(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = delivery.resume_campaign(provider.app, id).await;
+    let changed = delivery.campaigns.resume(provider.app, id).await;
     changed_to(&delivery, provider.app, id, changed).await
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn abort(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = campaign_id(&id)?;
-    let changed = delivery.abort_campaign(provider.app, id).await;
+    let changed = delivery.campaigns.abort(provider.app, id).await;
     changed_to(&delivery, provider.app, id, changed).await
 }
 
@@ -203,7 +203,7 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = campaign_id(&id)?;
-    match delivery.delete_campaign(provider.app, id).await {
+    match delivery.campaigns.delete(provider.app, id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) => Err(explained(&delivery, provider.app, id, error).await),
     }
@@ -231,7 +231,7 @@ async fn explained(
     let noroshi_delivery::Error::Store(noroshi_store::Error::Conflict) = error else {
         return no_campaign(error);
     };
-    match delivery.campaign(app, id).await {
+    match delivery.campaigns.get(app, id).await {
         Ok(progress) => {
             Problem::new(Code::WrongState, format!("the campaign is {}", progress.campaign.state.as_str()))
         }
@@ -247,7 +247,7 @@ async fn not_uploaded(
     error: noroshi_delivery::Error,
 ) -> Problem {
     let conflict = matches!(error, noroshi_delivery::Error::Store(noroshi_store::Error::Conflict));
-    match delivery.campaign(app, id).await {
+    match delivery.campaigns.get(app, id).await {
         Ok(progress) if conflict && !show::is_upload(&progress.campaign) => {
             Problem::new(Code::WrongState, "the campaign's audience is not uploaded")
         }

@@ -60,7 +60,7 @@ pub(crate) async fn list(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let app = manager.app(&auth, &name)?;
-    let credentials = delivery.credentials(app.id).await?;
+    let credentials = delivery.push.list_credentials(app.id).await?;
     let credentials = credentials.into_iter().map(credential_body).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &CredentialsBody { credentials }))
 }
@@ -76,7 +76,7 @@ pub(crate) async fn add(
 ) -> Result<Response, Problem> {
     let app = manager.app(&auth, &name)?;
     body::push_credential(&body)?;
-    let added = delivery.put_credential(app.id, &body, query.replace).await;
+    let added = delivery.push.credentials()?.put(app.id, &body, query.replace).await;
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
@@ -85,7 +85,11 @@ pub(crate) async fn add(
         error => error.into(),
     })?;
     let (app, id) = (Some(app.id), credential.id.0.to_string());
-    delivery.configured(app, ("credential", if query.replace { "changed" } else { "made" }), Some(&id));
+    delivery.context.outcomes.configured(
+        app,
+        ("credential", if query.replace { "changed" } else { "made" }),
+        Some(&id),
+    );
     Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
 }
 
@@ -97,8 +101,8 @@ pub(crate) async fn remove(
     Path((name, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&auth, &name)?;
-    delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
-    delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
+    delivery.push.credentials()?.delete(app.id, credential_id(&id)?).await.map_err(no_credential)?;
+    delivery.context.outcomes.configured(Some(app.id), ("credential", "removed"), Some(&id));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -122,7 +126,7 @@ pub(crate) async fn test(
                 .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
         }
     };
-    let tested = delivery.test_credential(app.id, id, token).await.map_err(no_credential)?;
+    let tested = delivery.push.credentials()?.test(app.id, id, token).await.map_err(no_credential)?;
     Ok(respond::json(StatusCode::OK, &TestedBody::from(tested)))
 }
 

@@ -124,7 +124,7 @@ pub(crate) async fn list(
     let found = delivery.store().devices(provider.app, filter).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| format!("{:016x}", last.num.0));
     let ids: Vec<DeviceId> = found.iter().map(|device| device.id.clone()).collect();
-    let sessions = delivery.device_sessions(provider.app, &ids).await;
+    let sessions = delivery.sessions.of_devices(provider.app, &ids).await;
     let body = |(device, session)| respond::device::with_session(device, session);
     let devices = found.into_iter().zip(sessions).map(body).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &DevicesBody { devices, next }))
@@ -138,7 +138,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let found = delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
-    let session = delivery.session(provider.app, &device.id).await;
+    let session = delivery.sessions.of_device(provider.app, &device.id).await;
     let endpoints = delivery.store().endpoints(provider.app, &device.id, delivery.clock().now()).await?.len();
     let body = ShownBody { device: respond::device::with_session(device, session)?, endpoints };
     Ok(respond::json(StatusCode::OK, &body))
@@ -161,7 +161,7 @@ pub(crate) async fn revoke(
     Path(device): Path<String>,
 ) -> Result<Response, Problem> {
     let device = body::device_id(&device)?;
-    let token_version = delivery.revoke_tokens(provider.app, &device).await.map_err(no_device)?;
+    let token_version = delivery.devices.revoke(provider.app, &device).await.map_err(no_device)?;
     Ok(respond::json(StatusCode::OK, &RevokedBody { device: device.to_string(), token_version }))
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn create(
         idle_urgency,
         expires_at: expires_in.map(|span| now.saturating_add(span)),
     };
-    let held = delivery.admit_one(new.app, Quota::Endpoints).await?;
+    let held = delivery.usage.admit_one(new.app, Quota::Endpoints).await?;
     let made = delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
         // The device was deleted after its credential was checked.
         noroshi_store::Error::NotFound => Problem::revoked(),

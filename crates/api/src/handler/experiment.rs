@@ -164,8 +164,8 @@ pub(crate) async fn archive(
         noroshi_store::Error::NotFound => missing(KIND),
         error => error.into(),
     })?;
-    delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
-    delivery.definitions_changed().await?;
+    delivery.context.outcomes.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
+    delivery.first_calls.definitions_changed().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -198,7 +198,7 @@ pub(crate) async fn exposed(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let names = body::exposures(&body)?;
-    let exposed = delivery.exposed(&consumer.device, &names);
+    let exposed = delivery.first_calls.exposed(&consumer.device, &names);
     let name = |(experiment, variant): (&Label, Label)| (experiment.to_string(), variant.to_string());
     let body = ExposedBody { exposed: exposed.into_iter().map(name).collect() };
     Ok(respond::json(StatusCode::OK, &body))

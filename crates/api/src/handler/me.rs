@@ -108,7 +108,7 @@ pub(crate) async fn subscribe(
     let holder = topic_rules::holder(&consumer.device, consumer.identity.claims.clone());
     let (topics, place) = (std::slice::from_ref(&topic), |_| "topic".to_owned());
     topic_rules::permit(&delivery, &holder, topics, place).await?;
-    delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    delivery.devices.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
     topic_rules::keep(&delivery, &holder, topics, place).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -121,7 +121,7 @@ pub(crate) async fn unsubscribe(
 ) -> Result<StatusCode, Problem> {
     // Includes topics that topic rules allow only to MQTT clients.
     let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
-    delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    delivery.devices.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn set_presence(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let presence = body::presence(&body)?;
-    match delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
+    match delivery.sessions.set_presence(consumer.device.app, &consumer.device.id, presence).await {
         true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
         false => Err(Problem::new(
             Code::NotConnected,
@@ -177,7 +177,7 @@ pub(crate) async fn ack(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let ids = body::ids(&body)?;
-    let acked = delivery.ack_now(consumer.device.num, ids).await?;
+    let acked = delivery.acks.ack_now(consumer.device.num, ids).await?;
     Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
 }
 
@@ -188,7 +188,7 @@ pub(crate) async fn open(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let ids = body::ids(&body)?;
-    let opened = delivery.open(consumer.device.num, ids).await?;
+    let opened = delivery.devices.open(consumer.device.num, ids).await?;
     Ok(respond::json(StatusCode::OK, &OpenedBody { opened }))
 }
 
@@ -204,7 +204,7 @@ async fn update(
     let device = &consumer.device;
     let updated =
         delivery.store().update_device(device.app, &device.id, change, delivery.clock().now()).await;
-    delivery.device_changed(device.app, &device.id);
+    delivery.freshness.device_changed(device.app, &device.id);
     updated.map_err(|error| gone(error.into()))
 }
 

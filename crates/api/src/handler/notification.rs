@@ -97,7 +97,7 @@ pub(crate) async fn publish(
     let request = Request { trace, ..body::notification(&body, &body_limits)? };
     drop(body);
     push_check::check_request(&delivery, provider.app, &request).await?;
-    let receipt = delivery.publish(provider.app, request, idempotency).await?;
+    let receipt = delivery.publisher.publish(provider.app, request, idempotency).await?;
     let mut response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
     if receipt.replayed {
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
@@ -127,7 +127,7 @@ pub(crate) async fn trace(
     let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
     let found = delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
-    let session = delivery.session(provider.app, &device).await;
+    let session = delivery.sessions.of_device(provider.app, &device).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
     let summary = summary(&trace, connected);
     let step = |step: TraceStep| StepBody {
@@ -156,7 +156,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let cancelled = delivery.cancel(provider.app, id).await.map_err(|error| match error {
+    let cancelled = delivery.publisher.cancel(provider.app, id).await.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("notification"),
         error => error.into(),
     })?;

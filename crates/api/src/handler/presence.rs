@@ -41,7 +41,7 @@ pub(crate) async fn query(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let users = body::presence_query(&body)?;
-    let sessions = delivery.sessions(provider.app, &users).await;
+    let sessions = delivery.sessions.of_users(provider.app, &users).await;
     let users =
         users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions))).collect();
     Ok(respond::json(StatusCode::OK, &PresenceBody { users }))

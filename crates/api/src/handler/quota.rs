@@ -55,7 +55,7 @@ pub(crate) async fn show(
     let app = manager.app(&auth, &name)?;
     // Counts usage without a limit only for the operator, since that reads all data of the app.
     let all = matches!(manager, Manager::Operator);
-    answer(&auth, &app, delivery.shown_quotas(app.id, all).await?)
+    answer(&auth, &app, delivery.usage.shown(app.id, all).await?)
 }
 
 /// `PUT /v1/apps/{app}/quotas`: replaces all limits. The others are the node's defaults.
@@ -67,7 +67,7 @@ pub(crate) async fn put(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = set(&auth, &delivery, &name, &body::quotas(&body)?).await?;
-    answer(&auth, &app, delivery.known_quotas(app.id))
+    answer(&auth, &app, delivery.usage.known(app.id))
 }
 
 /// `PATCH /v1/apps/{app}/quotas`: absent limits stay, `null` restores the node's default.
@@ -92,8 +92,8 @@ pub(crate) async fn change(
             Err(noroshi_store::Error::Conflict) => {}
             changed => {
                 let app = changed?;
-                delivery.configured(Some(app.id), ("quotas", "changed"), None);
-                return answer(&auth, &app, delivery.known_quotas(app.id));
+                delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
+                return answer(&auth, &app, delivery.usage.known(app.id));
             }
         }
     }
@@ -117,7 +117,7 @@ async fn set(auth: &Auth, delivery: &Delivery, name: &str, overrides: &Overrides
     auth.follow().await?;
     let app = Manager::Operator.app(auth, name)?;
     let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
-    delivery.configured(Some(app.id), ("quotas", "changed"), None);
+    delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
     Ok(app)
 }
 

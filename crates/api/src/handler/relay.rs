@@ -28,7 +28,7 @@ pub(crate) async fn notifications(
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
-    delivery.admit_relay(provider.app).await?;
+    delivery.usage.admit_relay(provider.app).await?;
     let mut batch = Batch::new(&delivery, provider.app, lines.len(), Origin::Front(InOrder::default()));
     for line in lines {
         let read = body::relayed(line, &body_limits, delivery.clock().now());

@@ -53,7 +53,7 @@ pub(crate) async fn list(
     let found = delivery.store().topics(provider.app, after.as_ref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.topic.to_string());
     let names: Vec<Topic> = found.iter().map(|state| state.topic.clone()).collect();
-    let connected = delivery.topic_sessions(provider.app, &names).await;
+    let connected = delivery.sessions.of_topics(provider.app, &names).await;
     let topics =
         found.into_iter().zip(connected).map(|(state, connected)| topic_body(state, connected)).collect();
     Ok(respond::json(StatusCode::OK, &TopicsBody { topics, next }))
@@ -66,7 +66,7 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let state = delivery.store().topic(provider.app, &listed(&name)?).await?;
-    let connected = delivery.topic_sessions(provider.app, std::slice::from_ref(&state.topic)).await;
+    let connected = delivery.sessions.of_topics(provider.app, std::slice::from_ref(&state.topic)).await;
     let connected = connected.first().copied().unwrap_or(0);
     Ok(respond::json(StatusCode::OK, &topic_body(state, connected)))
 }

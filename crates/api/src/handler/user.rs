@@ -27,7 +27,7 @@ pub(crate) async fn revoke(
     Path(user): Path<String>,
 ) -> Result<Response, Problem> {
     let user = user_id(&user)?;
-    let devices = delivery.revoke_user(provider.app, &user).await?;
+    let devices = delivery.devices.revoke_user(provider.app, &user).await?;
     Ok(respond::json(StatusCode::OK, &RevokedBody { user: user.to_string(), devices }))
 }
 

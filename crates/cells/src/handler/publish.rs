@@ -63,7 +63,7 @@ pub(crate) async fn one(
     let taken = front.outbox.keep(message).await?;
     let mut response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
     if taken.replayed {
-        api.delivery.quotas().give_back_publish(provider.app);
+        api.delivery.quotas.give_back_publish(provider.app);
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     }
     response.extensions_mut().insert(taken.id);
@@ -97,7 +97,7 @@ pub(crate) async fn batch(
             match line.and_then(|_| kept.next().ok_or_else(missing)?) {
                 Ok(taken) => {
                     if taken.replayed {
-                        api.delivery.quotas().give_back_publish(provider.app);
+                        api.delivery.quotas.give_back_publish(provider.app);
                     }
                     answers.push(&ReceiptBody::from(&taken))?;
                 }
@@ -138,7 +138,7 @@ async fn message(
     let request = body::notification(body, &api.config.limits)?;
     check_request(api, app, &request).await?;
     // Earlier than a cell would: a message that the cell rejects would wait in the outbox.
-    api.delivery.quotas().take(app, Quota::PublishesPerSecond, 1)?;
+    api.delivery.quotas.take(app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {
         // Written separately for each cell.

@@ -17,6 +17,7 @@ use super::FirstCalls;
 use super::shared::{Current, ShownNotice};
 use crate::error::Error;
 use crate::holder;
+use crate::quota::Origin;
 
 /// The task's name in the store, and the time of its lease.
 const TASK: &str = "notices";
@@ -130,7 +131,7 @@ async fn publish(
         push: Push::default(),
         trace: None,
     };
-    match first_calls.publisher.publish_own(app, request).await {
+    match first_calls.publisher.publish_from(app, request, None, Origin::Node).await {
         // The app was deleted in the meantime.
         Ok(_) | Err(Error::Store(noroshi_store::Error::NotFound)) => Ok(true),
         Err(error) => Err(error),

@@ -16,7 +16,7 @@ use super::pipeline::Pipeline;
 use super::settlement::Settlement;
 use crate::campaign::plan::{Plan, Rendered};
 use crate::error::Error;
-use crate::quota::OverQuota;
+use crate::quota::{Origin, OverQuota};
 
 /// Why a recipient of a campaign got nothing: the inboxes of the app are at their quota.
 const QUOTA_EXCEEDED: &str = "quota_exceeded";
@@ -81,8 +81,8 @@ async fn publish_one(
     let mut pause = PAUSE_MIN;
     loop {
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
-        let campaign = Some(OfCampaign { id: plan.id, lane: batch.lane, variant });
-        match pipeline.publisher.publish_for(plan.app, request.clone(), idempotency, campaign).await {
+        let origin = Origin::Campaign(OfCampaign { id: plan.id, lane: batch.lane, variant });
+        match pipeline.publisher.publish_from(plan.app, request.clone(), idempotency, origin).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return Ok(()),
             Err(Error::OverQuota(over)) => return Err(over),
             // The app was deleted, or two texts of the batch share the first bytes of their hash.

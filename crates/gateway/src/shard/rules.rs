@@ -113,7 +113,7 @@ impl Shard {
             return self.begin_close(slot, CloseReason::Internal);
         }
         match op {
-            Some(op) if self.delivery.rules().are_current(app, Some(&rules)) => {
+            Some(op) if self.delivery.rules.are_current(app, Some(&rules)) => {
                 self.perform(slot, op, Decided { rules: Some(rules), verdicts });
             }
             // The rules changed: it is decided again, before later operations.
@@ -137,7 +137,7 @@ impl Shard {
         let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
         let Some(login) = &mut opening.login else { return };
         opening.passes += 1;
-        if !delivery.rules().are_current(login.app, Some(&answered.rules)) {
+        if !delivery.rules.are_current(login.app, Some(&answered.rules)) {
             return self.queue_log_in(slot, generation);
         }
         for (name, verdict) in answered.verdicts {
@@ -200,7 +200,7 @@ impl Shard {
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
         let session = self.connection(slot).and_then(|connection| connection.attachment.session.as_ref());
         let Some(app) = session.map(|session| session.app) else { return };
-        if !self.delivery.rules().are_current(app, rules) {
+        if !self.delivery.rules.are_current(app, rules) {
             self.recheck_now(slot);
         }
     }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use futures_util::poll;
+use noroshi_delivery::Origin;
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::Recover;
 use noroshi_types::{JsonText, Push, Request as Notification, Target, Topic, Ttl, Urgency, When, limits};
@@ -58,19 +59,20 @@ impl Xmpp {
                 // Ends when the sender is dropped.
                 let _ = before.await;
             }
-            let result = match delivery.begin_publish_as_root(app, notification).await {
-                Ok(begun) => {
-                    let mut finish = pin!(delivery.finish_publish(begun));
-                    // The first poll gives it its place in the order: the next one need not wait for its commit.
-                    let first = poll!(finish.as_mut());
-                    drop(done);
-                    match first {
-                        Poll::Ready(result) => result,
-                        Poll::Pending => finish.await,
+            let result =
+                match delivery.publisher.begin_publish(app, notification, None, Origin::Untraced).await {
+                    Ok(begun) => {
+                        let mut finish = pin!(delivery.publisher.finish_publish(begun));
+                        // The first poll gives it its place in the order: the next one need not wait for its commit.
+                        let first = poll!(finish.as_mut());
+                        drop(done);
+                        match first {
+                            Poll::Ready(result) => result,
+                            Poll::Pending => finish.await,
+                        }
                     }
-                }
-                Err(error) => Err(error),
-            };
+                    Err(error) => Err(error),
+                };
             match result {
                 Ok(receipt) => Answer::Published(receipt.id),
                 Err(error) => Answer::Refused(refusal(&error)),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Verdict};
+use noroshi_delivery::rules::{AppRules, Verdict, is_ruled};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
@@ -45,7 +45,7 @@ impl Xmpp {
         }
         let key = cx.services.registry.topic_key(session.app, &topic);
         // One more than the limit: the device does not choose `$everyone`.
-        let most = cx.delivery.quotas().subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
+        let most = cx.delivery.quotas.subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
         let is_subscribed = cx.progress.topics.is_subscribed(key, cx.facts.slot);
         if !is_subscribed && cx.progress.subscriptions.len() > most {
             cx.count_over_subscriptions(session.app, most);
@@ -67,7 +67,7 @@ impl Xmpp {
         if durable {
             let delivery = cx.delivery.clone();
             return self.query(cx, request, async move {
-                match delivery.unsubscribe(session.app, &session.device, &topic).await {
+                match delivery.devices.unsubscribe(session.app, &session.device, &topic).await {
                     Ok(true) => Answer::Done,
                     Ok(false) => Answer::Refused(Refusal::NotSubscribed),
                     Err(error) => Answer::Refused(refusal(&error)),
@@ -148,20 +148,20 @@ async fn subscribe_durably(
     topic: &Topic,
     mut rules: Option<Arc<AppRules>>,
 ) -> Result<Option<Refusal>, Error> {
-    let is_new = delivery.subscribe(session.app, &session.device, topic).await?;
+    let is_new = delivery.devices.subscribe(session.app, &session.device, topic).await?;
     let refused = loop {
-        if delivery.rules().are_current(session.app, rules.as_ref()) {
+        if delivery.rules.are_current(session.app, rules.as_ref()) {
             return Ok(None);
         }
-        rules = delivery.rules().of(session.app);
+        rules = delivery.rules.of(session.app);
         let Some(rules) = &rules else { continue };
         // The session has to log in again to be decided about: see `recheck`.
         if !knows(session, rules.rules.needs()) {
             break Refusal::Overloaded;
         }
         let (holder, name) = (holder_of(session), topic.as_str());
-        if Delivery::is_ruled(name)
-            && delivery.ask_topic(rules, &holder, Action::Subscribe, name, Protocol::Xmpp.as_str()).await
+        if is_ruled(name)
+            && delivery.rules.ask(rules, &holder, Action::Subscribe, name, Protocol::Xmpp.as_str()).await
                 != Verdict::Allowed
         {
             break Refusal::Forbidden;
@@ -169,7 +169,7 @@ async fn subscribe_durably(
     };
     // An older one may be an API key's, to which rules for clients do not apply.
     if is_new {
-        delivery.unsubscribe(session.app, &session.device, topic).await?;
+        delivery.devices.unsubscribe(session.app, &session.device, topic).await?;
     }
     Ok(Some(refused))
 }
