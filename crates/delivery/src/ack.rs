@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{Ack, Acked, Error as StoreError};
-use noroshi_telemetry::{Histogram, Registry};
+use noroshi_telemetry::{Histogram, metrics};
 use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -38,20 +38,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait of a read for confirmations. If the store is slower, notifications may be delivered again.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    acked_seconds: Histogram,
-    acks_dropped: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "acked_seconds",
-            "Time from acceptance to confirmation",
-            self.acked_seconds.clone(),
-        );
-        registry.register("acks_dropped", "Confirmations that were dropped", self.acks_dropped.clone());
+metrics! {
+    pub(crate) struct Metrics {
+        acked_seconds: Histogram = "Time from acceptance to confirmation",
+        acks_dropped: Counter = "Confirmations that were dropped",
     }
 }
 

@@ -233,7 +233,7 @@ impl Nodes {
     /// the topic until [`crate::Edge::offered`] reports how far the log was offered. Called on shards; never waits.
     pub fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
         let Some(peers) = self.peers() else { return };
-        peers.metrics.gaps.inc();
+        peers.metrics.topic_gaps.inc();
         if !peers.gaps.add(app, topic, behind) {
             peers.sweeps.lost(peers.place_before(Instant::now()));
         }

@@ -69,7 +69,7 @@ impl Delivery {
         let context = Arc::new(Context::new(store, clock, metrics.outcomes, runtime));
 
         // Other nodes, and signals between components.
-        let feed = Arc::new(ShareFeed::new(metrics.shares.dropped.clone()));
+        let feed = Arc::new(ShareFeed::new(metrics.shares.share_messages_dropped.clone()));
         let nodes = Arc::new(Nodes::new(context.clone(), feed.clone(), metrics.cluster));
         let freshness = Arc::new(Freshness::new(nodes.clone()));
         let push_work = Arc::new(PushWork::new(nodes.clone()));

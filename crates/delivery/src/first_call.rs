@@ -20,7 +20,7 @@ use std::time::Duration;
 use noroshi_events::Event;
 use noroshi_events::event::Exposed;
 use noroshi_store::{DefinitionKind, Device};
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::metrics;
 use noroshi_types::{AppId, Label};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
@@ -43,14 +43,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Experiments archived in one commit.
 const ARCHIVE_ROWS: usize = 500;
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    exposures: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("exposures", "Variants that devices reported as shown", self.exposures.clone());
+metrics! {
+    pub(crate) struct Metrics {
+        exposures: Counter = "Variants that devices reported as shown",
     }
 }
 

@@ -13,12 +13,11 @@ use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{
     Ack, Acked, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store, Work,
 };
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::{Labels, Registry};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Target, Timestamp,
 };
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
@@ -27,30 +26,19 @@ use crate::clock::Clock;
 /// Used while no event log is attached.
 static OFF: Events = Events::off();
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AcceptedLabels {
-    target: &'static str,
-    when: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    accepted: Family<AcceptedLabels, Counter>,
-    outcomes: Family<OutcomeLabels, Counter>,
+    /// By target and `when`.
+    accepted: Family<Labels<2>, Counter>,
+    outcomes: Family<Labels<1>, Counter>,
     /// The counters of `outcomes` in the order of [`Outcome::ALL`]: a fan-out looks up no map.
     by_outcome: Vec<Counter>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let outcomes = Family::<OutcomeLabels, Counter>::default();
-        let counter =
-            |outcome: &Outcome| outcomes.get_or_create_owned(&OutcomeLabels { outcome: outcome.as_str() });
+        let outcomes = Family::<Labels<1>, Counter>::default();
+        let counter = |outcome: &Outcome| outcomes.get_or_create_owned(&[("outcome", outcome.as_str())]);
         let by_outcome = Outcome::ALL.iter().map(counter).collect();
         Self { accepted: Family::default(), outcomes, by_outcome }
     }
@@ -63,7 +51,7 @@ impl Metrics {
     }
 
     fn count_accepted(&self, request: &Request) {
-        let labels = AcceptedLabels { target: target_name(&request.target), when: request.when.as_str() };
+        let labels = [("target", target_name(&request.target)), ("when", request.when.as_str())];
         self.accepted.get_or_create(&labels).inc();
     }
 
@@ -308,7 +296,7 @@ mod tests {
             metrics.outcome(outcome).inc_by(outcome as u64);
         }
         for outcome in Outcome::ALL {
-            let labels = OutcomeLabels { outcome: outcome.as_str() };
+            let labels = [("outcome", outcome.as_str())];
             assert_eq!(metrics.outcomes.get_or_create(&labels).get(), outcome as u64);
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use noroshi_events::event::Routed;
 use noroshi_store::{Accept, Accepted, Cancelled, Idempotency, OfCampaign};
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::metrics;
 use noroshi_telemetry::span::Open;
 use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
 use prometheus_client::metrics::counter::Counter;
@@ -27,18 +27,9 @@ use crate::quota::{Origin, Room, Usage};
 use crate::share_feed::ShareFeed;
 use crate::spans;
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    refused_overloaded: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "refused_overloaded",
-            "Requests refused because the node is overloaded",
-            self.refused_overloaded.clone(),
-        );
+metrics! {
+    pub(crate) struct Metrics {
+        refused_overloaded: Counter = "Requests refused because the node is overloaded",
     }
 }
 

@@ -209,7 +209,7 @@ impl Rules {
                 let question = Question::new(holder, action, topic);
                 match app.cache.answer(&question, self.context.now()) {
                     Some(allowed) => {
-                        self.metrics.cache_hits.inc();
+                        self.metrics.topic_ask_cache_hits.inc();
                         if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) }
                     }
                     None => Verdict::Ask,

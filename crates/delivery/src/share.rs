@@ -25,13 +25,15 @@ mod copy;
 mod group;
 mod leader;
 mod members;
-mod metrics;
 mod reclaim;
 
 use std::sync::Arc;
 
 use noroshi_store::{JoinShares, LeaveShares};
+use noroshi_telemetry::metrics;
 use noroshi_types::{AppId, DeviceId};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::cluster::Nodes;
 use crate::cluster::outbox::To;
@@ -44,7 +46,19 @@ use crate::sessions::Sessions;
 use crate::share_feed::ShareFeed;
 
 pub(crate) use leader::run;
-pub(crate) use metrics::Metrics;
+
+metrics! {
+    pub(crate) struct Metrics {
+        share_groups: Gauge = "Groups of shared subscriptions, on the leader",
+        share_messages_assigned: Counter = "Messages assigned to a member of a shared subscription",
+        share_messages_moved: Counter =
+            "Messages assigned to another member because the first one disconnected",
+        pub(crate) share_messages_dropped: Counter =
+            "Messages that are not stored and found no connected member, or a full queue",
+        share_groups_waiting: Gauge =
+            "Groups whose messages wait because all connected members have too many unconfirmed copies",
+    }
+}
 
 pub struct Shares {
     pub(crate) context: Arc<Context>,

@@ -99,7 +99,7 @@ pub(crate) async fn run(peers: &Peers) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         if let Some(number) = peers.own_parts.overdue(Instant::now()) {
-            peers.metrics.markers_late.inc();
+            peers.metrics.turns_late.inc();
             peers.own_parts.pass(peers, number);
         }
     }
@@ -123,7 +123,7 @@ pub(crate) fn hand_over(peers: &Peers, part: &OwnPart) {
     if !absent.is_empty() {
         let mut keys = Vec::new();
         route::keys(&peers.cluster.keys, message.app, target, &mut keys);
-        peers.metrics.stale.inc_by(absent.len() as u64);
+        peers.metrics.stale_entries.inc_by(absent.len() as u64);
         peers.absent.add(absent.into_iter().filter_map(|index| keys.get(index).copied()));
     }
     if offline > 0 && message.when != When::Stored {

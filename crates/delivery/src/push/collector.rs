@@ -105,7 +105,7 @@ impl Collector {
         self.pipeline.walk_depth.retain(&HashSet::new());
         let metrics = &self.pipeline.metrics;
         // The leader reports these.
-        metrics.batches_waiting.set(0);
+        metrics.campaign_batches_waiting.set(0);
         metrics.campaigns_running.set(0);
         Ok(Round::default())
     }
@@ -141,7 +141,7 @@ impl Collector {
         self.pipeline.walk_depth.retain(&works);
         let waiting: u64 = campaigns.iter().map(|campaign| campaign.batches_open).sum();
         let metrics = &self.pipeline.metrics;
-        metrics.batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        metrics.campaign_batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let running = |campaign: &&Campaign| campaign.state == CampaignState::Running;
         let running = campaigns.iter().filter(running).count();
         metrics.campaigns_running.set(i64::try_from(running).unwrap_or(i64::MAX));

@@ -121,7 +121,7 @@ impl Webhooks {
         // The timeout includes the time in the queue.
         let asked =
             tokio::time::timeout(webhook.timeout, self.exchange(app, holder.app, webhook, &body)).await;
-        self.metrics.ask_seconds.observe(begun.elapsed());
+        self.metrics.topic_ask_seconds.observe(begun.elapsed());
         let failure = match asked {
             Ok(Ok((allowed, expires_in))) => {
                 let expires_at = self.clock.now().saturating_add(expires_in);

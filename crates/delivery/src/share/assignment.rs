@@ -61,8 +61,8 @@ pub(super) async fn live(shares: &Shares, members: &Members, groups: &mut [Group
             None => false,
         };
         match was_sent {
-            true => shares.metrics.assigned.inc(),
-            false => shares.metrics.dropped.inc(),
+            true => shares.metrics.share_messages_assigned.inc(),
+            false => shares.metrics.share_messages_dropped.inc(),
         };
     }
 }
@@ -135,7 +135,7 @@ async fn batch(
             result => result,
         };
         match result {
-            Ok(Sent::Copy(_)) => drop(shares.metrics.assigned.inc()),
+            Ok(Sent::Copy(_)) => drop(shares.metrics.share_messages_assigned.inc()),
             Ok(Sent::Expired) => {}
             // The next turn starts again from here. Its idempotency keys find the later messages that were sent.
             Ok(Sent::NoDevice) => {

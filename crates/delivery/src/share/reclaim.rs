@@ -163,7 +163,7 @@ async fn take_back(
                 let turn = copy::turn_of(&message);
                 match assignment::next_of(shares, members, group, &message, turn).await? {
                     Sent::NoDevice => return Ok(Remaining::NoRoom),
-                    Sent::Copy(_) => drop(shares.metrics.moved.inc()),
+                    Sent::Copy(_) => drop(shares.metrics.share_messages_moved.inc()),
                     Sent::Expired => {}
                 }
             }
@@ -221,7 +221,7 @@ async fn send_to_one(
     while let Some(to) = devices.front() {
         let sent = copy::send(shares, (group.of.num, &group.share), message, turn, to).await?;
         if sent != Sent::NoDevice {
-            shares.metrics.moved.inc();
+            shares.metrics.share_messages_moved.inc();
             devices.rotate_left(1);
             return Ok(());
         }
