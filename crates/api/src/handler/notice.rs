@@ -8,7 +8,8 @@ use axum::response::Response;
 use http::StatusCode;
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::definition::{Notice, NoticeText};
+use noroshi_delivery::Texts;
+use noroshi_delivery::definition::Notice;
 use noroshi_store::{Definition, DefinitionKind};
 use noroshi_types::{JsonText, Timestamp};
 use serde::Serialize;
@@ -143,7 +144,7 @@ fn shown(definition: Definition, now: Timestamp) -> Result<NoticeBody, Problem> 
     })
 }
 
-fn text(own: NoticeText) -> Result<TextBody, Problem> {
+fn text(own: Texts) -> Result<TextBody, Problem> {
     let raw = |text: Option<JsonText>| {
         text.map(|text| RawValue::from_string(text.as_str().to_owned()))
             .transpose()

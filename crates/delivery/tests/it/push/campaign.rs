@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use noroshi_delivery::Texts;
 use noroshi_delivery::campaign::{
-    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
+    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec,
 };
 use noroshi_push::Answer;
 use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
@@ -167,7 +168,7 @@ async fn a_filter_selects_devices_and_a_locale_the_text() {
     let devices = vec![of("a", "ios", "ja-JP"), of("b", "ios", "en-US"), of("c", "android", "ja-JP")];
     bench.store.register(bench.app, devices, bench.delivery.clock().now()).await.expect("registered");
     let japanese =
-        Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ {{name}}"}"#)), data: None };
+        Texts { notification: Some(JsonText::from_valid(r#"{"title":"やあ {{name}}"}"#)), data: None };
     let ios = Spec {
         filter: Filter { platforms: vec!["ios".into()], ..Filter::default() },
         locales: BTreeMap::from([("ja".into(), japanese)]),

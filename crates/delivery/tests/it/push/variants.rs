@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::{
-    Audience, CampaignProgress, OwnMessage, Spec, Treatment, Trial, Variant, VariantReport,
+    Audience, CampaignProgress, OwnMessage, Spec, Treatment, Trial, VariantReport,
 };
+use noroshi_delivery::{Delivery, Texts};
 use noroshi_push::Answer;
 use noroshi_store::{DefinitionKind, NewDefinition, Registration, Store};
 use noroshi_types::{AppId, CampaignId, DeviceId, JsonText, Label, Outcome, Subject, UserId, Variants};
@@ -63,7 +63,7 @@ impl Sending<'_> {
         let new = NewDefinition { app, kind, name: name.clone(), spec: text, ends_at: None };
         self.store.put_definition(new, 10, now).await.expect("kept");
         let own = OwnMessage {
-            content: Variant { notification: Some(JsonText::from_valid(EMOJI)), data: None },
+            content: Texts { notification: Some(JsonText::from_valid(EMOJI)), data: None },
             locales: BTreeMap::new(),
         };
         let treatments =
