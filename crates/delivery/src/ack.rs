@@ -46,6 +46,7 @@ metrics! {
 }
 
 /// Filled by shards, emptied by one task.
+#[derive(Default)]
 struct AckQueue {
     /// Guards only the map; nothing is awaited or called under it.
     queued: Mutex<Queued>,
@@ -78,10 +79,6 @@ impl Queued {
 }
 
 impl AckQueue {
-    pub(crate) fn new() -> Self {
-        Self { queued: Mutex::default(), filled: Notify::new(), written: Notify::new() }
-    }
-
     pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>, metrics: &Metrics) {
         let count = ids.len();
         let mut queued = self.queued.lock();
@@ -177,7 +174,7 @@ impl Acks {
         feed: Arc<ShareFeed>,
         metrics: Metrics,
     ) -> Self {
-        Self { context, freshness, feed, queue: AckQueue::new(), metrics }
+        Self { context, freshness, feed, queue: AckQueue::default(), metrics }
     }
 
     /// Queues the acknowledgements of a device, which are written together with others some milliseconds later. A crash
@@ -301,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_taken_in_parts() {
-        let queue = AckQueue::new();
+        let queue = AckQueue::default();
         let metrics = Metrics::default();
         let id = NotificationId::from_bytes([0; 16]);
         let devices = 50;
@@ -321,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_device_settles_with_the_write_that_takes_what_it_confirmed() {
-        let (queue, metrics) = (AckQueue::new(), Metrics::default());
+        let (queue, metrics) = (AckQueue::default(), Metrics::default());
         let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
         let confirm = |device| {
             queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);

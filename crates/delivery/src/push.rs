@@ -93,18 +93,8 @@ impl Service {
     /// Attaches the push services; `vault` seals their credentials (`None`: the configuration has no key). Call
     /// [`Credentials::load`] next. A second call is ignored.
     pub fn attach(&self, outlet: Arc<dyn Outlet>, vault: Option<Vault>, config: Config) {
-        let (context, work) = (self.context.clone(), self.work.clone());
-        let unreadable = self.metrics.credentials_unreadable.clone();
-        let credentials = Credentials::new(
-            context.clone(),
-            self.nodes.clone(),
-            work.clone(),
-            outlet.clone(),
-            vault,
-            unreadable,
-        );
         let pipeline = Pipeline {
-            in_flight: Arc::new(InFlight::new(config.clone(), work.senders.clone())),
+            in_flight: Arc::new(InFlight::new(config.clone(), self.work.senders.clone())),
             leadership: Leadership::new(!config.shared),
             walk_depth: WalkDepth::new(config.ahead_max()),
             publisher: self.publisher.clone(),
@@ -116,11 +106,11 @@ impl Service {
             token_health: TokenHealth::default(),
             failures: Failures::default(),
             compute: ComputeSlots::new(),
-            context,
-            work,
+            context: self.context.clone(),
+            work: self.work.clone(),
+            credentials: Credentials::new(self, outlet.clone(), vault),
             config,
             outlet,
-            credentials,
         };
         let _ = self.pipeline.set(Arc::new(pipeline));
     }

@@ -12,7 +12,7 @@
 //! again; a later one is checked by the new rules.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -29,8 +29,8 @@ mod webhook;
 
 use cache::{Cache, Question};
 pub(crate) use metrics::Metrics;
+use webhook::PendingQuestions;
 pub use webhook::QUESTIONS_IN_FLIGHT_MAX;
-use webhook::{PendingQuestions, Webhooks};
 
 /// The rules of one app, with the state of its webhook.
 #[derive(Debug)]
@@ -127,18 +127,18 @@ pub struct Rules {
     context: Arc<Context>,
     metrics: Metrics,
     apps: ArcSwap<HashMap<AppId, Arc<AppRules>>>,
-    webhooks: Webhooks,
+    /// For webhooks. Set once, before anything runs.
+    egress: OnceLock<Arc<Egress>>,
 }
 
 impl Rules {
     pub(crate) fn new(context: Arc<Context>, metrics: Metrics) -> Self {
-        let webhooks = Webhooks::new(context.clock.clone(), metrics.clone());
-        Self { context, metrics, apps: ArcSwap::default(), webhooks }
+        Self { context, metrics, apps: ArcSwap::default(), egress: OnceLock::new() }
     }
 
     /// Without egress every question to a webhook is denied. A second call is ignored.
     pub fn attach_webhooks(&self, egress: Arc<Egress>) {
-        self.webhooks.attach(egress);
+        let _ = self.egress.set(egress);
     }
 
     /// The rules of an app, if it has any.
@@ -229,7 +229,7 @@ impl Rules {
         protocol: &'static str,
     ) -> Verdict {
         let verdict = match self.look_up(app, holder, action, topic) {
-            Verdict::Ask => self.webhooks.ask(app, holder, action, topic, protocol).await,
+            Verdict::Ask => self.ask_webhook(app, holder, action, topic, protocol).await,
             verdict => verdict,
         };
         if let Verdict::Denied(reason) = verdict {

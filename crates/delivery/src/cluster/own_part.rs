@@ -57,10 +57,6 @@ impl OwnParts {
         self.held.lock().rounds.is_empty()
     }
 
-    fn is_full(&self) -> bool {
-        self.held.lock().rounds.len() >= HELD_MAX
-    }
-
     /// Hands over everything up to `number`.
     pub(crate) fn pass(&self, peers: &Peers, number: u64) {
         let mut held = self.held.lock();
@@ -81,7 +77,7 @@ impl OwnParts {
 
     /// Resolves when there is room for another round.
     pub(crate) async fn room(&self) {
-        while self.is_full() {
+        while self.held.lock().rounds.len() >= HELD_MAX {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -72,20 +72,22 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    pub(super) fn new(
-        context: Arc<Context>,
-        nodes: Arc<Nodes>,
-        work: Arc<PushWork>,
-        outlet: Arc<dyn Outlet>,
-        vault: Option<Vault>,
-        unreadable_count: Gauge,
-    ) -> Self {
-        let (opened, unreadable) = (Mutex::default(), Mutex::default());
-        let (updating, seen) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
-        Self { context, nodes, work, outlet, vault, opened, unreadable, unreadable_count, updating, seen }
+    pub(super) fn new(service: &super::Service, outlet: Arc<dyn Outlet>, vault: Option<Vault>) -> Self {
+        Self {
+            context: service.context.clone(),
+            nodes: service.nodes.clone(),
+            work: service.work.clone(),
+            outlet,
+            vault,
+            opened: Mutex::default(),
+            unreadable: Mutex::default(),
+            unreadable_count: service.metrics.credentials_unreadable.clone(),
+            updating: tokio::sync::Mutex::default(),
+            seen: tokio::sync::Mutex::default(),
+        }
     }
 
-    /// Opens all credentials and hands them to the pools, once at the start. TestReply that cannot be opened is counted
+    /// Opens all credentials and hands them to the pools, once at the start. One that cannot be opened is counted
     /// and logged, and its pushes wait; the others work.
     pub async fn load(&self) -> Result<(), Error> {
         let mut apps: Vec<AppId> = Vec::new();

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use noroshi_store::{Gate, OfCampaign};
-use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
+use noroshi_types::{AppId, JsonText, Quota, Request, Target, Topic, When};
 use parking_lot::Mutex;
 
 use super::app::{AppQuotas, Rate};
@@ -73,7 +73,12 @@ impl Inboxes {
             }
             _ => (limited?, None),
         };
-        Some(Self { app_quotas, row_bytes: content_bytes(request), order, answer: Mutex::default() })
+        Some(Self {
+            app_quotas,
+            row_bytes: bytes_of(&request.notification, &request.data),
+            order,
+            answer: Mutex::default(),
+        })
     }
 
     /// The store asks in the order of its queue.
@@ -201,20 +206,13 @@ impl Usage {
         if !request.retain || app_quotas.limit_of(quota).is_none() {
             return Ok(None);
         }
-        let bytes = content_bytes(request);
+        let bytes = bytes_of(&request.notification, &request.data);
         let wanted = [(quota, bytes)];
         if let Ok(reserved) = Reservation::try_hold(app_quotas, &wanted) {
             return Ok(Some(reserved));
         }
         let present = self.context.store.retained(app_quotas.app(), topic, self.context.now()).await?;
-        let parts = |message: &noroshi_types::Message| {
-            [&message.notification, &message.data]
-                .into_iter()
-                .flatten()
-                .map(|text| text.as_str().len() as u64)
-                .sum::<u64>()
-        };
-        match present.is_some_and(|present| parts(&present) >= bytes) {
+        match present.is_some_and(|present| bytes_of(&present.notification, &present.data) >= bytes) {
             true => Ok(None),
             false => Ok(Some(Reservation::hold(app_quotas, &wanted)?)),
         }
@@ -231,8 +229,8 @@ impl Usage {
 }
 
 /// The size of the content, as the store counts it.
-fn content_bytes(request: &Request) -> u64 {
-    [&request.notification, &request.data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
+fn bytes_of(notification: &Option<JsonText>, data: &Option<JsonText>) -> u64 {
+    [notification, data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ async fn batch(
             Sent::Copy(id) => Some(*id),
             Sent::Expired | Sent::NoDevice => None,
         });
-        members.settle(num, message.id, sent);
+        members.copies.replace(num, message.id, sent);
         let result = match result {
             Ok(Sent::NoDevice) if failed.is_none() => next_of(shares, members, group, message, 1).await,
             result => result,
@@ -171,7 +171,7 @@ pub(super) async fn next_of(
             Ok(Sent::Copy(id)) => Some(id),
             _ => None,
         };
-        members.settle(num, message.id, sent);
+        members.copies.replace(num, message.id, sent);
         match result {
             Ok(Sent::NoDevice) => turn = turn.saturating_add(1),
             result => return result,

@@ -229,7 +229,7 @@ impl Leader {
         shares.metrics.share_groups.set(i64::try_from(self.groups.len()).unwrap_or(i64::MAX));
         let members = self.groups.iter().flat_map(|group| &group.of.members);
         let devices: HashSet<DeviceNum> = members.map(|member| member.num).collect();
-        self.members.retain(&devices);
+        self.members.copies.retain(&devices);
         self.reclaim.retain(&self.groups);
         self.report_open(shares).await
     }
@@ -268,7 +268,7 @@ impl Leader {
                 return result;
             }
             let group = &mut self.groups[at];
-            if !group.has_candidates(self.members.connected()) {
+            if !group.has_candidates(&self.members.connected) {
                 group.progress = Progress::Done;
                 continue;
             }
