@@ -86,15 +86,15 @@ impl FirstCallService {
         let known = self.cache.find(identity.app, &identity.device);
         let fresh = known.clone().filter(|entry| {
             let is_current = device_status(Some(&entry.call.device), identity, now) == DeviceStatus::Current;
-            is_current && entry.is_valid(now) && self.delivery.is_fresh(&entry.tags, entry.mark)
+            is_current && entry.is_valid(now) && self.delivery.freshness.is_fresh(&entry.tags, entry.mark)
         });
         self.metrics.first_call(fresh.is_some());
         let entry = match fresh {
             Some(entry) => entry,
             None => Arc::new(self.read(identity, now).await?),
         };
-        let current = self.delivery.current(identity.app);
-        let session = self.delivery.session_here(identity.app, &identity.device);
+        let current = self.delivery.first_calls.current(identity.app);
+        let session = self.delivery.context.local_session(identity.app, &identity.device);
         let presence = session.map_or(entry.presence, |session| session.presence);
         // A device keeps the address of its first answer, so that all its answers are the same.
         let before = known.as_ref().and_then(|known| known.prepared());
@@ -116,10 +116,10 @@ impl FirstCallService {
 
     /// One round trip to the store and, in a cluster, one to the directory at the same time.
     async fn read(&self, identity: &Identity, now: Timestamp) -> Result<Entry, Problem> {
-        let mark = self.delivery.mark();
+        let mark = self.delivery.freshness.mark();
         let (call, elsewhere) = tokio::join!(
             self.read_store(identity, now),
-            self.delivery.session_elsewhere(identity.app, &identity.device),
+            self.delivery.sessions.elsewhere(identity.app, &identity.device),
         );
         let call = match call {
             Ok(call) => call,
@@ -134,7 +134,7 @@ impl FirstCallService {
             DeviceStatus::NeedsRegistration => {
                 own_device(&self.delivery, identity).await?;
                 // The registration changed the device, so the entry needs a mark after it.
-                let mark = self.delivery.mark();
+                let mark = self.delivery.freshness.mark();
                 let call = self.read_store(identity, now).await?.ok_or_else(Problem::revoked)?;
                 Ok(entry(call, mark, Presence::Offline, now))
             }

@@ -54,7 +54,7 @@ pub(crate) async fn observe(
     let handle = request.extensions().get::<Handle>().cloned();
     let mut traced = Traced::of(request.uri().path(), request.headers());
     let mut open = match observer.listener {
-        Listener::Public => traced.begin(observer.delivery.spans(), &route, &request),
+        Listener::Public => traced.begin(observer.delivery.context.spans(), &route, &request),
         Listener::Admin => None,
     };
     request.extensions_mut().insert(traced);

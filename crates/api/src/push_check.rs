@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use noroshi_delivery::Delivery;
+use noroshi_delivery::Texts;
 use noroshi_delivery::campaign::template::{Template, Variables};
-use noroshi_delivery::campaign::{Spec, Treatment, Variant};
+use noroshi_delivery::campaign::{Spec, Treatment};
 use noroshi_push::{Fields, InvalidContent, check_content};
 use noroshi_types::{AppId, JsonText, NotificationId, Push, PushMode, PushService, Request};
 
@@ -57,7 +58,7 @@ pub(crate) async fn check_campaign(delivery: &Delivery, app: AppId, spec: &Spec)
         webpush,
     };
     check(delivery, app, &whole, "message.").await?;
-    let of = |whole: &Fields, variant: &Variant| {
+    let of = |whole: &Fields, variant: &Texts| {
         let own = |text: &Option<JsonText>| filled(text.as_ref(), &spec.variables);
         Fields {
             notification: own(&variant.notification).or_else(|| whole.notification.clone()),
@@ -71,7 +72,7 @@ pub(crate) async fn check_campaign(delivery: &Delivery, app: AppId, spec: &Spec)
         let Treatment::Own(message) = treatment else { continue };
         let (at, fields) = (format!("experiment.variants.{name}"), of(&whole, &message.content));
         let locale =
-            |(tag, variant): (&String, &Variant)| (format!("{at}.locales.{tag}"), of(&fields, variant));
+            |(tag, variant): (&String, &Texts)| (format!("{at}.locales.{tag}"), of(&fields, variant));
         varieties.extend(message.locales.iter().map(locale));
         varieties.push((at, fields));
     }
@@ -87,7 +88,7 @@ async fn check(delivery: &Delivery, app: AppId, fields: &Fields, prefix: &str) -
         return Ok(());
     }
     let mut services: Vec<PushService> =
-        delivery.credentials(app).await?.iter().map(|credential| credential.service).collect();
+        delivery.push.list_credentials(app).await?.iter().map(|credential| credential.service).collect();
     services.sort_unstable();
     services.dedup();
     let services = if services.is_empty() { &PushService::ALL[..] } else { &services };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_auth::Auth;
 use noroshi_delivery::{Admission, Delivery, Session};
 use noroshi_store::{Device, Registration};
-use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId};
+use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::Problem;
@@ -18,7 +18,7 @@ pub(crate) async fn register(
     app: AppId,
     registrations: Vec<Registration>,
 ) -> Vec<Result<Device, Problem>> {
-    let admitted = match delivery.admit_registrations(app, &registrations).await {
+    let admitted = match delivery.usage.admit_registrations(app, &registrations).await {
         Ok(admitted) => admitted,
         Err(error) => {
             let problem = Problem::from(error);
@@ -45,13 +45,13 @@ async fn register_admitted(
     match registered {
         Ok(answers) => {
             let ids = answers.iter().filter_map(|answer| Some(&answer.as_ref().ok()?.id));
-            delivery.devices_changed(app, ids);
-            answers.iter().flatten().for_each(|device| delivery.registered(device));
+            delivery.freshness.devices_changed(app, ids);
+            answers.iter().flatten().for_each(|device| delivery.context.outcomes.registered(device));
             disconnect_moved(delivery, app, &users).await;
             let answered = answers.iter().zip(&topics);
             let subscribed =
                 answered.filter_map(|(answer, topics)| Some((&answer.as_ref().ok()?.id, &topics[..])));
-            delivery.subscribed(app, &subscribed.collect::<Vec<_>>()).await;
+            delivery.sessions.subscribed(app, &subscribed.collect::<Vec<_>>()).await;
             answers.into_iter().map(|answer| answer.map_err(Problem::from)).collect()
         }
         Err(error) => vec![Err(error.into()); count],
@@ -96,18 +96,18 @@ pub fn draw_device_id() -> Result<DeviceId, Problem> {
 /// receiving that user's messages.
 async fn disconnect_moved(delivery: &Delivery, app: AppId, moved: &[(DeviceId, UserId)]) {
     let devices: Vec<DeviceId> = moved.iter().map(|(device, _)| device.clone()).collect();
-    let found = delivery.device_sessions(app, &devices).await;
+    let found = delivery.sessions.of_devices(app, &devices).await;
     let connected: Vec<_> =
         moved.iter().zip(found).filter(|(_, session)| session.is_some()).map(|(moved, _)| moved).collect();
     if connected.is_empty() {
         return;
     }
     let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
-    let sessions = delivery.sessions(app, &users).await;
+    let sessions = delivery.sessions.of_users(app, &users).await;
     let has_device =
         |sessions: &[Session], device: &DeviceId| sessions.iter().any(|session| session.device == *device);
     let moved =
         connected.iter().zip(&sessions).filter(|((device, _), sessions)| !has_device(sessions, device));
     let moved: Vec<DeviceId> = moved.map(|((device, _), _)| device.clone()).collect();
-    delivery.disconnect(app, &moved).await;
+    delivery.sessions.close(app, &moved, CloseReason::Drain).await;
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{Ack, Acked, Error as StoreError};
-use noroshi_telemetry::{Histogram, Registry};
+use noroshi_telemetry::{Histogram, metrics};
 use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -38,24 +38,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait of a read for confirmations. If the store is slower, notifications may be delivered again.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    acked_seconds: Histogram,
-    acks_dropped: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "acked_seconds",
-            "Time from acceptance to confirmation",
-            self.acked_seconds.clone(),
-        );
-        registry.register("acks_dropped", "Confirmations that were dropped", self.acks_dropped.clone());
+metrics! {
+    pub(crate) struct Metrics {
+        acked_seconds: Histogram = "Time from acceptance to confirmation",
+        acks_dropped: Counter = "Confirmations that were dropped",
     }
 }
 
 /// Filled by shards, emptied by one task.
+#[derive(Default)]
 struct AckQueue {
     /// Guards only the map; nothing is awaited or called under it.
     queued: Mutex<Queued>,
@@ -88,10 +79,6 @@ impl Queued {
 }
 
 impl AckQueue {
-    pub(crate) fn new() -> Self {
-        Self { queued: Mutex::default(), filled: Notify::new(), written: Notify::new() }
-    }
-
     pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>, metrics: &Metrics) {
         let count = ids.len();
         let mut queued = self.queued.lock();
@@ -172,7 +159,7 @@ impl AckQueue {
 }
 
 /// Queues confirmations and writes them.
-pub(crate) struct Acks {
+pub struct Acks {
     context: Arc<Context>,
     freshness: Arc<Freshness>,
     feed: Arc<ShareFeed>,
@@ -187,11 +174,12 @@ impl Acks {
         feed: Arc<ShareFeed>,
         metrics: Metrics,
     ) -> Self {
-        Self { context, freshness, feed, queue: AckQueue::new(), metrics }
+        Self { context, freshness, feed, queue: AckQueue::default(), metrics }
     }
 
-    /// Queues confirmations of a device.
-    pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
+    /// Queues the acknowledgements of a device, which are written together with others some milliseconds later. A crash
+    /// in between repeats the notifications, with the same ids. Called on shards; never waits.
+    pub fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
         self.queue.push(device, ids, &self.metrics);
     }
 
@@ -249,8 +237,14 @@ impl Acks {
         wrote_all
     }
 
+    /// Writes acknowledgements of a device at once: durable when this returns. Returns how many of the notifications were
+    /// outstanding.
+    pub async fn ack_now(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+        self.write(vec![Ack { device, ids }]).await
+    }
+
     /// Writes confirmations now. Returns how many of the notifications were outstanding.
-    pub(crate) async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
+    async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.context.now();
         let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
         let acked = self.context.store.ack(acks.clone(), now).await;
@@ -304,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_taken_in_parts() {
-        let queue = AckQueue::new();
+        let queue = AckQueue::default();
         let metrics = Metrics::default();
         let id = NotificationId::from_bytes([0; 16]);
         let devices = 50;
@@ -324,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_device_settles_with_the_write_that_takes_what_it_confirmed() {
-        let (queue, metrics) = (AckQueue::new(), Metrics::default());
+        let (queue, metrics) = (AckQueue::default(), Metrics::default());
         let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
         let confirm = |device| {
             queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);

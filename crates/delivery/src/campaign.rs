@@ -6,7 +6,6 @@
 //! pause, abort). [`crate::push`] sends campaigns.
 
 mod audience;
-mod content;
 pub mod count;
 pub(crate) mod done;
 pub(crate) mod latency;
@@ -31,6 +30,6 @@ pub use progress::CampaignProgress;
 pub use proportion::{Difference, Estimate, Share};
 pub use report::{Report, VariantReport};
 pub use schedule::{LocalTime, QuietHours};
-pub use spec::{Audience, CampaignMessage, Spec, Variant};
+pub use spec::{Audience, CampaignMessage, Spec};
 pub use trial::{OwnMessage, Treatment, Trial};
 pub use upload::{Line, Own};

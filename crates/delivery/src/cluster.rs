@@ -37,7 +37,7 @@ mod sweep;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use noroshi_cluster::{Cluster, Epoch, NodeView, Receiver};
+use noroshi_cluster::{Cluster, Epoch, Keys, NodeView, Receiver};
 use noroshi_types::{AppId, DeviceId, NotificationId, Position, Topic};
 
 use crate::cluster::inbound::Inbound;
@@ -100,7 +100,8 @@ pub trait Reload: Send + Sync {
     async fn reload(&self);
 }
 
-/// The components above the cluster, as far as records of other nodes concern them. Implemented by [`crate::service`].
+/// The components above the cluster, as far as records of other nodes concern them. Implemented by
+/// [`crate::Delivery`].
 #[async_trait::async_trait]
 pub(crate) trait Handler: Send + Sync {
     /// Push work was added.
@@ -123,7 +124,7 @@ pub(crate) trait Handler: Send + Sync {
 }
 
 /// The other nodes, if there are any.
-pub(crate) struct Nodes {
+pub struct Nodes {
     context: Arc<Context>,
     feed: Arc<ShareFeed>,
     metrics: Metrics,
@@ -157,8 +158,8 @@ impl Nodes {
         Self { context, feed, metrics, inbound: Arc::default(), peers: OnceLock::new() }
     }
 
-    /// Makes this node one of several. A second call is ignored.
-    pub(crate) fn attach(&self, cluster: Cluster, config: Config, reload: Arc<dyn Reload>) {
+    /// Makes this node one of several. `reload` runs when another node changed apps or keys. A second call is ignored.
+    pub fn attach(&self, cluster: Cluster, config: Config, reload: Arc<dyn Reload>) {
         let peers = Peers {
             outbox: Outbox::new(config.requests_max, config.bytes_max),
             questions: Questions::new(cluster.clone(), config.answer, self.metrics.unanswered.clone()),
@@ -180,7 +181,7 @@ impl Nodes {
     }
 
     /// Receives the records of other nodes. It only queues them; [`run`] processes them.
-    pub(crate) fn receiver(&self) -> Arc<dyn Receiver> {
+    pub fn receiver(&self) -> Arc<dyn Receiver> {
         self.inbound.clone()
     }
 
@@ -210,17 +211,29 @@ impl Nodes {
         }
     }
 
-    /// Resolves when the bus has every message that was accepted before. Bounded by the caller.
-    pub(crate) async fn flush(&self) {
+    /// Resolves when the bus has every message that was accepted before. The store awaits it before another node may
+    /// commit. Bounded by the caller.
+    pub async fn flush(&self) {
         if let Some(peers) = self.peers() {
             peers.flush().await;
         }
     }
 
-    /// A topic's message arrived, and the one after `behind` is missing. Called on shards; never waits.
-    pub(crate) fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
+    /// The keys of devices and users in the directory; `None` on a node without others.
+    pub fn session_keys(&self) -> Option<Keys> {
+        self.peers().map(|peers| peers.cluster.keys.clone())
+    }
+
+    /// Apps or keys were changed here: the other nodes read them again.
+    pub fn apps_changed(&self) {
+        self.send(To::All, wire::Record::AppsChanged);
+    }
+
+    /// A topic's message arrived, and the one after `behind` is missing. No connection gets further stored messages of
+    /// the topic until [`crate::Edge::offered`] reports how far the log was offered. Called on shards; never waits.
+    pub fn topic_gap(&self, app: AppId, topic: Topic, behind: Position) {
         let Some(peers) = self.peers() else { return };
-        peers.metrics.gaps.inc();
+        peers.metrics.topic_gaps.inc();
         if !peers.gaps.add(app, topic, behind) {
             peers.sweeps.lost(peers.place_before(Instant::now()));
         }

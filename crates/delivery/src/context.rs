@@ -1,6 +1,6 @@
 //! What every component needs: store, clock, runtime, the connections of this node, spans and outcomes.
 //!
-//! One value for each node, created by [`crate::service`] and shared as `Arc<Context>`. It decides nothing and knows no
+//! One value for each node, created by [`crate::Delivery`] and shared as `Arc<Context>`. It decides nothing and knows no
 //! component. What is attached later (the gateway's edge, the span exporter) is set once, before anything runs.
 
 use std::sync::{Arc, OnceLock};
@@ -12,15 +12,15 @@ use tokio::runtime::Handle;
 
 use crate::clock::Clock;
 use crate::edge::{Edge, Session};
-use crate::outcomes::Outcomes;
+use crate::outcomes::{self, Outcomes};
 
 /// Used while no exporter is attached.
 static NO_SPANS: Spans = Spans::off();
 
-pub(crate) struct Context {
+pub struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    pub(crate) outcomes: Outcomes,
+    pub outcomes: Outcomes,
     /// Runs work that shards start: they have no tokio runtime of their own.
     pub(crate) runtime: Handle,
     /// Set once the gateway exists: it needs a [`crate::Delivery`] to be built.
@@ -30,7 +30,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, outcomes: Outcomes, runtime: Handle) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        metrics: outcomes::Metrics,
+        runtime: Handle,
+    ) -> Self {
+        let outcomes = Outcomes::new(store.clone(), clock.clone(), metrics);
         Self { store, clock, outcomes, runtime, edge: OnceLock::new(), spans: OnceLock::new() }
     }
 
@@ -38,8 +44,8 @@ impl Context {
         self.clock.now()
     }
 
-    /// A second call is ignored.
-    pub(crate) fn attach_edge(&self, edge: Arc<dyn Edge>) {
+    /// Attaches the gateway. Until then nothing is delivered live. A second call is ignored.
+    pub fn attach_edge(&self, edge: Arc<dyn Edge>) {
         let _ = self.edge.set(edge);
     }
 
@@ -48,13 +54,13 @@ impl Context {
         self.edge.get()
     }
 
-    /// A second call is ignored.
-    pub(crate) fn attach_spans(&self, spans: Spans) {
+    /// Attaches the span exporter. A second call is ignored.
+    pub fn attach_spans(&self, spans: Spans) {
         let _ = self.spans.set(spans);
     }
 
     /// Records nothing while no exporter is attached.
-    pub(crate) fn spans(&self) -> &Spans {
+    pub fn spans(&self) -> &Spans {
         self.spans.get().unwrap_or(&NO_SPANS)
     }
 
@@ -63,7 +69,8 @@ impl Context {
         self.edge().map_or_else(|| vec![Vec::new(); users.len()], |edge| edge.sessions(app, users))
     }
 
-    pub(crate) fn local_session(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+    /// The session on this node, without asking others.
+    pub fn local_session(&self, app: AppId, device: &DeviceId) -> Option<Session> {
         self.edge().and_then(|edge| edge.session(app, device))
     }
 

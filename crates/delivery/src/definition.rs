@@ -7,4 +7,4 @@ pub mod experiment;
 pub mod notice;
 
 pub use experiment::{Experiment, ExperimentVariant, Group};
-pub use notice::{Notice, NoticeState, NoticeText};
+pub use notice::{Notice, NoticeState};

@@ -11,28 +11,20 @@ use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Top
 use crate::context::Context;
 use crate::error::Error;
 use crate::freshness::Freshness;
-use crate::quota::DeviceAdmission;
+use crate::quota::Usage;
 use crate::sessions::Sessions;
 
-pub(crate) struct Devices {
-    context: Arc<Context>,
-    freshness: Arc<Freshness>,
-    sessions: Arc<Sessions>,
-    admission: Arc<DeviceAdmission>,
+pub struct Devices {
+    pub(crate) context: Arc<Context>,
+    pub(crate) freshness: Arc<Freshness>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) usage: Arc<Usage>,
 }
 
 impl Devices {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        freshness: Arc<Freshness>,
-        sessions: Arc<Sessions>,
-        admission: Arc<DeviceAdmission>,
-    ) -> Self {
-        Self { context, freshness, sessions, admission }
-    }
-
-    /// Records that the user opened notifications on a device. Returns how many were not opened there before.
-    pub(crate) async fn open(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+    /// Records that the user opened notifications on a device: durable when this returns. Returns how many were not
+    /// opened there before. Acknowledges nothing.
+    pub async fn open(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
         let now = self.context.now();
         let opened = self.context.store.open(device, ids, now).await?;
         self.context.outcomes.opened(device, &opened, now);
@@ -40,14 +32,9 @@ impl Devices {
     }
 
     /// Subscribes durably, also on an open connection. Returns whether the subscription is new.
-    pub(crate) async fn subscribe(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        topic: &Topic,
-    ) -> Result<bool, Error> {
+    pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let topics = std::slice::from_ref(topic);
-        let held = self.admission.subscriptions(app, device, topics).await?;
+        let held = self.usage.admit_subscriptions(app, device, topics).await?;
         let new = self.context.store.subscribe(app, device, topic, self.context.now()).await?;
         held.settle();
         self.freshness.device_changed(app, device);
@@ -56,19 +43,14 @@ impl Devices {
     }
 
     /// Returns whether there was a subscription.
-    pub(crate) async fn unsubscribe(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        topic: &Topic,
-    ) -> Result<bool, Error> {
+    pub async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let was_subscribed = self.context.store.unsubscribe(app, device, topic).await?;
         self.freshness.device_changed(app, device);
         self.sessions.unsubscribed(app, device, topic).await;
         Ok(was_subscribed)
     }
 
-    /// Deletes a device and ends its connection.
+    /// Deletes a device and ends its connection. Callers use [`crate::Delivery::delete_device`].
     pub(crate) async fn delete(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         self.context.store.delete_device(app, device, self.context.now()).await?;
         self.changed_and_closed(app, device).await;
@@ -76,7 +58,7 @@ impl Devices {
     }
 
     /// Revokes the tokens and app JWTs of a device, and ends its connection. Returns the new token version.
-    pub(crate) async fn revoke(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+    pub async fn revoke(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
         let version = self.context.store.revoke_tokens(app, device, self.context.now()).await?;
         self.changed_and_closed(app, device).await;
         Ok(version)
@@ -84,7 +66,7 @@ impl Devices {
 
     /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns the
     /// number of devices.
-    pub(crate) async fn revoke_user(&self, app: AppId, user: &UserId) -> Result<usize, Error> {
+    pub async fn revoke_user(&self, app: AppId, user: &UserId) -> Result<usize, Error> {
         let devices = self.context.store.revoke_user(app, user, self.context.now()).await?;
         self.freshness.devices_changed(app, &devices);
         self.sessions.close(app, &devices, CloseReason::Revoked).await;

@@ -40,7 +40,7 @@ pub struct LocalSession {
 pub trait Edge: Send + Sync {
     /// Writes a message to every session of `target`, subject to the presence rule of `message.when`. Calls for one
     /// recipient or topic arrive in commit order, and are written in that order. The edge reports outcomes through
-    /// [`crate::Delivery::outcomes`]: written, inactive, slow and, for messages that are not stored, offline. Holds no
+    /// `Outcomes::record`: written, inactive, slow and, for messages that are not stored, offline. Holds no
     /// lock for long and never blocks: it runs on the store's writer thread.
     fn deliver(&self, message: Arc<Message>, target: &Target);
 

@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 /// Values in one list, and tags in one filter: a filter is compared with every device of an audience.
 pub const VALUES_MAX: usize = 100;
 
-/// Empty: every device matches.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Serialized as the store keeps it, within a campaign or an experiment. Empty: every device matches.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Filter {
     pub platforms: Vec<String>,
     /// Language ranges: `ja` matches `ja` and `ja-JP` (RFC 4647 §3.3.1).
     pub locales: Vec<String>,
+    #[serde(flatten)]
     pub app_version: VersionRange,
     /// Each of these tags must have one of its values.
     pub tags: BTreeMap<String, Vec<String>>,
@@ -27,9 +28,11 @@ pub struct Filter {
 }
 
 /// Both ends are included.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VersionRange {
+    #[serde(rename = "version_min")]
     pub min: Option<String>,
+    #[serde(rename = "version_max")]
     pub max: Option<String>,
 }
 
@@ -134,33 +137,6 @@ fn compare(a: &[u64], b: &[u64]) -> Ordering {
         .map(|at| part(a, at).cmp(&part(b, at)))
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
-}
-
-/// A [`Filter`] as the store keeps it, within a campaign or an experiment.
-#[derive(Serialize, Deserialize, Default)]
-pub(crate) struct StoredFilter {
-    platforms: Vec<String>,
-    locales: Vec<String>,
-    version_min: Option<String>,
-    version_max: Option<String>,
-    tags: BTreeMap<String, Vec<String>>,
-    timezones: Vec<String>,
-}
-
-impl From<&Filter> for StoredFilter {
-    fn from(filter: &Filter) -> Self {
-        let Filter { platforms, locales, app_version, tags, timezones } = filter.clone();
-        let VersionRange { min, max } = app_version;
-        Self { platforms, locales, version_min: min, version_max: max, tags, timezones }
-    }
-}
-
-impl From<StoredFilter> for Filter {
-    fn from(stored: StoredFilter) -> Self {
-        let StoredFilter { platforms, locales, version_min, version_max, tags, timezones } = stored;
-        let app_version = VersionRange { min: version_min, max: version_max };
-        Self { platforms, locales, app_version, tags, timezones }
-    }
 }
 
 #[cfg(test)]

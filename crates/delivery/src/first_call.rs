@@ -20,7 +20,7 @@ use std::time::Duration;
 use noroshi_events::Event;
 use noroshi_events::event::Exposed;
 use noroshi_store::{DefinitionKind, Device};
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::metrics;
 use noroshi_types::{AppId, Label};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
@@ -43,18 +43,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Experiments archived in one commit.
 const ARCHIVE_ROWS: usize = 500;
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    exposures: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("exposures", "Variants that devices reported as shown", self.exposures.clone());
+metrics! {
+    pub(crate) struct Metrics {
+        exposures: Counter = "Variants that devices reported as shown",
     }
 }
 
-pub(crate) struct FirstCalls {
+pub struct FirstCalls {
     context: Arc<Context>,
     nodes: Arc<Nodes>,
     publisher: Arc<Publisher>,
@@ -78,13 +73,13 @@ impl FirstCalls {
     }
 
     /// The current values that all devices of an app share.
-    pub(crate) fn current(&self, app: AppId) -> Arc<Current> {
+    pub fn current(&self, app: AppId) -> Arc<Current> {
         self.shared.current(app, self.context.now())
     }
 
     /// Reads experiments and notices of all apps again. One of many concurrent callers reads for all that called before
     /// it started.
-    pub(crate) async fn reload(&self) -> Result<(), Error> {
+    pub async fn reload(&self) -> Result<(), Error> {
         let tickets = &self.shared.tickets;
         let wanted = tickets.want();
         let _in_order = self.shared.reloading.lock().await;
@@ -99,7 +94,7 @@ impl FirstCalls {
 
     /// An experiment or a notice was created, changed or archived here. This node knows the change when this returns,
     /// the others soon after.
-    pub(crate) async fn definitions_changed(&self) -> Result<(), Error> {
+    pub async fn definitions_changed(&self) -> Result<(), Error> {
         let reloaded = self.reload().await;
         self.nodes.send(To::All, Record::DefinitionsChanged);
         reloaded
@@ -111,7 +106,7 @@ impl FirstCalls {
     }
 
     /// The device reports that it showed these experiments. Returns its variants of those that it takes part in.
-    pub(crate) fn exposed<'a>(&self, device: &Device, experiments: &'a [Label]) -> Vec<(&'a Label, Label)> {
+    pub fn exposed<'a>(&self, device: &Device, experiments: &'a [Label]) -> Vec<(&'a Label, Label)> {
         let current = self.current(device.app);
         let variant =
             |experiment: &'a Label| Some((experiment, current.variant_of(experiment, device)?.name.clone()));

@@ -26,7 +26,7 @@ use stamp::Stamps;
 
 pub use stamp::{Mark, Tags};
 
-pub(crate) struct Freshness {
+pub struct Freshness {
     nodes: Arc<Nodes>,
     stamps: Stamps,
     announcement: Announcement,
@@ -38,21 +38,21 @@ impl Freshness {
     }
 
     /// Taken before a device is read.
-    pub(crate) fn mark(&self) -> Mark {
+    pub fn mark(&self) -> Mark {
         self.stamps.mark()
     }
 
     /// Whether what was read of a device after `mark` is still current, as far as this node knows.
-    pub(crate) fn is_fresh(&self, tags: &Tags, mark: Mark) -> bool {
+    pub fn is_fresh(&self, tags: &Tags, mark: Mark) -> bool {
         self.stamps.is_fresh(tags, mark)
     }
 
     /// A device was changed.
-    pub(crate) fn device_changed(&self, app: AppId, device: &DeviceId) {
+    pub fn device_changed(&self, app: AppId, device: &DeviceId) {
         self.stale([stamp::device(app, device)]);
     }
 
-    pub(crate) fn devices_changed<'a>(&self, app: AppId, devices: impl IntoIterator<Item = &'a DeviceId>) {
+    pub fn devices_changed<'a>(&self, app: AppId, devices: impl IntoIterator<Item = &'a DeviceId>) {
         self.stale(devices.into_iter().map(|device| stamp::device(app, device)));
     }
 

@@ -1,19 +1,18 @@
 //! The decisions: recipients, live delivery or inbox, confirmations, and outcomes.
 //!
 //! ```text
-//!   api ──► Delivery::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards
-//!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
-//!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
-//!   gateway ──► Delivery::outcomes ──► metrics + event log + Store::record
+//!   api ──► Publisher::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards
+//!   gateway ──► Logins::log_in, Delivery::backlog, recover ──► Store (batched)
+//!   gateway ──► Acks::push ──► coalesced ──► Store::ack
+//!   gateway ──► Outcomes::record ──► metrics + event log + Store::record
 //!   Delivery ◄──► cluster ◄──► other nodes             (only with several nodes)
 //!   Store::take ──► push::sender ──► push services ──► Store::finish
 //! ```
 //!
-//! [`Delivery`] is a facade: each of its methods calls one component. `service` builds the components, in layers; a
-//! component knows only those below it:
+//! [`Delivery`] builds and holds the components, in layers; a component knows only those below it:
 //!
 //! ```text
-//!   service
+//!   delivery
 //!   push · share · first_call
 //!   campaign · publish · ack · login · devices
 //!   sessions · quota · rules · freshness · push_work
@@ -21,7 +20,7 @@
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
-//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `service`, [`publish`], `ack`, `login`,
+//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
 //! `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
@@ -51,20 +50,21 @@ pub mod publish;
 pub mod push;
 mod push_work;
 pub mod quota;
-mod raw_json;
 pub mod rules;
-mod service;
 mod sessions;
 mod share;
 mod share_feed;
 mod spans;
 pub mod template;
+mod texts;
 
 pub use clock::Clock;
 pub use cluster::id_at;
-pub use delivery::{AbortOnDrop, Delivery};
+pub use delivery::Delivery;
 pub use edge::{Edge, LocalSession, Session};
 pub use error::Error;
 pub use login::{LoginAttempt, LoginResult};
 pub use publish::{Begun, Receipt};
 pub use quota::{Admission, Held, InOrder, Origin, OverQuota};
+pub use texts::Texts;
+pub use tokio_util::task::AbortOnDropHandle;

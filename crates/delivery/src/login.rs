@@ -14,7 +14,7 @@ use crate::cluster::Nodes;
 use crate::context::Context;
 use crate::error::{Error, OverQuota};
 use crate::freshness::Freshness;
-use crate::quota::{Admission, DeviceAdmission, Quotas};
+use crate::quota::{Admission, Usage};
 
 /// The login of a device whose token was verified.
 #[derive(Debug, Clone)]
@@ -42,28 +42,17 @@ pub enum LoginResult {
     GenerationTooLow(u64),
 }
 
-pub(crate) struct Logins {
-    context: Arc<Context>,
-    nodes: Arc<Nodes>,
-    freshness: Arc<Freshness>,
-    quotas: Arc<Quotas>,
-    admission: Arc<DeviceAdmission>,
+pub struct Logins {
+    pub(crate) context: Arc<Context>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) freshness: Arc<Freshness>,
+    pub(crate) usage: Arc<Usage>,
 }
 
 impl Logins {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        nodes: Arc<Nodes>,
-        freshness: Arc<Freshness>,
-        quotas: Arc<Quotas>,
-        admission: Arc<DeviceAdmission>,
-    ) -> Self {
-        Self { context, nodes, freshness, quotas, admission }
-    }
-
     /// Logs in a batch of devices, with answers in order. Called on shards; never waits, and answers through `reply` on
     /// another thread.
-    pub(crate) fn log_in(
+    pub fn log_in(
         self: &Arc<Self>,
         entering: Vec<LoginAttempt>,
         reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
@@ -73,7 +62,7 @@ impl Logins {
         let changing: Vec<_> = changing.map(|login| (login.app, login.device.clone())).collect();
         let logins = self.clone();
         self.context.runtime.spawn(async move {
-            let is_limited = entering.iter().any(|one| logins.quotas.limited(one.login.app).is_some());
+            let is_limited = entering.iter().any(|one| logins.usage.limited(one.login.app).is_some());
             let entered = match is_limited {
                 true => logins.enter_within_quotas(entering).await,
                 false => logins.enter(entering).await,
@@ -96,7 +85,7 @@ impl Logins {
     /// Refused logins never reach the store.
     async fn enter_within_quotas(&self, entering: Vec<LoginAttempt>) -> Result<Vec<LoginResult>, Error> {
         let logins: Vec<&Login> = entering.iter().map(|entering| &entering.login).collect();
-        let admitted = self.admission.logins(&logins).await;
+        let admitted = self.usage.admit_logins(&logins).await;
         let mut admission = Admission::new(entering, admitted);
         let let_in = admission.take();
         let entered = if let_in.is_empty() { Vec::new() } else { self.enter(let_in).await? };

@@ -37,8 +37,8 @@ impl Metrics {
         metrics.publish.register(registry);
         metrics.first_calls.register(registry);
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
-        metrics.push.register(registry);
-        metrics.cluster.register(registry);
+        metrics.push.register(registry.sub_registry_with_prefix("push"));
+        metrics.cluster.register(registry.sub_registry_with_prefix("delivery_cluster"));
         metrics.quota.register(registry);
         metrics.rules.register(registry);
         metrics.shares.register(registry);

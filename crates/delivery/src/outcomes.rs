@@ -13,12 +13,11 @@ use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{
     Ack, Acked, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store, Work,
 };
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::{Labels, Registry};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Target, Timestamp,
 };
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
@@ -27,30 +26,19 @@ use crate::clock::Clock;
 /// Used while no event log is attached.
 static OFF: Events = Events::off();
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AcceptedLabels {
-    target: &'static str,
-    when: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    accepted: Family<AcceptedLabels, Counter>,
-    outcomes: Family<OutcomeLabels, Counter>,
+    /// By target and `when`.
+    accepted: Family<Labels<2>, Counter>,
+    outcomes: Family<Labels<1>, Counter>,
     /// The counters of `outcomes` in the order of [`Outcome::ALL`]: a fan-out looks up no map.
     by_outcome: Vec<Counter>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let outcomes = Family::<OutcomeLabels, Counter>::default();
-        let counter =
-            |outcome: &Outcome| outcomes.get_or_create_owned(&OutcomeLabels { outcome: outcome.as_str() });
+        let outcomes = Family::<Labels<1>, Counter>::default();
+        let counter = |outcome: &Outcome| outcomes.get_or_create_owned(&[("outcome", outcome.as_str())]);
         let by_outcome = Outcome::ALL.iter().map(counter).collect();
         Self { accepted: Family::default(), outcomes, by_outcome }
     }
@@ -63,7 +51,7 @@ impl Metrics {
     }
 
     fn count_accepted(&self, request: &Request) {
-        let labels = AcceptedLabels { target: target_name(&request.target), when: request.when.as_str() };
+        let labels = [("target", target_name(&request.target)), ("when", request.when.as_str())];
         self.accepted.get_or_create(&labels).inc();
     }
 
@@ -88,7 +76,7 @@ pub(crate) fn subject(work: Work) -> Subject {
 }
 
 /// Counts outcomes and emits them to the event log.
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     store: Arc<dyn Store>,
     clock: Clock,
     metrics: Metrics,
@@ -101,18 +89,18 @@ impl Outcomes {
         Self { store, clock, metrics, events: OnceLock::new() }
     }
 
-    /// A second call is ignored.
-    pub(crate) fn attach_events(&self, events: Events) {
+    /// Attaches the event log. A second call is ignored.
+    pub fn attach_events(&self, events: Events) {
         let _ = self.events.set(events);
     }
 
     /// Drops every event while no log is attached.
-    pub(crate) fn events(&self) -> &Events {
+    pub fn events(&self) -> &Events {
         self.events.get().unwrap_or(&OFF)
     }
 
     /// A change of the configuration; the event never holds a secret.
-    pub(crate) fn configured(
+    pub fn configured(
         &self,
         app: Option<AppId>,
         (what, change): (&'static str, &'static str),
@@ -124,7 +112,7 @@ impl Outcomes {
     }
 
     /// A device was created, or registered again.
-    pub(crate) fn registered(&self, device: &Device) {
+    pub fn registered(&self, device: &Device) {
         let event = || {
             Event::Registered(Box::new(Registered {
                 app: device.app,
@@ -138,7 +126,7 @@ impl Outcomes {
     }
 
     /// Outcomes that shards report: counted, emitted, and recorded for the trace.
-    pub(crate) fn record(&self, parts: Vec<OutcomePart>) {
+    pub fn record(&self, parts: Vec<OutcomePart>) {
         self.metrics.count(&parts);
         if self.events().is_on() {
             for OutcomePart { id, outcome, at, devices, count } in &parts {
@@ -308,7 +296,7 @@ mod tests {
             metrics.outcome(outcome).inc_by(outcome as u64);
         }
         for outcome in Outcome::ALL {
-            let labels = OutcomeLabels { outcome: outcome.as_str() };
+            let labels = [("outcome", outcome.as_str())];
             assert_eq!(metrics.outcomes.get_or_create(&labels).get(), outcome as u64);
         }
     }

@@ -21,15 +21,11 @@ const LEASE: Duration = Duration::from_secs(25);
 const ROWS: usize = 2_000;
 
 pub(crate) struct Pruner {
-    context: Arc<Context>,
-    pruned: Counter,
+    pub(crate) context: Arc<Context>,
+    pub(crate) pruned: Counter,
 }
 
 impl Pruner {
-    pub(crate) fn new(context: Arc<Context>, pruned: Counter) -> Self {
-        Self { context, pruned }
-    }
-
     /// Never ends. Cancelled at the drain: another node continues when its lease expires.
     pub(crate) async fn run(&self) {
         let holder = holder::draw();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use noroshi_events::event::Routed;
 use noroshi_store::{Accept, Accepted, Cancelled, Idempotency, OfCampaign};
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::metrics;
 use noroshi_telemetry::span::Open;
 use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
 use prometheus_client::metrics::counter::Counter;
@@ -23,22 +23,13 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::freshness::Freshness;
 use crate::push_work::PushWork;
-use crate::quota::{Origin, PublishAdmission, Room};
+use crate::quota::{Origin, Room, Usage};
 use crate::share_feed::ShareFeed;
 use crate::spans;
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    refused_overloaded: Counter,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "refused_overloaded",
-            "Requests refused because the node is overloaded",
-            self.refused_overloaded.clone(),
-        );
+metrics! {
+    pub(crate) struct Metrics {
+        refused_overloaded: Counter = "Requests refused because the node is overloaded",
     }
 }
 
@@ -54,7 +45,7 @@ pub struct Receipt {
     pub replayed: bool,
 }
 
-/// A publish that has room ([`crate::Delivery::begin_publish`]).
+/// A publish that has room ([`Publisher::begin_publish`]).
 #[must_use]
 pub struct Begun {
     span: Option<Open>,
@@ -66,11 +57,11 @@ pub struct Begun {
 }
 
 /// Accepts notifications and hands them to connections, other nodes and push services.
-pub(crate) struct Publisher {
+pub struct Publisher {
     pub(crate) context: Arc<Context>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) freshness: Arc<Freshness>,
-    pub(crate) admission: Arc<PublishAdmission>,
+    pub(crate) usage: Arc<Usage>,
     pub(crate) feed: Arc<ShareFeed>,
     pub(crate) push_work: Arc<PushWork>,
     pub(crate) metrics: Metrics,
@@ -79,103 +70,47 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Accepts a request. When this returns a receipt, what must survive is on stable storage and messages for
     /// connected devices are in transit. Cancel-safe: a dropped future may still have accepted it.
-    pub(crate) async fn publish(
+    pub async fn publish(
         self: &Arc<Self>,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.context.spans(), &request, false);
-        self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
+        self.publish_from(app, request, idempotency, Origin::Client).await
     }
 
-    /// As [`Publisher::publish`], for messages without a request that could be traced: a trace may begin here.
-    pub(crate) async fn publish_as_root(
+    /// As [`Publisher::publish`], for any origin.
+    pub async fn publish_from(
         self: &Arc<Self>,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
+        origin: Origin,
     ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.context.spans(), &request, true);
-        self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
-    }
-
-    /// As [`Publisher::publish_as_root`], for messages of the node itself.
-    pub(crate) async fn publish_own(
-        self: &Arc<Self>,
-        app: AppId,
-        request: Request,
-    ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.context.spans(), &request, true);
-        self.publish_within(span, app, request, None, (Origin::Node, None)).await
-    }
-
-    /// As [`Publisher::publish_own`], for a copy of an earlier message: no trace begins here.
-    pub(crate) async fn publish_copy(
-        self: &Arc<Self>,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Receipt, Error> {
-        self.publish_within(None, app, request, idempotency, (Origin::Node, None)).await
-    }
-
-    /// As [`Publisher::publish`]. Outcomes also count for the campaign, and push work takes the campaign's lane.
-    pub(crate) async fn publish_for(
-        self: &Arc<Self>,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-        campaign: Option<OfCampaign>,
-    ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.context.spans(), &request, false);
-        self.publish_within(span, app, request, idempotency, (Origin::Campaign, campaign)).await
-    }
-
-    async fn publish_within(
-        self: &Arc<Self>,
-        span: Option<Open>,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-        of: (Origin, Option<OfCampaign>),
-    ) -> Result<Receipt, Error> {
-        let begun = self.begin(span, app, request, idempotency, of).await?;
+        let begun = self.begin_publish(app, request, idempotency, origin).await?;
         self.finish_publish(begun).await
     }
 
     /// The first half of [`Publisher::publish`], for callers that publish several messages in order: decides whether
     /// there is room, which may read the store. Await it for one message before the next.
-    pub(crate) async fn begin_publish(
+    pub async fn begin_publish(
         &self,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
         origin: Origin,
     ) -> Result<Begun, Error> {
-        let span = spans::publish(self.context.spans(), &request, false);
-        self.begin(span, app, request, idempotency, (origin, None)).await
-    }
-
-    /// As [`Publisher::begin_publish`], for messages without a request that could be traced.
-    pub(crate) async fn begin_publish_as_root(&self, app: AppId, request: Request) -> Result<Begun, Error> {
-        let span = spans::publish(self.context.spans(), &request, true);
-        self.begin(span, app, request, None, (Origin::Client, None)).await
-    }
-
-    async fn begin(
-        &self,
-        mut span: Option<Open>,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-        (origin, campaign): (Origin, Option<OfCampaign>),
-    ) -> Result<Begun, Error> {
+        let may_begin_trace = matches!(origin, Origin::Untraced | Origin::Node);
+        let mut span = match origin {
+            Origin::Copy => None,
+            _ => spans::publish(self.context.spans(), &request, may_begin_trace),
+        };
         let request = match &span {
             // Later work for the message is a child of this span.
             Some(span) => Request { trace: span.context(), ..request },
             None => request,
         };
+        let campaign = if let Origin::Campaign(campaign) = origin { Some(campaign) } else { None };
         match self.find_room(app, &request, origin).await {
             Ok(room) => Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room }),
             Err(error) => {
@@ -193,12 +128,12 @@ impl Publisher {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        self.admission.admit(app, request, origin).await
+        self.usage.admit_publish(app, request, origin).await
     }
 
     /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored
     /// messages keep that order.
-    pub(crate) async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
+    pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
         let Begun { span, app, request, idempotency, campaign, room } = begun;
         let gate = room.gate();
         let accept = Accept { app, request, now: self.context.now(), idempotency, campaign, gate };
@@ -319,7 +254,7 @@ impl Publisher {
     }
 
     /// Cancels a notification on every device that has not confirmed it.
-    pub(crate) async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
+    pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.context.store.cancel(app, id, self.context.now()).await?;
         self.context.outcomes.departed(&cancelled.departed);
         self.context.outcomes.campaigns_done(&cancelled.done);

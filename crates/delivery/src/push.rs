@@ -76,7 +76,7 @@ use token_health::TokenHealth;
 use walk_depth::WalkDepth;
 
 /// Push work of this node. Without attached push services nothing is sent, and push work stays in the store.
-pub(crate) struct Service {
+pub struct Service {
     pub(crate) context: Arc<Context>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) publisher: Arc<Publisher>,
@@ -90,20 +90,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Attaches the push services; `vault` seals their credentials. A second call is ignored.
-    pub(crate) fn attach(&self, outlet: Arc<dyn Outlet>, vault: Option<Vault>, config: Config) {
-        let (context, work) = (self.context.clone(), self.work.clone());
-        let unreadable = self.metrics.credentials_unreadable.clone();
-        let credentials = Credentials::new(
-            context.clone(),
-            self.nodes.clone(),
-            work.clone(),
-            outlet.clone(),
-            vault,
-            unreadable,
-        );
+    /// Attaches the push services; `vault` seals their credentials (`None`: the configuration has no key). Call
+    /// [`Credentials::load`] next. A second call is ignored.
+    pub fn attach(&self, outlet: Arc<dyn Outlet>, vault: Option<Vault>, config: Config) {
         let pipeline = Pipeline {
-            in_flight: Arc::new(InFlight::new(config.clone(), work.senders.clone())),
+            in_flight: Arc::new(InFlight::new(config.clone(), self.work.senders.clone())),
             leadership: Leadership::new(!config.shared),
             walk_depth: WalkDepth::new(config.ahead_max()),
             publisher: self.publisher.clone(),
@@ -115,29 +106,30 @@ impl Service {
             token_health: TokenHealth::default(),
             failures: Failures::default(),
             compute: ComputeSlots::new(),
-            context,
-            work,
+            context: self.context.clone(),
+            work: self.work.clone(),
+            credentials: Credentials::new(self, outlet.clone(), vault),
             config,
             outlet,
-            credentials,
         };
         let _ = self.pipeline.set(Arc::new(pipeline));
     }
 
-    /// Puts a queue between the dispatcher and the senders of all nodes. A second call is ignored.
-    pub(crate) fn attach_batches(&self, queue: Arc<dyn BatchQueue>) {
+    /// Puts a queue between the dispatcher and the senders of all nodes. Call it after [`Service::attach`], on every node
+    /// with the same queue. A second call is ignored.
+    pub fn attach_batches(&self, queue: Arc<dyn BatchQueue>) {
         if let Some(pipeline) = self.pipeline.get() {
             let _ = pipeline.queue.set(queue);
         }
     }
 
     /// Fails while no push services are attached.
-    pub(crate) fn credentials(&self) -> Result<&Credentials, Error> {
+    pub fn credentials(&self) -> Result<&Credentials, Error> {
         self.pipeline.get().map(|pipeline| &pipeline.credentials).ok_or(Error::NoVault)
     }
 
     /// The credentials of the app, by id, also without push services.
-    pub(crate) async fn list_credentials(&self, app: AppId) -> Result<Vec<CredentialView>, Error> {
+    pub async fn list_credentials(&self, app: AppId) -> Result<Vec<CredentialView>, Error> {
         credential::list(&*self.context.store, app).await
     }
 

@@ -5,8 +5,8 @@
 //!   API, gateway, senders   ──► take · reserve · enter ──► OverQuota, counted in `noroshi_quota_refused_total`
 //! ```
 //!
-//! [`Quotas`] decides what needs no store; `PublishAdmission` and `DeviceAdmission` decide what does, after `Usage`
-//! counted it. The code where a request, a connection or a subscription enters enforces the decision. An app without
+//! [`Quotas`] decides what needs no store; [`Usage`] counts what apps have in the store, and decides on publishes
+//! (`publish_admission`) and devices (`device_admission`). The code where a request, a connection or a subscription enters enforces the decision. An app without
 //! limits costs one look at a map. A fan-out is not delayed: a shard charges its deliveries once in each of its turns
 //! ([`Quotas::delivered`]).
 //!
@@ -38,13 +38,12 @@ use parking_lot::Mutex;
 pub use crate::error::OverQuota;
 pub use admission::Admission;
 pub use app::{AppQuotas, Permit, Shown};
-pub(crate) use device_admission::DeviceAdmission;
 pub use metrics::Metrics;
+pub(crate) use publish_admission::Room;
 pub use publish_admission::{InOrder, Origin};
-pub(crate) use publish_admission::{PublishAdmission, Room};
 pub use reservation::{Held, Reservation};
 pub use text::{limit, parse, to_text};
-pub(crate) use usage::Usage;
+pub use usage::Usage;
 
 /// One app, with the limits that override the defaults.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@
 //! again; a later one is checked by the new rules.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -29,8 +29,8 @@ mod webhook;
 
 use cache::{Cache, Question};
 pub(crate) use metrics::Metrics;
+use webhook::PendingQuestions;
 pub use webhook::QUESTIONS_IN_FLIGHT_MAX;
-use webhook::{PendingQuestions, Webhooks};
 
 /// The rules of one app, with the state of its webhook.
 #[derive(Debug)]
@@ -127,18 +127,18 @@ pub struct Rules {
     context: Arc<Context>,
     metrics: Metrics,
     apps: ArcSwap<HashMap<AppId, Arc<AppRules>>>,
-    webhooks: Webhooks,
+    /// For webhooks. Set once, before anything runs.
+    egress: OnceLock<Arc<Egress>>,
 }
 
 impl Rules {
     pub(crate) fn new(context: Arc<Context>, metrics: Metrics) -> Self {
-        let webhooks = Webhooks::new(context.clock.clone(), metrics.clone());
-        Self { context, metrics, apps: ArcSwap::default(), webhooks }
+        Self { context, metrics, apps: ArcSwap::default(), egress: OnceLock::new() }
     }
 
     /// Without egress every question to a webhook is denied. A second call is ignored.
-    pub(crate) fn attach_webhooks(&self, egress: Arc<Egress>) {
-        self.webhooks.attach(egress);
+    pub fn attach_webhooks(&self, egress: Arc<Egress>) {
+        let _ = self.egress.set(egress);
     }
 
     /// The rules of an app, if it has any.
@@ -155,7 +155,7 @@ impl Rules {
     }
 
     /// Replaces the rules of all apps. Sessions of apps whose rules changed are checked again.
-    pub(crate) fn set(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) {
+    pub fn set(&self, rules: &HashMap<AppId, (AppName, Arc<TopicRules>)>) {
         let changed = self.replace(rules);
         if let Some(edge) = self.context.edge().filter(|_| !changed.is_empty()) {
             edge.rules_changed(&changed);
@@ -185,7 +185,7 @@ impl Rules {
 
     /// Whether a device may use a topic, or everything that a filter in MQTT's syntax matches. Never waits. Counts a
     /// denial.
-    pub(crate) fn check(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
+    pub fn check(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
         let verdict = self.look_up(app, holder, action, topic);
         if let Verdict::Denied(reason) = verdict {
             self.denied(holder, action, topic, reason);
@@ -194,7 +194,7 @@ impl Rules {
     }
 
     /// Whether a durable subscription stays. If a rule reserves the topic for API keys, one of them created it.
-    pub(crate) fn check_durable(&self, app: &AppRules, holder: &Holder, topic: &Topic) -> Verdict {
+    pub fn check_durable(&self, app: &AppRules, holder: &Holder, topic: &Topic) -> Verdict {
         match self.look_up(app, holder, Action::Subscribe, topic.as_str()) {
             Verdict::Denied(Reason::Rule(Denied::Server { .. })) => Verdict::Allowed,
             verdict => verdict,
@@ -209,7 +209,7 @@ impl Rules {
                 let question = Question::new(holder, action, topic);
                 match app.cache.answer(&question, self.context.now()) {
                     Some(allowed) => {
-                        self.metrics.cache_hits.inc();
+                        self.metrics.topic_ask_cache_hits.inc();
                         if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) }
                     }
                     None => Verdict::Ask,
@@ -220,7 +220,7 @@ impl Rules {
 
     /// As [`Rules::check`], and asks the webhook if it decides. Cancel-safe: the next caller repeats a dropped
     /// question.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         app: &AppRules,
         holder: &Holder,
@@ -229,7 +229,7 @@ impl Rules {
         protocol: &'static str,
     ) -> Verdict {
         let verdict = match self.look_up(app, holder, action, topic) {
-            Verdict::Ask => self.webhooks.ask(app, holder, action, topic, protocol).await,
+            Verdict::Ask => self.ask_webhook(app, holder, action, topic, protocol).await,
             verdict => verdict,
         };
         if let Verdict::Denied(reason) = verdict {
@@ -239,12 +239,7 @@ impl Rules {
     }
 
     /// The decision of the rules, to explain it to people. Asks no webhook.
-    pub(crate) fn explain(
-        &self,
-        holder: &Holder,
-        action: Action,
-        topic: &str,
-    ) -> (Decision, Option<Arc<AppRules>>) {
+    pub fn explain(&self, holder: &Holder, action: Action, topic: &str) -> (Decision, Option<Arc<AppRules>>) {
         let Some(app) = self.of(holder.app) else { return (Decision::Unruled, None) };
         (app.decide(holder, action, topic), Some(app))
     }
@@ -263,6 +258,6 @@ impl Rules {
 }
 
 /// Whether rules apply to the topic: they do not for the service's own topics.
-pub(crate) fn is_ruled(topic: &str) -> bool {
+pub fn is_ruled(topic: &str) -> bool {
     !noroshi_types::topic::is_server_topic(topic)
 }

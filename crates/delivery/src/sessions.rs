@@ -38,17 +38,13 @@ impl From<u64> for Connected {
     }
 }
 
-pub(crate) struct Sessions {
-    context: Arc<Context>,
-    nodes: Arc<Nodes>,
-    freshness: Arc<Freshness>,
+pub struct Sessions {
+    pub(crate) context: Arc<Context>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) freshness: Arc<Freshness>,
 }
 
 impl Sessions {
-    pub(crate) fn new(context: Arc<Context>, nodes: Arc<Nodes>, freshness: Arc<Freshness>) -> Self {
-        Self { context, nodes, freshness }
-    }
-
     /// The generation of each device's session on any node, in order.
     pub(crate) async fn generations(&self, app: AppId, devices: &[DeviceId]) -> Vec<Connected> {
         let local = self.context.local_generations(app, devices);
@@ -62,7 +58,7 @@ impl Sessions {
     }
 
     /// The sessions of each user on all nodes, in order.
-    pub(crate) async fn of_users(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
+    pub async fn of_users(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
         let mut sessions = self.context.local_sessions(app, users);
         if let Some(peers) = self.nodes.peers() {
             let keys = users.iter().map(|user| peers.cluster.keys.user(app, user)).collect();
@@ -73,7 +69,7 @@ impl Sessions {
     }
 
     /// The session of each device on any node, in order.
-    pub(crate) async fn of_devices(&self, app: AppId, devices: &[DeviceId]) -> Vec<Option<Session>> {
+    pub async fn of_devices(&self, app: AppId, devices: &[DeviceId]) -> Vec<Option<Session>> {
         let local = |device| self.context.local_session(app, device);
         let mut sessions: Vec<Option<Session>> = devices.iter().map(local).collect();
         let Some(peers) = self.nodes.peers() else { return sessions };
@@ -92,12 +88,12 @@ impl Sessions {
         sessions
     }
 
-    pub(crate) async fn of_device(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+    pub async fn of_device(&self, app: AppId, device: &DeviceId) -> Option<Session> {
         self.of_devices(app, std::slice::from_ref(device)).await.pop().flatten()
     }
 
     /// The session on another node, if the device is not connected here.
-    pub(crate) async fn elsewhere(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+    pub async fn elsewhere(&self, app: AppId, device: &DeviceId) -> Option<Session> {
         match self.nodes.peers().is_none() || self.context.local_session(app, device).is_some() {
             true => None,
             false => self.of_device(app, device).await,
@@ -105,7 +101,7 @@ impl Sessions {
     }
 
     /// The number of connections that subscribe to each topic, on all nodes.
-    pub(crate) async fn of_topics(&self, app: AppId, topics: &[Topic]) -> Vec<u64> {
+    pub async fn of_topics(&self, app: AppId, topics: &[Topic]) -> Vec<u64> {
         let local = |topic| self.context.edge().map_or(0, |edge| edge.topic_sessions(app, topic));
         let mut counts: Vec<u64> = topics.iter().map(local).collect();
         let Some(peers) = self.nodes.peers().filter(|_| !topics.is_empty()) else { return counts };
@@ -121,7 +117,7 @@ impl Sessions {
     }
 
     /// Returns false if the device is not connected.
-    pub(crate) async fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+    pub async fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         if self.context.edge().is_some_and(|edge| edge.set_presence(app, device, presence)) {
             return true;
         }
@@ -134,7 +130,7 @@ impl Sessions {
     }
 
     /// Durable subscriptions were created: open connections of the devices receive the topics from now on.
-    pub(crate) async fn subscribed(&self, app: AppId, devices: &[(&DeviceId, &[Topic])]) {
+    pub async fn subscribed(&self, app: AppId, devices: &[(&DeviceId, &[Topic])]) {
         let subscribed = || devices.iter().filter(|(_, topics)| !topics.is_empty());
         if let Some(edge) = self.context.edge() {
             subscribed().for_each(|(device, topics)| edge.subscribe(app, device, topics));
@@ -160,8 +156,9 @@ impl Sessions {
         }
     }
 
-    /// Ends the connections of devices on all nodes.
-    pub(crate) async fn close(&self, app: AppId, devices: &[DeviceId], reason: CloseReason) {
+    /// Ends the connections of devices on all nodes. After [`CloseReason::Drain`] they connect again, and learn what has
+    /// changed since their login, such as the device's user.
+    pub async fn close(&self, app: AppId, devices: &[DeviceId], reason: CloseReason) {
         let mut last = None;
         for device in devices {
             if let Some(edge) = self.context.edge() {

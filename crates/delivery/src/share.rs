@@ -25,13 +25,15 @@ mod copy;
 mod group;
 mod leader;
 mod members;
-mod metrics;
 mod reclaim;
 
 use std::sync::Arc;
 
 use noroshi_store::{JoinShares, LeaveShares};
+use noroshi_telemetry::metrics;
 use noroshi_types::{AppId, DeviceId};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::cluster::Nodes;
 use crate::cluster::outbox::To;
@@ -44,9 +46,21 @@ use crate::sessions::Sessions;
 use crate::share_feed::ShareFeed;
 
 pub(crate) use leader::run;
-pub(crate) use metrics::Metrics;
 
-pub(crate) struct Shares {
+metrics! {
+    pub(crate) struct Metrics {
+        share_groups: Gauge = "Groups of shared subscriptions, on the leader",
+        share_messages_assigned: Counter = "Messages assigned to a member of a shared subscription",
+        share_messages_moved: Counter =
+            "Messages assigned to another member because the first one disconnected",
+        pub(crate) share_messages_dropped: Counter =
+            "Messages that are not stored and found no connected member, or a full queue",
+        share_groups_waiting: Gauge =
+            "Groups whose messages wait because all connected members have too many unconfirmed copies",
+    }
+}
+
+pub struct Shares {
     pub(crate) context: Arc<Context>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) sessions: Arc<Sessions>,
@@ -58,7 +72,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// A connection joins groups: it and its fellow members share what is published from now on.
-    pub(crate) async fn join(&self, join: JoinShares) -> Result<(), Error> {
+    pub async fn join(&self, join: JoinShares) -> Result<(), Error> {
         let app = join.app;
         self.context.store.join_shares(join).await?;
         self.changed(app).await;
@@ -66,7 +80,7 @@ impl Shares {
     }
 
     /// A device leaves groups, or its connection or session ends.
-    pub(crate) async fn leave(&self, app: AppId, leave: LeaveShares) -> Result<(), Error> {
+    pub async fn leave(&self, app: AppId, leave: LeaveShares) -> Result<(), Error> {
         if self.context.store.leave_shares(leave).await? {
             self.changed(app).await;
         }
@@ -75,7 +89,7 @@ impl Shares {
 
     /// Whether devices of the app share subscriptions, as far as this node knows: it may lag by seconds if another node
     /// could not report the change.
-    pub(crate) fn has(&self, app: AppId) -> bool {
+    pub fn has(&self, app: AppId) -> bool {
         self.feed.has(app)
     }
 

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 const LIVE_MAX: usize = 4_096;
 const LIVE_OF_APP_MAX: usize = 1_024;
 
+#[derive(Default)]
 pub(crate) struct ShareFeed {
     woken: Notify,
     /// Groups or members changed since they were last read.
@@ -52,15 +53,7 @@ impl Pending {
 
 impl ShareFeed {
     pub(crate) fn new(dropped: Counter) -> Self {
-        Self {
-            woken: Notify::new(),
-            changed: AtomicBool::new(false),
-            awaits_acks: AtomicBool::new(false),
-            follows: AtomicBool::new(false),
-            apps: ArcSwapOption::empty(),
-            pending: Mutex::default(),
-            dropped,
-        }
+        Self { dropped, ..Self::default() }
     }
 
     /// A message goes to this node's connections. Called on the store's thread.

@@ -87,7 +87,7 @@ impl Bound {
             Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
         let now = delivery.clock().now();
         let of_protocols = protocol::registry::services(&mut config, now, capacity);
-        let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.session_keys())));
+        let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.nodes.session_keys())));
         let services = Arc::new(Services {
             config: config.clone(),
             auth: auth.clone(),

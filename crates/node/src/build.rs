@@ -159,7 +159,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     );
     let Listening { bound, admin, certificates, addresses, .. } = listening;
     let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, connections.handover())?;
-    delivery.attach(gateway.clone());
+    delivery.context.attach_edge(gateway.clone());
     // Set here and nowhere else.
     let _ = gateway_later.set(gateway.clone());
 

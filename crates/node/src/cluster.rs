@@ -166,7 +166,7 @@ impl Membership {
     pub(crate) fn spawn(self, tasks: &mut Tasks, delivery: &Arc<Delivery>, gateway: &Arc<Gateway>) {
         let Self { nodes, redis, info } = self;
         if let Some(redis) = redis {
-            let receiver = delivery.receiver();
+            let receiver = delivery.nodes.receiver();
             tasks.spawn(TaskKind::Cluster, |end| redis.run(receiver, end));
         }
         let gateway = gateway.clone();
@@ -200,7 +200,7 @@ async fn connect(
 /// Attaches delivery and auth to the cluster.
 fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<Auth>) {
     if config.push.queue == Queue::Redis {
-        delivery.attach_batches(Arc::new(redis.batches()));
+        delivery.push.attach_batches(Arc::new(redis.batches()));
     }
     let delivered = delivery::Config {
         keep_per_second: config.cluster.rejoin_rate,
@@ -208,9 +208,9 @@ fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<A
         audit_soon: config.cluster.sweep_interval,
         ..Default::default()
     };
-    delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
+    delivery.nodes.attach(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
     let notified = delivery.clone();
-    auth.notify_changes(move || notified.apps_changed());
+    auth.notify_changes(move || notified.nodes.apps_changed());
 }
 
 /// Accepted messages reach the bus before another node commits, so all gateways receive them in the same order.
@@ -221,7 +221,7 @@ pub(crate) fn hand_over(postgres: &Postgres, delivery: &Arc<Delivery>) {
         let delivery = delivery.upgrade();
         Box::pin(async move {
             if let Some(delivery) = delivery {
-                delivery.flush().await;
+                delivery.nodes.flush().await;
             }
         })
     }));

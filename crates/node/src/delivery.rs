@@ -22,12 +22,12 @@ pub(crate) async fn start(
     registry: &mut Registry,
 ) -> Arc<Delivery> {
     let delivery = Delivery::new(store, clock, Metrics::new(registry), Handle::current());
-    delivery.quotas().set_defaults(config.quotas);
-    delivery.attach_webhooks(egress);
+    delivery.quotas.set_defaults(config.quotas);
+    delivery.rules.attach_webhooks(egress);
     let follower = delivery.clone();
     auth.watch_apps(move |apps, rules| {
-        follower.quotas().configure(apps.iter().map(quotas_of));
-        follower.set_topic_rules(rules);
+        follower.quotas.configure(apps.iter().map(quotas_of));
+        follower.rules.set(rules);
     })
     .await;
     delivery

@@ -29,7 +29,7 @@ pub(crate) fn start(
     let service = Service::start(&log, names, Some((Handle::current(), egress)), threads, &metrics)?;
     let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
     tracing::info!(?sinks, "event log started");
-    delivery.attach_events(service.events());
+    delivery.context.outcomes.attach_events(service.events());
     Ok(Some(service))
 }
 

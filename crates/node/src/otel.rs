@@ -58,7 +58,7 @@ impl Tracing {
         };
         let sampling = Sampling::per_million(*sample_per_million);
         let (spans, ended) = Spans::new(sampling, metrics.dropped(Loss::Queue));
-        delivery.attach_spans(spans);
+        delivery.context.attach_spans(spans);
         let config = exporter_config(config, endpoint, node)?;
         tracing::info!(endpoint, sample_per_million, "exporting traces to a collector");
         Ok(Self { parts: Some(Parts { config, metrics, ended }) })

@@ -19,9 +19,9 @@ pub(crate) async fn start(
     registry: &mut Registry,
 ) -> Result<Arc<Services>, noroshi_delivery::Error> {
     let services = Services::new(services_config(config), egress, registry, Handle::current());
-    delivery.attach_push(services.clone(), vault, push_config(config));
-    delivery.load_credentials().await?;
-    delivery.reload_definitions().await?;
+    delivery.push.attach(services.clone(), vault, push_config(config));
+    delivery.push.credentials()?.load().await?;
+    delivery.first_calls.reload().await?;
     Ok(services)
 }
 

@@ -39,7 +39,7 @@ impl Certificates {
             match acceptor.reload(&files.cert, &files.key) {
                 Ok(()) => {
                     tracing::info!(address, cert = %files.cert.display(), "certificate reloaded");
-                    delivery.configured(None, ("certificate", "read_again"), Some(address));
+                    delivery.context.outcomes.configured(None, ("certificate", "read_again"), Some(address));
                 }
                 Err(error) => {
                     tracing::error!(address, %error, "certificate not reloaded; the current one stays in use")

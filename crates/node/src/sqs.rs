@@ -30,7 +30,7 @@ impl Parts {
     ) -> Result<Self, noroshi_cluster::Error> {
         if config.push.queue == crate::config::Queue::Sqs {
             let queue = noroshi_sqs::Queue::open(&config.sqs.queue).await?;
-            delivery.attach_batches(Arc::new(queue));
+            delivery.push.attach_batches(Arc::new(queue));
         }
         let metrics = |config| (config, noroshi_sqs::metrics::Metrics::new(registry));
         Ok(Self { intake: config.sqs.intake.clone().map(metrics) })

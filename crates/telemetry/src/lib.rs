@@ -19,6 +19,43 @@ pub use span::Spans;
 
 use prometheus_client::registry::Metric;
 
+/// The labels of a metric: name and value of each.
+pub type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// Declares a struct of metrics and its `register`, which registers them in this order under the names of their fields.
+///
+/// ```
+/// use prometheus_client::metrics::counter::Counter;
+///
+/// noroshi_telemetry::metrics! {
+///     pub struct Metrics {
+///         acks_dropped: Counter = "Acknowledgements that were dropped",
+///     }
+/// }
+/// Metrics::default().register(&mut noroshi_telemetry::registry());
+/// ```
+#[macro_export]
+macro_rules! metrics {
+    (
+        $(#[$attributes:meta])*
+        $visibility:vis struct $Metrics:ident {
+            $($(#[$doc:meta])* $field_visibility:vis $field:ident: $kind:ty = $help:literal,)*
+        }
+    ) => {
+        $(#[$attributes])*
+        #[derive(Debug, Clone, Default)]
+        $visibility struct $Metrics {
+            $($(#[$doc])* $field_visibility $field: $kind,)*
+        }
+
+        impl $Metrics {
+            $visibility fn register(&self, registry: &mut $crate::Registry) {
+                $(registry.register(stringify!($field), $help, self.$field.clone());)*
+            }
+        }
+    };
+}
+
 /// The registry of a node: every metric is named `noroshi_…`.
 pub fn registry() -> Registry {
     Registry::with_prefix("noroshi")

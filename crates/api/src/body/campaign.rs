@@ -8,10 +8,11 @@ mod recipient;
 
 use std::collections::BTreeMap;
 
+use noroshi_delivery::Texts;
 use noroshi_delivery::campaign::schedule::{LocalTime, QuietHours};
 use noroshi_delivery::campaign::spec::{LOCALES_MAX, NAME_MAX, VARIABLES_MAX};
 use noroshi_delivery::campaign::template::{NAME_BYTES_MAX, Template};
-use noroshi_delivery::campaign::{Audience, CampaignMessage, OwnMessage, Spec, Treatment, Trial, Variant};
+use noroshi_delivery::campaign::{Audience, CampaignMessage, OwnMessage, Spec, Treatment, Trial};
 use noroshi_types::{Invalid, Label, Lane, PushMode, Timestamp, Ttl, Urgency, When, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -153,7 +154,7 @@ fn message(body: MessageBody<'_>, limits: &Limits) -> Result<CampaignMessage, Pr
         push.mode = PushMode::Always;
     }
     let (notification, data) = (body.notification, body.data);
-    let Variant { notification, data } = content(notification, data, FIELD, limits)?;
+    let Texts { notification, data } = content(notification, data, FIELD, limits)?;
     Ok(CampaignMessage {
         notification,
         data,
@@ -169,7 +170,7 @@ fn locales(
     body: Option<LocalesBody<'_>>,
     field: &str,
     limits: &Limits,
-) -> Result<BTreeMap<String, Variant>, Problem> {
+) -> Result<BTreeMap<String, Texts>, Problem> {
     let locale = |(tag, body): (Locale, VariantBody<'_>)| {
         let field = format!("{field}.{}", tag.0);
         variant(body, &field, limits).map(|variant| (tag.0, variant))
@@ -210,7 +211,7 @@ fn treatment(body: TreatmentBody<'_>, field: &str, limits: &Limits) -> Result<Tr
     }
 }
 
-fn variant(body: VariantBody<'_>, field: &str, limits: &Limits) -> Result<Variant, Problem> {
+fn variant(body: VariantBody<'_>, field: &str, limits: &Limits) -> Result<Texts, Problem> {
     if body.notification.is_none() && body.data.is_none() {
         return Err(Problem::field(field, "a variant must have `notification`, `data` or both"));
     }
@@ -223,7 +224,7 @@ fn content(
     data: Option<&RawValue>,
     field: &str,
     limits: &Limits,
-) -> Result<Variant, Problem> {
+) -> Result<Texts, Problem> {
     let (notification_at, data_at) = (format!("{field}.notification"), format!("{field}.data"));
     let notification = notification.map(|raw| shown(raw, &notification_at, true)).transpose()?;
     let data = data.map(|raw| carried(raw, &data_at, limits.data_bytes)).transpose()?;
@@ -232,7 +233,7 @@ fn content(
             Template::parse(text.clone()).map_err(|invalid| Problem::field(field, invalid.0))?;
         }
     }
-    Ok(Variant { notification, data })
+    Ok(Texts { notification, data })
 }
 
 fn variables(body: VariablesBody) -> BTreeMap<String, String> {

@@ -1,7 +1,8 @@
 //! Maintenance notices (`PUT /v1/apps/{app}/notices/{name}`).
 
+use noroshi_delivery::Texts;
 use noroshi_delivery::campaign::spec::LOCALES_MAX;
-use noroshi_delivery::definition::{Notice, NoticeText};
+use noroshi_delivery::definition::Notice;
 use noroshi_types::limits;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -53,14 +54,10 @@ pub fn notice(bytes: &[u8]) -> Result<Notice, Problem> {
     notice.check().map_err(placed)
 }
 
-fn text(
-    notification: Option<&RawValue>,
-    data: Option<&RawValue>,
-    place: &str,
-) -> Result<NoticeText, Problem> {
+fn text(notification: Option<&RawValue>, data: Option<&RawValue>, place: &str) -> Result<Texts, Problem> {
     let notification = notification.map(|raw| shown(raw, &format!("{place}notification"), false));
     let data = data.map(|raw| carried(raw, &format!("{place}data"), limits::NOTICE_BYTES_MAX));
-    Ok(NoticeText { notification: notification.transpose()?, data: data.transpose()? })
+    Ok(Texts { notification: notification.transpose()?, data: data.transpose()? })
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) async fn create(manager: Manager, JsonBody(body): JsonBody) -> Answer
     let (name, settings) = body::app(&body)?;
     check_claims(&manager.auth, &name, &settings)?;
     let app = manager.auth.create_app(name, settings, manager.delivery.clock().now()).await?;
-    manager.delivery.configured(Some(app.id), ("app", "made"), None);
+    manager.delivery.context.outcomes.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn change(manager: Manager, JsonBody(body): JsonBody) -> Answer
         ));
     }
     let app = manager.auth.update_app(app.id, settings).await?;
-    manager.delivery.configured(Some(app.id), ("app", "changed"), None);
+    manager.delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);
     respond::ok(&AppBody::from(app))
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn mirror(manager: Manager, JsonBody(body): JsonBody) -> Answer
     // their tokens are rejected as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
     let app = manager.auth.mirror(name, settings, keys, manager.delivery.clock().now()).await?;
-    manager.delivery.configured(Some(app.id), ("app", "changed"), None);
+    manager.delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);
     let number = Some(app.id.0);
     respond::ok(&AppBody { number, ..AppBody::from(app) })
 }
@@ -103,7 +103,7 @@ fn check_claims(auth: &Auth, name: &AppName, settings: &AppSettings) -> Result<(
 /// `DELETE /v1/apps/{app}`: deletes the app with everything it owns.
 pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
-    manager.delivery.configured(Some(app.id), ("app", "removed"), Some(&manager.name));
+    manager.delivery.context.outcomes.configured(Some(app.id), ("app", "removed"), Some(&manager.name));
     manager.auth.delete_app(app.id).await?;
     manager.delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
@@ -121,9 +121,9 @@ pub(crate) async fn create_key(manager: Manager, JsonBody(body): JsonBody) -> An
     let app = manager.app()?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
     let present = manager.auth.keys(app.id).len() as u64;
-    manager.delivery.quotas().check(app.id, Quota::Keys, present)?;
+    manager.delivery.quotas.check(app.id, Quota::Keys, present)?;
     let (key, secret) = manager.auth.create_key(app.id, name, scopes, manager.delivery.clock().now()).await?;
-    manager.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
+    manager.delivery.context.outcomes.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn revoke_key(
     let app = manager.app()?;
     let key = KeyId(key.parse().map_err(|_| Problem::not_found("key"))?);
     manager.auth.revoke_key(app.id, key).await.map_err(Problem::missing("key"))?;
-    manager.delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
+    manager.delivery.context.outcomes.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)
 }
 

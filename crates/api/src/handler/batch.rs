@@ -138,7 +138,8 @@ impl<'a> Batch<'a> {
         if let Err(problem) = push_check::check_request(self.delivery, app, &request).await {
             return Slot::Done(Err(problem));
         }
-        let started = self.delivery.begin_publish(app, request, idempotency, self.origin.clone()).await;
+        let started =
+            self.delivery.publisher.begin_publish(app, request, idempotency, self.origin.clone()).await;
         let started = match started {
             Ok(started) => started,
             Err(error) if is_front => return Slot::Done(Err(self.hold_back(topic, error))),
@@ -146,7 +147,7 @@ impl<'a> Batch<'a> {
         };
         let delivery = self.delivery.clone();
         let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
-            let receipt = delivery.finish_publish(started).await?;
+            let receipt = delivery.publisher.finish_publish(started).await?;
             tracing::debug!(notification = %receipt.id, "accepted in a batch");
             Ok(receipt)
         });

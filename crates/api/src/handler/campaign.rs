@@ -49,11 +49,12 @@ pub(crate) async fn create(
     drop(body);
     // First, since the experiment and other prerequisites may have been deleted since.
     if let Some(idempotency) = &idempotency
-        && let Some(progress) = provider.delivery.created_campaign(provider.app, idempotency).await?
+        && let Some(progress) = provider.delivery.campaigns.created(provider.app, idempotency).await?
     {
         return created(progress, true);
     }
-    let spec = provider.delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
+    let spec =
+        provider.delivery.campaigns.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
     push_check::check_campaign(&provider.delivery, provider.app, &spec).await?;
     if query.dry_run {
         if spec.audience == Audience::Upload {
@@ -61,10 +62,10 @@ pub(crate) async fn create(
                 "recipients are uploaded after the campaign is created, so there is nothing to count yet";
             return Err(Problem::field("audience.upload", rule));
         }
-        let count = provider.delivery.dry_run(provider.app, &spec).await?;
+        let count = provider.delivery.campaigns.dry_run(provider.app, &spec).await?;
         return respond::ok(&show::CountBody::from(count));
     }
-    let (progress, replayed) = provider.delivery.create_campaign(provider.app, spec, idempotency).await?;
+    let (progress, replayed) = provider.delivery.campaigns.create(provider.app, spec, idempotency).await?;
     created(progress, replayed)
 }
 
@@ -76,7 +77,7 @@ fn created(progress: CampaignProgress, replayed: bool) -> Answer {
 pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>) -> Answer {
     let limit = page.limit()?;
     let before = page.after().map(|after| campaign_id(&after).map_err(|problem| problem.at("after")));
-    let found = provider.delivery.campaigns(provider.app, before.transpose()?, limit).await?;
+    let found = provider.delivery.campaigns.list(provider.app, before.transpose()?, limit).await?;
     let next = next(&found, limit, |last| last.campaign.id.to_string());
     let campaigns = found.into_iter().map(show::campaign).collect::<Result<Vec<_>, _>>()?;
     respond::page("campaigns", campaigns, next)
@@ -84,7 +85,7 @@ pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>) -> 
 
 /// `GET /v1/campaigns/{id}`
 pub(crate) async fn show(provider: Provider<Read>, Path(id): Path<String>) -> Answer {
-    let found = provider.delivery.campaign(provider.app, campaign_id(&id)?).await;
+    let found = provider.delivery.campaigns.get(provider.app, campaign_id(&id)?).await;
     answer(StatusCode::OK, found.map_err(Problem::missing("campaign"))?)
 }
 
@@ -103,7 +104,7 @@ pub(crate) async fn upload(
             chunk.iter().map(|line| body::recipient(line, &body_limits)).collect();
         let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
         // Also without a valid line, to check whether the campaign exists.
-        if let Err(error) = provider.delivery.upload(provider.app, id, good).await {
+        if let Err(error) = provider.delivery.campaigns.upload(provider.app, id, good).await {
             return Err(not_uploaded(&provider, id, error).await);
         }
         for line in read {
@@ -119,25 +120,25 @@ pub(crate) async fn upload(
 /// `POST /v1/campaigns/{id}/start`
 pub(crate) async fn start(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = campaign_id(&id)?;
-    changed_to(&provider, id, provider.delivery.start_campaign(provider.app, id).await).await
+    changed_to(&provider, id, provider.delivery.campaigns.start(provider.app, id).await).await
 }
 
 /// `POST /v1/campaigns/{id}/pause`
 pub(crate) async fn pause(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = campaign_id(&id)?;
-    changed_to(&provider, id, provider.delivery.pause_campaign(provider.app, id).await).await
+    changed_to(&provider, id, provider.delivery.campaigns.pause(provider.app, id).await).await
 }
 
 /// `POST /v1/campaigns/{id}/resume`
 pub(crate) async fn resume(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = campaign_id(&id)?;
-    changed_to(&provider, id, provider.delivery.resume_campaign(provider.app, id).await).await
+    changed_to(&provider, id, provider.delivery.campaigns.resume(provider.app, id).await).await
 }
 
 /// `POST /v1/campaigns/{id}/abort`
 pub(crate) async fn abort(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = campaign_id(&id)?;
-    changed_to(&provider, id, provider.delivery.abort_campaign(provider.app, id).await).await
+    changed_to(&provider, id, provider.delivery.campaigns.abort(provider.app, id).await).await
 }
 
 /// `DELETE /v1/campaigns/{id}`
@@ -146,7 +147,7 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = campaign_id(&id)?;
-    match provider.delivery.delete_campaign(provider.app, id).await {
+    match provider.delivery.campaigns.delete(provider.app, id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) => Err(explained(&provider, id, error).await),
     }
@@ -169,7 +170,7 @@ async fn explained(provider: &Provider<Publish>, id: CampaignId, error: Error) -
     if !is_conflict(&error) {
         return missing(error);
     }
-    match provider.delivery.campaign(provider.app, id).await {
+    match provider.delivery.campaigns.get(provider.app, id).await {
         Ok(progress) => {
             Problem::new(Code::WrongState, format!("the campaign is {}", progress.campaign.state.as_str()))
         }
@@ -179,7 +180,7 @@ async fn explained(provider: &Provider<Publish>, id: CampaignId, error: Error) -
 
 /// As [`explained`]; also names an audience that is not uploaded.
 async fn not_uploaded(provider: &Provider<Publish>, id: CampaignId, error: Error) -> Problem {
-    match provider.delivery.campaign(provider.app, id).await {
+    match provider.delivery.campaigns.get(provider.app, id).await {
         Ok(progress) if is_conflict(&error) && !show::is_upload(&progress.campaign) => {
             Problem::new(Code::WrongState, "the campaign's audience is not uploaded")
         }

@@ -44,7 +44,7 @@ pub(crate) struct AddQuery {
 /// `GET /v1/apps/{app}/push`
 pub(crate) async fn list(manager: Manager) -> Answer {
     let app = manager.app()?;
-    let credentials = manager.delivery.credentials(app.id).await?;
+    let credentials = manager.delivery.push.list_credentials(app.id).await?;
     let credentials = credentials.into_iter().map(credential_body).collect::<Result<Vec<_>, _>>()?;
     respond::field("credentials", credentials)
 }
@@ -53,7 +53,7 @@ pub(crate) async fn list(manager: Manager) -> Answer {
 pub(crate) async fn add(manager: Manager, Query(query): Query<AddQuery>, JsonBody(body): JsonBody) -> Answer {
     let app = manager.app()?;
     body::push_credential(&body)?;
-    let added = manager.delivery.put_credential(app.id, &body, query.replace).await;
+    let added = manager.delivery.push.credentials()?.put(app.id, &body, query.replace).await;
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
@@ -62,7 +62,7 @@ pub(crate) async fn add(manager: Manager, Query(query): Query<AddQuery>, JsonBod
         error => error.into(),
     })?;
     let (app, id) = (Some(app.id), credential.id.0.to_string());
-    manager.delivery.configured(
+    manager.delivery.context.outcomes.configured(
         app,
         ("credential", if query.replace { "changed" } else { "made" }),
         Some(&id),
@@ -76,9 +76,9 @@ pub(crate) async fn remove(
     Path((_, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
-    let deleted = manager.delivery.delete_credential(app.id, credential_id(&id)?).await;
+    let deleted = manager.delivery.push.credentials()?.delete(app.id, credential_id(&id)?).await;
     deleted.map_err(Problem::missing("credential"))?;
-    manager.delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
+    manager.delivery.context.outcomes.configured(Some(app.id), ("credential", "removed"), Some(&id));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -100,8 +100,13 @@ pub(crate) async fn test(
                 .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
         }
     };
-    let tested =
-        manager.delivery.test_credential(app.id, id, token).await.map_err(Problem::missing("credential"))?;
+    let tested = manager
+        .delivery
+        .push
+        .credentials()?
+        .test(app.id, id, token)
+        .await
+        .map_err(Problem::missing("credential"))?;
     respond::ok(&TestedBody::from(tested))
 }
 

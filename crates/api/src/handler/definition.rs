@@ -73,15 +73,15 @@ pub(super) async fn put(
     };
     let held = match kind {
         DefinitionKind::Experiment if !is_live(delivery, app, kind, &name).await? => {
-            delivery.admit_one(app, Quota::Experiments).await?
+            delivery.usage.admit_one(app, Quota::Experiments).await?
         }
         DefinitionKind::Experiment | DefinitionKind::Notice => Held::default(),
     };
     let new = NewDefinition { app, kind, name, spec, ends_at };
     let kept = delivery.store().put_definition(new, live_max, delivery.clock().now()).await?;
     held.settle();
-    delivery.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
-    delivery.definitions_changed().await?;
+    delivery.context.outcomes.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
+    delivery.first_calls.definitions_changed().await?;
     Ok(kept)
 }
 
@@ -92,7 +92,7 @@ async fn is_live(
     kind: DefinitionKind,
     name: &Label,
 ) -> Result<bool, Problem> {
-    if delivery.quotas().limit(app, Quota::Experiments).is_none() {
+    if delivery.quotas.limit(app, Quota::Experiments).is_none() {
         return Ok(true);
     }
     let found = delivery.store().definition(app, kind, name).await?;

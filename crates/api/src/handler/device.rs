@@ -113,7 +113,7 @@ pub(crate) async fn list(provider: Provider<Read>, Query(query): Query<ListQuery
     let found = provider.delivery.store().devices(provider.app, filter).await?;
     let next = next(&found, limit, |last| format!("{:016x}", last.num.0));
     let ids: Vec<DeviceId> = found.iter().map(|device| device.id.clone()).collect();
-    let sessions = provider.delivery.device_sessions(provider.app, &ids).await;
+    let sessions = provider.delivery.sessions.of_devices(provider.app, &ids).await;
     let body = |(device, session)| respond::device::with_session(device, session);
     let devices = found.into_iter().zip(sessions).map(body).collect::<Result<Vec<_>, _>>()?;
     respond::page("devices", devices, next)
@@ -123,7 +123,7 @@ pub(crate) async fn list(provider: Provider<Read>, Query(query): Query<ListQuery
 pub(crate) async fn show(provider: Provider<Read>, Path(device): Path<String>) -> Answer {
     let found = provider.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
-    let session = provider.delivery.session(provider.app, &device.id).await;
+    let session = provider.delivery.sessions.of_device(provider.app, &device.id).await;
     let now = provider.delivery.clock().now();
     let endpoints = provider.delivery.store().endpoints(provider.app, &device.id, now).await?.len();
     let body = ShownBody { device: respond::device::with_session(device, session)?, endpoints };
@@ -144,7 +144,7 @@ pub(crate) async fn delete(
 pub(crate) async fn revoke(provider: Provider<Devices>, Path(device): Path<String>) -> Answer {
     let device = body::device_id(&device)?;
     let token_version =
-        provider.delivery.revoke_tokens(provider.app, &device).await.map_err(Problem::missing("device"))?;
+        provider.delivery.devices.revoke(provider.app, &device).await.map_err(Problem::missing("device"))?;
     respond::ok(&RevokedBody { device: device.to_string(), token_version })
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn create(
         idle_urgency,
         expires_at: expires_in.map(|span| now.saturating_add(span)),
     };
-    let held = consumer.delivery.admit_one(new.app, Quota::Endpoints).await?;
+    let held = consumer.delivery.usage.admit_one(new.app, Quota::Endpoints).await?;
     // The device may have been deleted after its credential was checked.
     let made = consumer.delivery.store().create_endpoint(new, now).await.map_err(Problem::gone)?;
     held.settle();

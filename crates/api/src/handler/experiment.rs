@@ -131,8 +131,12 @@ pub(crate) async fn archive(
     let now = manager.delivery.clock().now();
     let archived = manager.delivery.store().archive_definition(app.id, KIND, &name, now).await;
     archived.map_err(Problem::missing(KIND.as_str()))?;
-    manager.delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
-    manager.delivery.definitions_changed().await?;
+    manager.delivery.context.outcomes.configured(
+        Some(app.id),
+        (KIND.as_str(), "removed"),
+        Some(name.as_str()),
+    );
+    manager.delivery.first_calls.definitions_changed().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -159,7 +163,7 @@ pub(crate) async fn assigned(
 /// `POST /v1/me/exposures`: reports that the device was shown its variants.
 pub(crate) async fn exposed(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let names = body::exposures(&body)?;
-    let exposed = consumer.delivery.exposed(&consumer.device, &names);
+    let exposed = consumer.delivery.first_calls.exposed(&consumer.device, &names);
     let name = |(experiment, variant): (&Label, Label)| (experiment.to_string(), variant.to_string());
     respond::field("exposed", exposed.into_iter().map(name).collect::<BTreeMap<_, _>>())
 }

@@ -84,7 +84,7 @@ pub(crate) async fn subscribe(consumer: Consumer, Path(name): Path<String>) -> R
     let holder = topic_rules::holder(&device, identity.claims);
     let (topics, place) = (std::slice::from_ref(&topic), |_| "topic".to_owned());
     topic_rules::permit(&delivery, &holder, topics, place).await?;
-    delivery.subscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
+    delivery.devices.subscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
     topic_rules::keep(&delivery, &holder, topics, place).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -94,7 +94,7 @@ pub(crate) async fn unsubscribe(consumer: Consumer, Path(name): Path<String>) ->
     // Includes topics that topic rules allow only to MQTT clients.
     let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
     let Consumer { device, delivery, .. } = consumer;
-    delivery.unsubscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
+    delivery.devices.unsubscribe(device.app, &device.id, &topic).await.map_err(Problem::gone)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn set_push_token(
 /// `PUT /v1/me/presence`: sets the presence of the open connection. Fails without one.
 pub(crate) async fn set_presence(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let presence = body::presence(&body)?;
-    match consumer.delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
+    match consumer.delivery.sessions.set_presence(consumer.device.app, &consumer.device.id, presence).await {
         true => respond::field("presence", presence.as_str()),
         false => Err(Problem::new(
             Code::NotConnected,
@@ -137,14 +137,14 @@ pub(crate) async fn inbox(consumer: Consumer, Query(query): Query<InboxQuery>) -
 /// `POST /v1/me/inbox/ack`: durable when the response is sent.
 pub(crate) async fn ack(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let acked = consumer.delivery.ack_now(consumer.device.num, ids).await?;
+    let acked = consumer.delivery.acks.ack_now(consumer.device.num, ids).await?;
     respond::field("acked", acked)
 }
 
 /// `POST /v1/me/opened`: durable when the response is sent. Does not confirm messages.
 pub(crate) async fn open(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let opened = consumer.delivery.open(consumer.device.num, ids).await?;
+    let opened = consumer.delivery.devices.open(consumer.device.num, ids).await?;
     respond::field("opened", opened)
 }
 
@@ -156,6 +156,6 @@ async fn update(consumer: &Consumer, change: DeviceChange) -> Result<Device, Pro
     let Consumer { device, delivery, .. } = consumer;
     let updated =
         delivery.store().update_device(device.app, &device.id, change, delivery.clock().now()).await;
-    delivery.device_changed(device.app, &device.id);
+    delivery.freshness.device_changed(device.app, &device.id);
     updated.map_err(Problem::gone)
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use noroshi_delivery::definition::{Notice, NoticeText};
+use noroshi_delivery::Texts;
+use noroshi_delivery::definition::Notice;
 use noroshi_store::{Definition, DefinitionKind};
 use noroshi_types::Timestamp;
 use serde::Serialize;
@@ -118,6 +119,6 @@ fn shown(definition: Definition, now: Timestamp) -> Result<NoticeBody, Problem> 
     })
 }
 
-fn text(own: NoticeText) -> Result<TextBody, Problem> {
+fn text(own: Texts) -> Result<TextBody, Problem> {
     Ok(TextBody { notification: raw(own.notification.as_ref())?, data: raw(own.data.as_ref())? })
 }

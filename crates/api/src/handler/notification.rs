@@ -92,7 +92,7 @@ pub(crate) async fn publish(
     let request = Request { trace, ..body::notification(&body, &body_limits)? };
     drop(body);
     push_check::check_request(&provider.delivery, provider.app, &request).await?;
-    let receipt = provider.delivery.publish(provider.app, request, idempotency).await?;
+    let receipt = provider.delivery.publisher.publish(provider.app, request, idempotency).await?;
     let response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
     let mut response = mark_replayed(response, receipt.replayed);
     response.extensions_mut().insert(receipt.id);
@@ -113,7 +113,7 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
     let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
     let found = provider.delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
-    let session = provider.delivery.session(provider.app, &device).await;
+    let session = provider.delivery.sessions.of_device(provider.app, &device).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
     let summary = summary(&trace, connected);
     let step = |step: TraceStep| StepBody {
@@ -138,7 +138,7 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
 /// `DELETE /v1/notifications/{id}`
 pub(crate) async fn cancel(provider: Provider<Publish>, Path(id): Path<String>) -> Answer {
     let id = notification_id(&id)?;
-    let cancelled = provider.delivery.cancel(provider.app, id).await;
+    let cancelled = provider.delivery.publisher.cancel(provider.app, id).await;
     let cancelled = cancelled.map_err(Problem::missing("notification"))?;
     let mut response =
         respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });

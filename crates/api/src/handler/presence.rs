@@ -26,7 +26,7 @@ struct DeviceBody {
 /// An unknown user is offline: the response does not reveal whether a user exists.
 pub(crate) async fn query(provider: Provider<Read>, JsonBody(body): JsonBody) -> Answer {
     let users = body::presence_query(&body)?;
-    let sessions = provider.delivery.sessions(provider.app, &users).await;
+    let sessions = provider.delivery.sessions.of_users(provider.app, &users).await;
     let users = users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions)));
     respond::field("users", users.collect::<BTreeMap<_, _>>())
 }

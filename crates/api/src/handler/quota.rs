@@ -43,13 +43,13 @@ pub(crate) async fn show(manager: Manager) -> Answer {
     let app = manager.app()?;
     // Counts usage without a limit only for the operator, since that reads all data of the app.
     let all = manager.is_operator();
-    answer(&manager, &app, manager.delivery.shown_quotas(app.id, all).await?)
+    answer(&manager, &app, manager.delivery.usage.shown(app.id, all).await?)
 }
 
 /// `PUT /v1/apps/{app}/quotas`: replaces all limits. The others are the node's defaults.
 pub(crate) async fn put(_: Operator, manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let app = set(&manager, &body::quotas(&body)?).await?;
-    answer(&manager, &app, manager.delivery.known_quotas(app.id))
+    answer(&manager, &app, manager.delivery.usage.known(app.id))
 }
 
 /// `PATCH /v1/apps/{app}/quotas`: absent limits stay, `null` restores the node's default.
@@ -69,8 +69,8 @@ pub(crate) async fn change(_: Operator, manager: Manager, JsonBody(body): JsonBo
             Err(noroshi_store::Error::Conflict) => {}
             changed => {
                 let app = changed?;
-                delivery.configured(Some(app.id), ("quotas", "changed"), None);
-                return answer(&manager, &app, delivery.known_quotas(app.id));
+                delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
+                return answer(&manager, &app, delivery.usage.known(app.id));
             }
         }
     }
@@ -90,7 +90,7 @@ async fn set(manager: &Manager, overrides: &Overrides) -> Result<App, Problem> {
     auth.follow().await?;
     let app = manager.app()?;
     let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
-    delivery.configured(Some(app.id), ("quotas", "changed"), None);
+    delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
     Ok(app)
 }
 

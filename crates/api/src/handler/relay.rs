@@ -24,7 +24,7 @@ pub(crate) async fn notifications(
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
-    provider.delivery.admit_relay(provider.app).await?;
+    provider.delivery.usage.admit_relay(provider.app).await?;
     let mut batch =
         Batch::new(&provider.delivery, provider.app, lines.len(), Origin::Front(InOrder::default()));
     for line in lines {

@@ -30,7 +30,7 @@ pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>) -> 
     let found = provider.delivery.store().topics(provider.app, after.as_ref(), limit).await?;
     let next = next(&found, limit, |last| last.topic.to_string());
     let names: Vec<Topic> = found.iter().map(|state| state.topic.clone()).collect();
-    let connected = provider.delivery.topic_sessions(provider.app, &names).await;
+    let connected = provider.delivery.sessions.of_topics(provider.app, &names).await;
     let topics = found.into_iter().zip(connected).map(|(state, connected)| topic_body(state, connected));
     respond::page("topics", topics.collect(), next)
 }
@@ -38,7 +38,8 @@ pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>) -> 
 /// `GET /v1/topics/{topic}`
 pub(crate) async fn show(provider: Provider<Read>, Path(name): Path<String>) -> Answer {
     let state = provider.delivery.store().topic(provider.app, &listed(&name)?).await?;
-    let connected = provider.delivery.topic_sessions(provider.app, std::slice::from_ref(&state.topic)).await;
+    let connected =
+        provider.delivery.sessions.of_topics(provider.app, std::slice::from_ref(&state.topic)).await;
     let connected = connected.first().copied().unwrap_or(0);
     respond::ok(&topic_body(state, connected))
 }

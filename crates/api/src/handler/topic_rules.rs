@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{Holder, QUESTIONS_IN_FLIGHT_MAX, Reason, Verdict};
+use noroshi_delivery::rules::{Holder, QUESTIONS_IN_FLIGHT_MAX, Reason, Verdict, is_ruled};
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::Device;
 use noroshi_types::rule::{Action, Claims, Decision, Rule};
@@ -40,7 +40,7 @@ pub(crate) async fn put(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let kept = manager.auth.topic_rules(app.id);
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
     manager.auth.set_topic_rules(app.id, Some(text)).await?;
-    manager.delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
+    manager.delivery.context.outcomes.configured(Some(app.id), ("topic_rules", "changed"), None);
     respond::ok(&noroshi_auth::topic_rules::show(&rules))
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn put(manager: Manager, JsonBody(body): JsonBody) -> Answer {
 pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
     manager.auth.set_topic_rules(app.id, None).await?;
-    manager.delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
+    manager.delivery.context.outcomes.configured(Some(app.id), ("topic_rules", "removed"), None);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,8 +97,8 @@ pub(crate) async fn explain(
     let found = provider.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
     let holder = holder(&device, None);
-    let (decision, rules) = match Delivery::is_ruled(topic.as_str()) {
-        true => provider.delivery.explain_topic(&holder, action, topic.as_str()),
+    let (decision, rules) = match is_ruled(topic.as_str()) {
+        true => provider.delivery.rules.explain(&holder, action, topic.as_str()),
         false => (Decision::Unruled, None),
     };
     let (decision, reason, detail, number) = match decision {
@@ -146,7 +146,7 @@ fn without_rule(auth: &Auth, app: AppId, action: Action, topic: &Topic) -> Expla
         let text = "a topic that begins with \"$\" needs a topic rule, and the app has none for this action";
         return ("denied", Some("no_rule"), text.to_owned(), None);
     }
-    if !Delivery::is_ruled(topic.as_str()) && action == Action::Subscribe {
+    if !is_ruled(topic.as_str()) && action == Action::Subscribe {
         return allowed("topic rules do not apply to the service's own topics");
     }
     if action == Action::Subscribe {
@@ -177,11 +177,11 @@ pub(crate) async fn permit(
     topics: &[Topic],
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
-    let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
+    let Some(rules) = delivery.rules.of(holder.app) else { return Ok(()) };
     let (delivery, action) = (&delivery, Action::Subscribe);
     let mut pending = Vec::new();
     for (index, topic) in restricted(topics) {
-        match delivery.check_topic(&rules, holder, action, topic.as_str()) {
+        match delivery.rules.check(&rules, holder, action, topic.as_str()) {
             Verdict::Allowed => {}
             Verdict::Denied(reason) => return Err(refused(reason).at(field(index))),
             Verdict::Ask if pending.len() == PENDING_MAX => {
@@ -194,7 +194,7 @@ pub(crate) async fn permit(
     for pending in pending.chunks(QUESTIONS_IN_FLIGHT_MAX) {
         let questions = pending
             .iter()
-            .map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
+            .map(|(_, topic)| delivery.rules.ask(&rules, holder, action, topic.as_str(), "http"));
         let verdicts = join_all(questions).await;
         for ((index, _), verdict) in pending.iter().zip(verdicts) {
             if let Verdict::Denied(reason) = verdict {
@@ -213,11 +213,11 @@ pub(crate) async fn keep(
     topics: &[Topic],
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
-    let Some(rules) = delivery.rules().of(holder.app) else { return Ok(()) };
+    let Some(rules) = delivery.rules.of(holder.app) else { return Ok(()) };
     for (index, topic) in restricted(topics) {
-        let verdict = delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
+        let verdict = delivery.rules.check(&rules, holder, Action::Subscribe, topic.as_str());
         if let Verdict::Denied(reason) = verdict {
-            delivery.unsubscribe(holder.app, &holder.device, topic).await?;
+            delivery.devices.unsubscribe(holder.app, &holder.device, topic).await?;
             return Err(refused(reason).at(field(index)));
         }
     }
@@ -226,7 +226,7 @@ pub(crate) async fn keep(
 
 /// The topics that rules apply to, with their index.
 fn restricted(topics: &[Topic]) -> impl Iterator<Item = (usize, &Topic)> {
-    topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str()))
+    topics.iter().enumerate().filter(|(_, topic)| is_ruled(topic.as_str()))
 }
 
 fn refused(reason: Reason) -> Problem {

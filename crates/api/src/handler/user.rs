@@ -17,7 +17,7 @@ struct RevokedBody {
 /// `POST /v1/users/{user}/revoke`: also for an unknown user, who may still have valid JWTs.
 pub(crate) async fn revoke(provider: Provider<Devices>, Path(user): Path<String>) -> Answer {
     let user = user_id(&user)?;
-    let devices = provider.delivery.revoke_user(provider.app, &user).await?;
+    let devices = provider.delivery.devices.revoke_user(provider.app, &user).await?;
     respond::ok(&RevokedBody { user: user.to_string(), devices })
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn cancel(
     let unknown = || Problem::not_found("message");
     let (app, id) = web_push.auth.permitted(Permit::Cancel, &token).ok_or_else(unknown)?;
     let _request = web_push.limiter.begin_request(app).ok_or_else(Refused::busy)?;
-    match web_push.delivery.cancel(app, id).await {
+    match web_push.delivery.publisher.cancel(app, id).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(noroshi_delivery::Error::Store(noroshi_store::Error::NotFound)) => Err(unknown().into()),
         Err(error) => Err(Problem::from(error).into()),
@@ -171,7 +171,8 @@ impl WebPush {
         let body = self.bodies.read(Request::from_parts(parts, body), bound).await?;
         let request = request_for(&endpoint, &fields, &body)?;
         drop(body);
-        let receipt = self.delivery.publish(endpoint.app, request, None).await.map_err(Problem::from)?;
+        let receipt =
+            self.delivery.publisher.publish(endpoint.app, request, None).await.map_err(Problem::from)?;
         self.metrics.web_push_accepted(fields.urgency);
         let mut response = self.accepted(&endpoint, &fields, receipt.id)?;
         response.extensions_mut().insert(receipt.id);

@@ -56,7 +56,7 @@ impl Service {
     pub(crate) async fn with(change: impl FnOnce(&mut State)) -> Self {
         let service = Self::without_push(change).await;
         let vault = Some(noroshi_push::Vault::new([7; 32]));
-        service.state.delivery.attach_push(service.push.clone(), vault, Default::default());
+        service.state.delivery.push.attach(service.push.clone(), vault, Default::default());
         service
     }
 
@@ -96,9 +96,9 @@ impl Service {
             let overrides = app.settings.quotas.as_deref().and_then(|text| quota::parse(text).ok());
             Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
         };
-        auth.watch_apps(move |apps, _| limited.quotas().configure(apps.iter().map(of))).await;
+        auth.watch_apps(move |apps, _| limited.quotas.configure(apps.iter().map(of))).await;
         let edge = Arc::new(FakeEdge::default());
-        delivery.attach(edge.clone());
+        delivery.context.attach_edge(edge.clone());
         let metrics = Metrics::new(&mut registry);
         let mut state = State {
             auth,

@@ -51,8 +51,8 @@ fn egress() -> Arc<Egress> {
 async fn service() -> Service {
     let service = Service::start().await;
     let delivery = service.state.delivery.clone();
-    delivery.attach_webhooks(egress());
-    service.state.auth.watch_apps(move |_, rules| delivery.set_topic_rules(rules)).await;
+    delivery.rules.attach_webhooks(egress());
+    service.state.auth.watch_apps(move |_, rules| delivery.rules.set(rules)).await;
     service
 }
 

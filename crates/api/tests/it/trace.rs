@@ -62,7 +62,7 @@ async fn batches_and_campaigns_keep_the_trace() {
     let campaign = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
     let answer = post(&service, "/v1/campaigns", campaign, &[PARENT]).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
-    let kept = service.state.delivery.campaigns(service.app(), None, 1).await.expect("read");
+    let kept = service.state.delivery.campaigns.list(service.app(), None, 1).await.expect("read");
     let spec = Spec::from_json(&kept[0].campaign.spec).expect("a campaign");
     assert_eq!(spec.trace.expect("kept").trace.to_string(), TRACE);
 }
@@ -72,7 +72,7 @@ async fn a_request_is_a_span_with_its_work_as_children() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
-    service.state.delivery.attach_spans(spans);
+    service.state.delivery.context.attach_spans(spans);
     let answer = post(&service, "/v1/notifications", BODY, &[PARENT]).await;
     // A device, and a request without a trace: neither is recorded.
     let mut request = request(Method::GET, "/v1/me", &token, "");
@@ -97,7 +97,7 @@ async fn a_trace_of_a_device_is_ignored() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
-    service.state.delivery.attach_spans(spans);
+    service.state.delivery.context.attach_spans(spans);
     let jwt = jwt(&json!({"sub": "u2", "device": "d2", "exp": in_an_hour()}));
     for (bearer, recorded) in [(&token, 0), (&jwt, 0), (&service.key, 1)] {
         let mut request = request(Method::POST, "/v1/devices", bearer, "{}");

@@ -59,7 +59,7 @@ pub(crate) async fn one(
     drop(body);
     let taken = call.front.outbox.keep(message).await?;
     if taken.replayed {
-        api.delivery.quotas().give_back_publish(call.app);
+        api.delivery.quotas.give_back_publish(call.app);
     }
     let response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
     let mut response = mark_replayed(response, taken.replayed);
@@ -92,7 +92,7 @@ pub(crate) async fn batch(
             match line.and_then(|_| kept.next().ok_or_else(missing)?) {
                 Ok(taken) => {
                     if taken.replayed {
-                        api.delivery.quotas().give_back_publish(call.app);
+                        api.delivery.quotas.give_back_publish(call.app);
                     }
                     answers.push(&ReceiptBody::from(&taken))?;
                 }
@@ -132,7 +132,7 @@ async fn message(
     let request = body::notification(body, &api.config.limits)?;
     check_request(api, call.app, &request).await?;
     // Earlier than a cell would: a message that the cell rejects would wait in the outbox.
-    api.delivery.quotas().take(call.app, Quota::PublishesPerSecond, 1)?;
+    api.delivery.quotas.take(call.app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {
         // Written separately for each cell.

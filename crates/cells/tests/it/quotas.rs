@@ -64,7 +64,7 @@ async fn an_app_over_its_quota_leaves_half_of_the_outbox_to_others() {
     let cell = world.cells[0].state();
     let app = cell.auth.app("greedy").expect("the app").id;
     crate::world::within("the app to be refused twice", async || {
-        let quotas = cell.delivery.known_quotas(app)?;
+        let quotas = cell.delivery.usage.known(app)?;
         let rows = quotas.iter().find(|shown| shown.quota == Quota::InboxRows)?;
         (rows.refused >= 2).then_some(())
     })

@@ -57,7 +57,7 @@ async fn open(folder: &TempDir) -> Parts {
         let overrides = app.settings.quotas.as_deref().map(|text| quota::parse(text).expect("quotas"));
         Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
     };
-    auth.watch_apps(move |apps, _| limited.quotas().configure(apps.iter().map(of))).await;
+    auth.watch_apps(move |apps, _| limited.quotas.configure(apps.iter().map(of))).await;
     let metrics = Metrics::new(&mut registry);
     let state = State {
         auth,
@@ -80,7 +80,7 @@ async fn open(folder: &TempDir) -> Parts {
 /// Starts no traces, and continues all traces of others.
 fn record(state: &State) -> Ended {
     let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
-    state.delivery.attach_spans(spans);
+    state.delivery.context.attach_spans(spans);
     ended
 }
 

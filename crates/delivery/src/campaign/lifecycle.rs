@@ -19,29 +19,25 @@ use crate::campaign::upload::{Line, Own};
 use crate::context::Context;
 use crate::error::Error;
 use crate::push_work::PushWork;
-use crate::quota::{Held, PublishAdmission};
+use crate::quota::{Held, Usage};
 
 /// The longest delay of a device in local time: time zones differ by 26 hours, and quiet hours last up to 24.
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
-pub(crate) struct Campaigns {
+pub struct Campaigns {
     context: Arc<Context>,
-    admission: Arc<PublishAdmission>,
+    usage: Arc<Usage>,
     push_work: Arc<PushWork>,
     pub(crate) tracker: Tracker,
 }
 
 impl Campaigns {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        admission: Arc<PublishAdmission>,
-        push_work: Arc<PushWork>,
-    ) -> Self {
-        Self { context, admission, push_work, tracker: Tracker::default() }
+    pub(crate) fn new(context: Arc<Context>, usage: Arc<Usage>, push_work: Arc<PushWork>) -> Self {
+        Self { context, usage, push_work, tracker: Tracker::default() }
     }
 
     /// The campaign that an earlier request with this idempotency key created, even if what it needed is gone.
-    pub(crate) async fn created(
+    pub async fn created(
         &self,
         app: AppId,
         idempotency: &Idempotency,
@@ -53,7 +49,7 @@ impl Campaigns {
     /// Creates a campaign from a checked request whose experiment was looked up ([`Campaigns::with_experiment`]). It
     /// starts, waits for its time, or stays a draft. Also returns whether an earlier request with the same idempotency
     /// key created it.
-    pub(crate) async fn create(
+    pub async fn create(
         &self,
         app: AppId,
         spec: Spec,
@@ -85,7 +81,7 @@ impl Campaigns {
         };
         let held = match state {
             CampaignState::Draft => Held::default(),
-            _ => match self.admission.admit_one(app, Quota::Campaigns).await {
+            _ => match self.usage.admit_one(app, Quota::Campaigns).await {
                 Ok(held) => held,
                 // A concurrent request with the same key may have used the last room.
                 Err(over @ Error::OverQuota(_)) => {
@@ -107,11 +103,7 @@ impl Campaigns {
 
     /// Looks up the experiment whose variants the campaign sends, if any. The inner error is the reason if it cannot
     /// send them.
-    pub(crate) async fn with_experiment(
-        &self,
-        app: AppId,
-        spec: Spec,
-    ) -> Result<Result<Spec, Invalid>, Error> {
+    pub async fn with_experiment(&self, app: AppId, spec: Spec) -> Result<Result<Spec, Invalid>, Error> {
         let Some(trial) = &spec.trial else { return Ok(Ok(spec)) };
         let kind = DefinitionKind::Experiment;
         let found = self.context.store.definition(app, kind, &trial.experiment).await?;
@@ -122,7 +114,7 @@ impl Campaigns {
     }
 
     /// The present size of the audience; writes nothing. An uploaded audience is still empty.
-    pub(crate) async fn dry_run(&self, app: AppId, spec: &Spec) -> Result<Count, Error> {
+    pub async fn dry_run(&self, app: AppId, spec: &Spec) -> Result<Count, Error> {
         if spec.audience == Audience::Upload {
             return Ok(Count { users: Some(0), ..Count::default() });
         }
@@ -131,7 +123,7 @@ impl Campaigns {
 
     /// Adds recipients to a draft. Returns the number of all recipients, or [`noroshi_store::Error::Conflict`] if the
     /// audience is not uploaded.
-    pub(crate) async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
+    pub async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
         let campaign = self.found(app, id).await?;
         let uploads = Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload);
         if !uploads {
@@ -142,46 +134,46 @@ impl Campaigns {
     }
 
     /// Starts a draft: now, or at its `start_at`.
-    pub(crate) async fn start(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn start(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.state_when_started(app, id).await?;
         // Only a draft needs room. For others the conflict comes before a refusal by the quota.
         if self.found(app, id).await?.state != CampaignState::Draft {
             return Err(noroshi_store::Error::Conflict.into());
         }
-        let held = self.admission.admit_one(app, Quota::Campaigns).await?;
+        let held = self.usage.admit_one(app, Quota::Campaigns).await?;
         let started = self.change(app, id, &[CampaignState::Draft], to).await?;
         held.settle();
         Ok(started)
     }
 
     /// Sends no further batches; batches in flight are finished.
-    pub(crate) async fn pause(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn pause(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         self.change(app, id, &[CampaignState::Running, CampaignState::Scheduled], CampaignState::Paused).await
     }
 
-    pub(crate) async fn resume(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn resume(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.state_when_started(app, id).await?;
         self.change(app, id, &[CampaignState::Paused], to).await
     }
 
     /// Ends the campaign: the remaining recipients get nothing.
-    pub(crate) async fn abort(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn abort(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         use CampaignState::{Aborted, Draft, Paused, Running, Scheduled};
         self.change(app, id, &[Draft, Scheduled, Running, Paused], Aborted).await
     }
 
     /// Deletes a campaign that has ended.
-    pub(crate) async fn delete(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
+    pub async fn delete(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
         Ok(self.context.store.delete_campaign(app, id).await?)
     }
 
-    pub(crate) async fn get(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn get(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let campaign = self.found(app, id).await?;
         Ok(self.progress(campaign))
     }
 
     /// Campaigns created before `before`, newest first.
-    pub(crate) async fn list(
+    pub async fn list(
         &self,
         app: AppId,
         before: Option<CampaignId>,

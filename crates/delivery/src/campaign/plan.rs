@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 
 use crate::campaign::pacer::Pacer;
 use crate::campaign::schedule::{self, Schedule};
-use crate::campaign::spec::{Audience, Spec, Variant};
+use crate::campaign::spec::{Audience, Spec};
 use crate::campaign::trial::{Treatment, Trial};
 use crate::campaign::upload::Own;
 use crate::definition::Group;
 use crate::template::{self, Template, Variables};
+use crate::texts::Texts;
 
 /// Shared contents that are kept: variants × due times of an ordinary campaign. Further ones are rendered each time.
 const SHARED_MAX: usize = 4_096;
@@ -65,20 +66,13 @@ struct VariantPlan {
 
 /// One message in all its languages.
 struct Message {
-    texts: Texts,
-    locales: BTreeMap<String, Texts>,
+    texts: Templates,
+    locales: BTreeMap<String, Templates>,
 }
 
-struct Texts {
+struct Templates {
     notification: Option<Template>,
     data: Option<Template>,
-}
-
-/// The message for one recipient.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rendered {
-    pub(crate) notification: Option<JsonText>,
-    pub(crate) data: Option<JsonText>,
 }
 
 impl Plan {
@@ -174,7 +168,7 @@ impl Plan {
         &self,
         recipient: &PushRecipient,
         variant: Option<VariantNum>,
-    ) -> Result<Rendered, &'static str> {
+    ) -> Result<Texts, &'static str> {
         if self.spec.audience == Audience::Upload && recipient.line.is_none() {
             return Err(NOT_UPLOADED);
         }
@@ -187,17 +181,17 @@ impl Plan {
             (None, Some(template)) => template.render(variables).map(Some).map_err(|_| MISSING_VARIABLE),
             (None, None) => Ok(None),
         };
-        let rendered = Rendered {
+        let rendered = Texts {
             notification: one(own.notification, &texts.notification)?,
             data: one(own.data, &texts.data)?,
         };
-        match rendered.notification.is_none() && rendered.data.is_none() {
+        match rendered.is_empty() {
             true => Err(NO_CONTENT),
             false => Ok(rendered),
         }
     }
 
-    fn fields(&self, rendered: Rendered, variant: Option<VariantNum>, expires_at: Timestamp) -> Fields {
+    fn fields(&self, rendered: Texts, variant: Option<VariantNum>, expires_at: Timestamp) -> Fields {
         let notification = self.variant(variant).map_or(self.notification, |variant| variant.notification);
         let message = &self.spec.message;
         Fields {
@@ -229,24 +223,16 @@ impl Plan {
 pub(crate) fn notifications(spec: &Spec) -> Vec<NewVariant> {
     let shown = |name: &Label| match spec.trial.as_ref().and_then(|trial| trial.treatments.get(name)) {
         None => own(spec),
-        Some(Treatment::HoldOut) => Variant::default(),
-        Some(Treatment::Own(message)) => filled(&message.content, &own(spec)),
+        Some(Treatment::HoldOut) => Texts::default(),
+        Some(Treatment::Own(message)) => message.content.or(&own(spec)),
     };
     let shown = spec.trial.iter().flat_map(Trial::names).map(shown);
-    shown.map(|Variant { notification, data }| NewVariant { notification, data }).collect()
+    shown.map(|Texts { notification, data }| NewVariant { notification, data }).collect()
 }
 
 /// The campaign's message.
-fn own(spec: &Spec) -> Variant {
-    Variant { notification: spec.message.notification.clone(), data: spec.message.data.clone() }
-}
-
-/// Fills missing parts of `variant` from `whole`.
-fn filled(variant: &Variant, whole: &Variant) -> Variant {
-    Variant {
-        notification: variant.notification.as_ref().or(whole.notification.as_ref()).cloned(),
-        data: variant.data.as_ref().or(whole.data.as_ref()).cloned(),
-    }
+fn own(spec: &Spec) -> Texts {
+    Texts { notification: spec.message.notification.clone(), data: spec.message.data.clone() }
 }
 
 impl ExperimentPlan {
@@ -261,7 +247,7 @@ impl ExperimentPlan {
                 None => Some(Message::parse(&own(spec), &spec.locales)?),
                 Some(Treatment::HoldOut) => None,
                 Some(Treatment::Own(message)) => {
-                    Some(Message::parse(&filled(&message.content, &own(spec)), &message.locales)?)
+                    Some(Message::parse(&message.content.or(&own(spec)), &message.locales)?)
                 }
             };
             Ok(VariantPlan { notification: sums.notification, message })
@@ -272,15 +258,15 @@ impl ExperimentPlan {
 }
 
 impl Message {
-    fn parse(whole: &Variant, locales: &BTreeMap<String, Variant>) -> Result<Self, Invalid> {
+    fn parse(whole: &Texts, locales: &BTreeMap<String, Texts>) -> Result<Self, Invalid> {
         let locale =
-            |(tag, variant): (&String, &Variant)| Ok((tag.clone(), Texts::parse(&filled(variant, whole))?));
+            |(tag, variant): (&String, &Texts)| Ok((tag.clone(), Templates::parse(&variant.or(whole))?));
         let locales = locales.iter().map(locale).collect::<Result<_, Invalid>>()?;
-        Ok(Self { texts: Texts::parse(whole)?, locales })
+        Ok(Self { texts: Templates::parse(whole)?, locales })
     }
 
     /// The texts in the device's language, with its tag, or those of the message.
-    fn texts(&self, attributes: &Attributes) -> (Option<&str>, &Texts) {
+    fn texts(&self, attributes: &Attributes) -> (Option<&str>, &Templates) {
         match template::lookup(&self.locales, attributes.locale.as_deref()) {
             Some((tag, texts)) => (Some(tag), texts),
             None => (None, &self.texts),
@@ -288,8 +274,8 @@ impl Message {
     }
 }
 
-impl Texts {
-    fn parse(content: &Variant) -> Result<Self, Invalid> {
+impl Templates {
+    fn parse(content: &Texts) -> Result<Self, Invalid> {
         let template = |text: &Option<JsonText>| text.clone().map(Template::parse).transpose();
         Ok(Self { notification: template(&content.notification)?, data: template(&content.data)? })
     }

@@ -78,11 +78,6 @@ impl Schedule {
         self.quiet_hours.and_then(|quiet| quiet.until(due, zone)).unwrap_or(due)
     }
 
-    /// When a push may be sent, asked when it is about to be sent. `None`: now.
-    pub fn waits_until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        self.quiet_hours.and_then(|quiet| quiet.until(now, zone))
-    }
-
     /// Whether the result depends on the zone of a device.
     pub fn is_local(&self) -> bool {
         self.local_time.is_some() || self.quiet_hours.is_some()
@@ -188,7 +183,7 @@ mod tests {
         assert_eq!(schedule.due_at(&zone(Some("Asia/Tokyo"))), schedule.start);
         assert_eq!(schedule.due_at(&zone(Some("UTC"))), at("2026-11-22T07:00:00Z"));
         assert_eq!(
-            schedule.waits_until(at("2026-11-22T23:00:00Z"), &zone(None)),
+            quiet_hours.and_then(|quiet| quiet.until(at("2026-11-22T23:00:00Z"), &zone(None))),
             Some(at("2026-11-23T07:00:00Z"))
         );
         let early = Schedule { local_time: Some(clock("06:00")), ..schedule };

@@ -11,11 +11,11 @@ use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
 use crate::campaign::trial::{OwnMessage, Trial};
 use crate::filter::Filter;
 use crate::template::{NAME_BYTES_MAX, Template};
+use crate::texts::{Texts, check_locales};
 
 mod stored;
 
 pub use crate::campaign::audience::Audience;
-pub use crate::campaign::content::Variant;
 pub use crate::template::LOCALES_MAX;
 
 pub const NAME_MAX: usize = 255;
@@ -34,7 +34,7 @@ pub struct Spec {
     pub filter: Filter,
     pub message: CampaignMessage,
     /// By language tag; a missing part is taken from the message.
-    pub locales: BTreeMap<String, Variant>,
+    pub locales: BTreeMap<String, Texts>,
     /// Set if the campaign sends the variants of an experiment.
     pub trial: Option<Trial>,
     /// Defaults of placeholders, for recipients without a value of their own.
@@ -108,8 +108,8 @@ impl Spec {
         let own = || self.trial.iter().flat_map(Trial::messages);
         own().try_for_each(|message| check_locales(&message.locales))?;
         let variants = self.locales.values().chain(own().flat_map(OwnMessage::contents));
-        let texts = variants.flat_map(|variant| [&variant.notification, &variant.data]);
-        for text in texts.chain([&self.message.notification, &self.message.data]).flatten() {
+        let texts = variants.flat_map(Texts::parts);
+        for text in texts.chain([&self.message.notification, &self.message.data].into_iter().flatten()) {
             self.check_template(text)?;
         }
         Ok(())
@@ -141,16 +141,6 @@ impl Spec {
     pub fn recipients_per_batch(&self) -> usize {
         let even = self.rate_per_second.map_or(BATCH_SIZE_MAX, |rate| (rate / 10).max(1));
         even.min(self.batch_size) as usize
-    }
-}
-
-fn check_locales(locales: &BTreeMap<String, Variant>) -> Result<(), Invalid> {
-    if locales.len() > LOCALES_MAX {
-        return Err(Invalid::new(format!("locales: at most {LOCALES_MAX}")));
-    }
-    match locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
-        true => Err(Invalid::new("locales: a language tag such as \"ja\" or \"zh-Hant\"")),
-        false => Ok(()),
     }
 }
 

@@ -11,8 +11,8 @@ use noroshi_store::Definition;
 use noroshi_types::{Invalid, Label, Timestamp, limits};
 
 use crate::campaign::audience::Audience;
-use crate::campaign::content::Variant;
 use crate::definition::Experiment;
+use crate::texts::Texts;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
@@ -35,9 +35,9 @@ pub enum Treatment {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnMessage {
-    pub content: Variant,
+    pub content: Texts,
     /// By language tag; a missing part is taken from `content`.
-    pub locales: BTreeMap<String, Variant>,
+    pub locales: BTreeMap<String, Texts>,
 }
 
 impl Trial {
@@ -138,7 +138,7 @@ impl Trial {
 
 impl OwnMessage {
     /// The content, and that of each language.
-    pub(crate) fn contents(&self) -> impl Iterator<Item = &Variant> {
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &Texts> {
         std::iter::once(&self.content).chain(self.locales.values())
     }
 }
@@ -153,8 +153,7 @@ pub(crate) mod tests {
 
     /// `control` gets the campaign's message, `green` one of its own.
     pub(crate) fn trial() -> Trial {
-        let content =
-            Variant { notification: Some(JsonText::from_valid(r#"{"title":"Green"}"#)), data: None };
+        let content = Texts { notification: Some(JsonText::from_valid(r#"{"title":"Green"}"#)), data: None };
         let green = Treatment::Own(OwnMessage { content, locales: BTreeMap::new() });
         Trial {
             experiment: label("button"),

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use noroshi_types::{Invalid, JsonText, UserId};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::campaign::spec::check_variables;
-use crate::raw_json::present;
+use crate::texts::json;
 
 /// One line of `POST /v1/campaigns/{id}/recipients`.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,23 +17,16 @@ pub struct Line {
     pub own: Own,
 }
 
-/// What only this user gets. Empty: the campaign's message without changes.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// What only this user gets, serialized as the store keeps it. Empty: the campaign's message without changes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Own {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "v")]
     pub variables: BTreeMap<String, String>,
     /// Sent without placeholders, instead of the texts of the campaign and its variants.
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none", rename = "n")]
     pub notification: Option<JsonText>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none", rename = "d")]
     pub data: Option<JsonText>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredOwn {
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "v")]
-    variables: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none", rename = "n")]
-    notification: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none", rename = "d")]
-    data: Option<Box<RawValue>>,
 }
 
 impl Own {
@@ -45,25 +37,13 @@ impl Own {
     }
 
     pub fn to_json(&self) -> JsonText {
-        let raw = |text: &JsonText| RawValue::from_string(text.as_str().to_owned()).ok();
-        let stored = StoredOwn {
-            variables: self.variables.clone(),
-            notification: self.notification.as_ref().and_then(raw),
-            data: self.data.as_ref().and_then(raw),
-        };
-        JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_else(|_| "{}".to_owned()))
+        JsonText::from_valid(serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned()))
     }
 
     /// Reads what [`Own::to_json`] wrote.
     pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
-        let stored: StoredOwn = serde_json::from_str(json.as_str())
-            .map_err(|error| Invalid::new(format!("could not read a stored recipient: {error}")))?;
-        let text = |raw: Box<RawValue>| JsonText::from_valid(Box::<str>::from(raw).into_string());
-        Ok(Self {
-            variables: stored.variables,
-            notification: stored.notification.map(text),
-            data: stored.data.map(text),
-        })
+        serde_json::from_str(json.as_str())
+            .map_err(|error| Invalid::new(format!("could not read a stored recipient: {error}")))
     }
 }
 

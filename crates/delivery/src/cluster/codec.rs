@@ -105,14 +105,6 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).map_err(|_| Malformed)
     }
 
-    pub(crate) fn texts<T>(
-        &mut self,
-        count_max: usize,
-        parse: fn(&str) -> Result<T, Malformed>,
-    ) -> Result<Vec<T>, Malformed> {
-        self.list(count_max, 2, |reader| reader.text().and_then(parse))
-    }
-
     /// A list whose items take at least `item_bytes`: refuses a count that the remaining bytes cannot hold.
     pub(crate) fn list<T>(
         &mut self,

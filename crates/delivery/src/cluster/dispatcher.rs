@@ -56,7 +56,7 @@ async fn hand_over(peers: &Peers, round: &Round) {
     plan.carry_out(peers).await;
     peers.metrics.dispatched.inc_by(round.items.len() as u64);
     peers.metrics.dispatch_seconds.observe(started.elapsed());
-    peers.outbox.finish(round.done());
+    peers.outbox.finish(round);
 }
 
 /// The holders of a round's targets, in their order. `None`: Redis does not answer.

@@ -120,7 +120,7 @@ pub(crate) async fn run(peers: &Peers, handler: &dyn Handler) {
                     tokio::task::yield_now().await;
                 }
                 Event::Lost(since) => {
-                    peers.metrics.lost.inc();
+                    peers.metrics.losses.inc();
                     handler.all_data_changed();
                     peers.sweeps.lost(peers.place_before(since));
                 }

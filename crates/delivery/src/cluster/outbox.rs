@@ -138,26 +138,12 @@ impl Outbox {
     }
 
     /// A round was handed over.
-    pub(crate) fn finish(&self, done: Done) {
+    pub(crate) fn finish(&self, round: &Round) {
         let mut queued = self.queued.lock();
-        queued.count -= done.count;
-        queued.bytes -= done.bytes;
+        queued.count -= round.items.len();
+        queued.bytes -= round.bytes;
         drop(queued);
-        self.done.send_replace(done.up_to);
-    }
-}
-
-/// The size of a round, for [`Outbox::finish`].
-#[derive(Clone, Copy)]
-pub(crate) struct Done {
-    count: usize,
-    bytes: usize,
-    up_to: u64,
-}
-
-impl Round {
-    pub(crate) fn done(&self) -> Done {
-        Done { count: self.items.len(), bytes: self.bytes, up_to: self.up_to }
+        self.done.send_replace(round.up_to);
     }
 }
 
@@ -204,7 +190,7 @@ mod tests {
             })
             .collect();
         assert_eq!(numbers, [0, 1, 2]);
-        outbox.finish(round.done());
+        outbox.finish(&round);
         assert!(outbox.has_room());
         outbox.reached(3).await;
         let late = tokio::time::timeout(std::time::Duration::from_millis(1), outbox.reached(4));

@@ -57,10 +57,6 @@ impl OwnParts {
         self.held.lock().rounds.is_empty()
     }
 
-    fn is_full(&self) -> bool {
-        self.held.lock().rounds.len() >= HELD_MAX
-    }
-
     /// Hands over everything up to `number`.
     pub(crate) fn pass(&self, peers: &Peers, number: u64) {
         let mut held = self.held.lock();
@@ -81,7 +77,7 @@ impl OwnParts {
 
     /// Resolves when there is room for another round.
     pub(crate) async fn room(&self) {
-        while self.is_full() {
+        while self.held.lock().rounds.len() >= HELD_MAX {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -99,7 +95,7 @@ pub(crate) async fn run(peers: &Peers) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         if let Some(number) = peers.own_parts.overdue(Instant::now()) {
-            peers.metrics.markers_late.inc();
+            peers.metrics.turns_late.inc();
             peers.own_parts.pass(peers, number);
         }
     }
@@ -123,7 +119,7 @@ pub(crate) fn hand_over(peers: &Peers, part: &OwnPart) {
     if !absent.is_empty() {
         let mut keys = Vec::new();
         route::keys(&peers.cluster.keys, message.app, target, &mut keys);
-        peers.metrics.stale.inc_by(absent.len() as u64);
+        peers.metrics.stale_entries.inc_by(absent.len() as u64);
         peers.absent.add(absent.into_iter().filter_map(|index| keys.get(index).copied()));
     }
     if offline > 0 && message.when != When::Stored {

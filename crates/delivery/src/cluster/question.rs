@@ -33,13 +33,6 @@ impl Questions {
         Self { cluster, timeout, unanswered, last, open }
     }
 
-    fn open(&self) -> (u64, oneshot::Receiver<Answer>) {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        let (answered, answer) = oneshot::channel();
-        self.open.lock().insert(number, answered);
-        (number, answer)
-    }
-
     /// An answer of another node arrived.
     pub(crate) fn answered(&self, number: u64, answer: Answer) {
         let asker = self.open.lock().remove(&number);
@@ -49,17 +42,14 @@ impl Questions {
         }
     }
 
-    fn forget(&self, numbers: &[u64]) {
-        let mut open = self.open.lock();
-        numbers.iter().for_each(|number| drop(open.remove(number)));
-    }
-
     /// Queries the nodes. Returns their answers in order, `None` for each that timed out.
     pub(crate) async fn ask(&self, questions: Vec<(Epoch, Question)>) -> Vec<Option<Answer>> {
         let mut asked = PendingGuard { questions: self, numbers: Vec::new() };
         let (mut frames, mut answers) = (Vec::new(), Vec::new());
         for (epoch, question) in questions {
-            let (number, answer) = self.open();
+            let number = self.last.fetch_add(1, Ordering::Relaxed);
+            let (answered, answer) = oneshot::channel();
+            self.open.lock().insert(number, answered);
             asked.numbers.push(number);
             frames.push((epoch, Frame::from(&Record::Question { number, question }).into_bytes()));
             answers.push(answer);
@@ -139,7 +129,8 @@ struct PendingGuard<'a> {
 
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
-        self.questions.forget(&self.numbers);
+        let mut open = self.questions.open.lock();
+        self.numbers.iter().for_each(|number| drop(open.remove(number)));
     }
 }
 

@@ -250,10 +250,10 @@ async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSes
             return Err(Failed);
         }
     };
-    peers.metrics.kept.inc_by(sessions.len() as u64);
+    peers.metrics.kept_sessions.inc_by(sessions.len() as u64);
     for (session, kept) in sessions.iter().zip(kept) {
         if kept == Kept::Superseded {
-            peers.metrics.superseded.inc();
+            peers.metrics.superseded_sessions.inc();
             edge.replaced(session.app, &session.device, session.generation + 1);
         }
     }
@@ -281,7 +281,7 @@ async fn recheck(
         tracing::warn!(%error, "could not compare sessions with the store; retrying");
         Failed
     })?;
-    peers.metrics.rechecked.inc_by(sessions.len() as u64);
+    peers.metrics.rechecked_devices.inc_by(sessions.len() as u64);
     let mut newer = Vec::new();
     for (session, checked) in sessions.iter().zip(checked) {
         match checked {
@@ -289,13 +289,13 @@ async fn recheck(
             Rechecked::Newer => newer.push(session.clone()),
             Rechecked::Changed => {
                 // Its next login reads the new state, or is refused.
-                peers.metrics.reconnected.inc();
+                peers.metrics.reconnected_devices.inc();
                 edge.close(session.app, &session.device, CloseReason::Drain);
             }
         }
     }
     if !newer.is_empty() {
-        peers.metrics.reread.inc_by(newer.len() as u64);
+        peers.metrics.reread_devices.inc_by(newer.len() as u64);
         edge.reread(&newer, place_history::id_at(order.since));
     }
     Ok(())
@@ -331,7 +331,7 @@ pub(super) async fn offer(peers: &Peers, edge: &dyn Edge, topic: &Topic, message
         while !edge.has_room(&target) {
             tokio::time::sleep(FULL).await;
         }
-        peers.metrics.offered.inc();
+        peers.metrics.offered_again.inc();
         edge.offer(message, topic);
     }
 }

@@ -11,10 +11,9 @@ use noroshi_types::{
     Condition, DeviceId, Invalid, JsonText, Label, Subject, Timestamp, UserId, Variants, limits,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use crate::filter::{Filter, StoredFilter};
-use crate::raw_json::{present, raw, text};
+use crate::filter::Filter;
+use crate::texts::json;
 
 pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
 
@@ -55,15 +54,16 @@ pub struct Group {
     draw: Variants,
 }
 
+/// An [`Experiment`] as the store keeps it.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+pub(crate) struct StoredExperiment {
     description: Option<String>,
     variants: Vec<StoredVariant>,
     starts_at_ms: Option<u64>,
     ends_at_ms: Option<u64>,
     condition: Option<String>,
     #[serde(default)]
-    filter: StoredFilter,
+    filter: Filter,
     #[serde(default)]
     users: BTreeMap<String, String>,
     #[serde(default)]
@@ -75,8 +75,8 @@ struct Stored {
 struct StoredVariant {
     name: String,
     weight: u32,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    data: Option<JsonText>,
 }
 
 impl Experiment {
@@ -126,28 +126,41 @@ impl Experiment {
     }
 
     pub fn to_json(&self) -> JsonText {
-        let names = |(of, name): (&str, &Label)| (of.to_owned(), name.to_string());
-        let stored = Stored {
-            description: self.description.clone(),
-            variants: self.variants.iter().map(StoredVariant::from).collect(),
-            starts_at_ms: self.starts_at.map(|at| at.0),
-            ends_at_ms: self.ends_at.map(|at| at.0),
-            condition: self.condition.as_ref().map(Condition::to_string),
-            filter: StoredFilter::from(&self.filter),
-            users: self.users.iter().map(|(user, name)| names((user.as_str(), name))).collect(),
-            devices: self.devices.iter().map(|(device, name)| names((device.as_str(), name))).collect(),
-            killed: self.killed,
-        };
         // Cannot fail: only texts, numbers and maps of texts.
-        JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
+        JsonText::from_valid(serde_json::to_string(&StoredExperiment::from(self)).unwrap_or_default())
     }
 
     /// Parses what [`Experiment::to_json`] wrote.
     pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
-        let stored: Stored = serde_json::from_str(json.as_str())
+        let stored: StoredExperiment = serde_json::from_str(json.as_str())
             .map_err(|error| Invalid::new(format!("a stored experiment cannot be read: {error}")))?;
+        stored.try_into()
+    }
+}
+
+impl From<&Experiment> for StoredExperiment {
+    fn from(experiment: &Experiment) -> Self {
+        let names = |(of, name): (&str, &Label)| (of.to_owned(), name.to_string());
+        Self {
+            description: experiment.description.clone(),
+            variants: experiment.variants.iter().map(StoredVariant::from).collect(),
+            starts_at_ms: experiment.starts_at.map(|at| at.0),
+            ends_at_ms: experiment.ends_at.map(|at| at.0),
+            condition: experiment.condition.as_ref().map(Condition::to_string),
+            filter: experiment.filter.clone(),
+            users: experiment.users.iter().map(|(user, name)| names((user.as_str(), name))).collect(),
+            devices: experiment.devices.iter().map(|(one, name)| names((one.as_str(), name))).collect(),
+            killed: experiment.killed,
+        }
+    }
+}
+
+impl TryFrom<StoredExperiment> for Experiment {
+    type Error = Invalid;
+
+    fn try_from(stored: StoredExperiment) -> Result<Self, Invalid> {
         let variant = |variant: StoredVariant| {
-            let (weight, data) = (variant.weight, text(variant.data));
+            let (weight, data) = (variant.weight, variant.data);
             Ok(ExperimentVariant { name: Label::parse(&variant.name)?, weight, data })
         };
         let users = stored.users.iter().map(|(user, name)| Ok((UserId::parse(user)?, Label::parse(name)?)));
@@ -159,7 +172,7 @@ impl Experiment {
             starts_at: stored.starts_at_ms.map(Timestamp),
             ends_at: stored.ends_at_ms.map(Timestamp),
             condition: stored.condition.as_deref().map(Condition::parse).transpose()?,
-            filter: stored.filter.into(),
+            filter: stored.filter,
             users: users.collect::<Result<_, Invalid>>()?,
             devices: devices.collect::<Result<_, Invalid>>()?,
             killed: stored.killed,
@@ -169,7 +182,7 @@ impl Experiment {
 
 impl From<&ExperimentVariant> for StoredVariant {
     fn from(variant: &ExperimentVariant) -> Self {
-        let (weight, data) = (variant.weight, raw(variant.data.as_ref()));
+        let (weight, data) = (variant.weight, variant.data.clone());
         Self { name: variant.name.to_string(), weight, data }
     }
 }

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use noroshi_types::{Invalid, JsonText, Timestamp, limits};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use crate::raw_json::{present, raw, text};
-use crate::template::{self, LOCALES_MAX};
+use crate::template;
+use crate::texts::{Texts, check_locales};
 
 /// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +18,9 @@ pub struct Notice {
     pub starts_at: Timestamp,
     /// Not shown from this time on.
     pub ends_at: Timestamp,
-    pub text: NoticeText,
+    pub text: Texts,
     /// By language tag; a missing part is taken from the notice.
-    pub locales: BTreeMap<String, NoticeText>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NoticeText {
-    /// Title, body and the like, as in a notification.
-    pub notification: Option<JsonText>,
-    /// For the app's code, for example the affected services.
-    pub data: Option<JsonText>,
+    pub locales: BTreeMap<String, Texts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +35,9 @@ struct Stored {
     announced_at_ms: Option<u64>,
     starts_at_ms: u64,
     ends_at_ms: u64,
-    text: StoredText,
+    text: Texts,
     #[serde(default)]
-    locales: BTreeMap<String, StoredText>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredText {
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    notification: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    locales: BTreeMap<String, Texts>,
 }
 
 impl NoticeState {
@@ -77,19 +60,11 @@ impl Notice {
         if self.announced_at.is_some_and(|announced_at| announced_at > self.starts_at) {
             return refuse("announced_at: not after starts_at".to_owned());
         }
-        if self.text.notification.is_none() && self.text.data.is_none() {
+        if self.text.is_empty() {
             return refuse("notification: a notice has `notification`, `data` or both".to_owned());
         }
-        if self.locales.len() > LOCALES_MAX {
-            return refuse(format!("locales: at most {LOCALES_MAX}"));
-        }
-        if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
-            return refuse("locales: a language tag such as \"ja\" or \"zh-Hant\"".to_owned());
-        }
-        let too_large = |text: &NoticeText| {
-            let mut parts = [&text.notification, &text.data].into_iter().flatten();
-            parts.any(|part| part.len() > limits::NOTICE_BYTES_MAX)
-        };
+        check_locales(&self.locales)?;
+        let too_large = |text: &Texts| text.parts().any(|part| part.len() > limits::NOTICE_BYTES_MAX);
         let any_too_large = self.locales.values().chain([&self.text]).any(too_large);
         match any_too_large {
             true => refuse(format!(
@@ -109,13 +84,9 @@ impl Notice {
     }
 
     /// The text for a device of this language.
-    pub fn text(&self, locale: Option<&str>) -> NoticeText {
-        let own = template::lookup(&self.locales, locale).map(|(_, text)| text);
-        let part = |own: Option<&JsonText>, all: &Option<JsonText>| own.or(all.as_ref()).cloned();
-        NoticeText {
-            notification: part(own.and_then(|own| own.notification.as_ref()), &self.text.notification),
-            data: part(own.and_then(|own| own.data.as_ref()), &self.text.data),
-        }
+    pub fn text(&self, locale: Option<&str>) -> Texts {
+        let own = template::lookup(&self.locales, locale);
+        own.map_or_else(|| self.text.clone(), |(_, own)| own.or(&self.text))
     }
 
     pub fn to_json(&self) -> JsonText {
@@ -123,8 +94,8 @@ impl Notice {
             announced_at_ms: self.announced_at.map(|at| at.0),
             starts_at_ms: self.starts_at.0,
             ends_at_ms: self.ends_at.0,
-            text: StoredText::from(&self.text),
-            locales: self.locales.iter().map(|(tag, text)| (tag.clone(), text.into())).collect(),
+            text: self.text.clone(),
+            locales: self.locales.clone(),
         };
         // Cannot fail: only texts, numbers and values that are already JSON.
         JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
@@ -138,21 +109,9 @@ impl Notice {
             announced_at: stored.announced_at_ms.map(Timestamp),
             starts_at: Timestamp(stored.starts_at_ms),
             ends_at: Timestamp(stored.ends_at_ms),
-            text: stored.text.into(),
-            locales: stored.locales.into_iter().map(|(tag, text)| (tag, text.into())).collect(),
+            text: stored.text,
+            locales: stored.locales,
         })
-    }
-}
-
-impl From<&NoticeText> for StoredText {
-    fn from(own: &NoticeText) -> Self {
-        Self { notification: raw(own.notification.as_ref()), data: raw(own.data.as_ref()) }
-    }
-}
-
-impl From<StoredText> for NoticeText {
-    fn from(stored: StoredText) -> Self {
-        Self { notification: text(stored.notification), data: text(stored.data) }
     }
 }
 
@@ -160,11 +119,8 @@ impl From<StoredText> for NoticeText {
 mod tests {
     use super::*;
 
-    fn words(notification: &str, data: Option<&str>) -> NoticeText {
-        NoticeText {
-            notification: Some(JsonText::from_valid(notification)),
-            data: data.map(JsonText::from_valid),
-        }
+    fn words(notification: &str, data: Option<&str>) -> Texts {
+        Texts { notification: Some(JsonText::from_valid(notification)), data: data.map(JsonText::from_valid) }
     }
 
     fn notice() -> Notice {
@@ -205,7 +161,7 @@ mod tests {
         assert!(notice().check().is_ok());
         check(Notice { ends_at: Timestamp(20), ..notice() }, "ends_at");
         check(Notice { announced_at: Some(Timestamp(21)), ..notice() }, "announced_at");
-        check(Notice { text: NoticeText::default(), ..notice() }, "notification");
+        check(Notice { text: Texts::default(), ..notice() }, "notification");
         let long = format!("\"{}\"", "x".repeat(limits::NOTICE_BYTES_MAX));
         check(Notice { text: words(&long, None), ..notice() }, "notification");
     }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use noroshi_store::DefinitionKind;
 use noroshi_types::{AppId, JsonText, Push, Request, Target, Timestamp, Topic, Ttl, Urgency, When, limits};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::FirstCalls;
 use super::shared::{Current, ShownNotice};
 use crate::error::Error;
 use crate::holder;
+use crate::quota::Origin;
+use crate::texts::json;
 
 /// The task's name in the store, and the time of its lease.
 const TASK: &str = "notices";
@@ -41,10 +42,10 @@ struct NoticeBody<'a> {
     state: &'static str,
     starts_at: String,
     ends_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notification: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    #[serde(with = "json", skip_serializing_if = "Option::is_none")]
+    notification: Option<JsonText>,
+    #[serde(with = "json", skip_serializing_if = "Option::is_none")]
+    data: Option<JsonText>,
 }
 
 /// Until it is dropped.
@@ -130,7 +131,7 @@ async fn publish(
         push: Push::default(),
         trace: None,
     };
-    match first_calls.publisher.publish_own(app, request).await {
+    match first_calls.publisher.publish_from(app, request, None, Origin::Node).await {
         // The app was deleted in the meantime.
         Ok(_) | Err(Error::Store(noroshi_store::Error::NotFound)) => Ok(true),
         Err(error) => Err(error),
@@ -145,14 +146,13 @@ fn body(notices: &[ShownNotice]) -> JsonText {
 
 impl<'a> From<&'a ShownNotice> for NoticeBody<'a> {
     fn from(shown: &'a ShownNotice) -> Self {
-        let raw = |text: &Option<JsonText>| RawValue::from_string(text.as_ref()?.as_str().to_owned()).ok();
         Self {
             name: shown.name.as_str(),
             state: shown.state.as_str(),
             starts_at: shown.notice.starts_at.to_string(),
             ends_at: shown.notice.ends_at.to_string(),
-            notification: raw(&shown.notice.text.notification),
-            data: raw(&shown.notice.text.data),
+            notification: shown.notice.text.notification.clone(),
+            data: shown.notice.text.data.clone(),
         }
     }
 }

@@ -248,8 +248,8 @@ mod tests {
     use noroshi_types::JsonText;
 
     use super::*;
-    use crate::definition::NoticeText;
     use crate::definition::experiment::tests::{experiment, label};
+    use crate::texts::Texts;
 
     fn kept(kind: DefinitionKind, name: &str, spec: JsonText, ends_at: Option<u64>) -> Definition {
         Definition {
@@ -277,7 +277,7 @@ mod tests {
             announced_at: Some(Timestamp(from - 5)),
             starts_at: Timestamp(from),
             ends_at: Timestamp(to),
-            text: NoticeText { notification: None, data },
+            text: Texts { notification: None, data },
             locales: BTreeMap::new(),
         };
         kept(DefinitionKind::Notice, name, it.to_json(), Some(to))

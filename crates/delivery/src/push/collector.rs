@@ -38,10 +38,6 @@ const HELD_BACK_SHARED: Duration = Duration::from_millis(250);
 /// How often a node that does not lead reads the campaigns.
 const FOLLOW: Duration = Duration::from_secs(5);
 
-struct Collector {
-    pipeline: Arc<Pipeline>,
-}
-
 /// The result of a round.
 #[derive(Default)]
 struct Round {
@@ -58,31 +54,30 @@ impl Round {
 
 /// Runs until `drain` is true. Cancel-safe: a page is committed as a whole, or not at all.
 pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool>) {
-    let collector = Collector { pipeline };
     tokio::select! {
         _ = drain.wait_for(|draining| *draining) => {}
-        () = collector.walk_forever() => {}
+        () = pipeline.walk_forever() => {}
     }
 }
 
-impl Collector {
+impl Pipeline {
     async fn walk_forever(&self) {
         let mut pause = PAUSE_MIN;
         loop {
-            let woken = self.pipeline.work.collector.notified();
-            let leads = self.pipeline.leadership.is_ours();
+            let woken = self.work.collector.notified();
+            let leads = self.leadership.is_ours();
             match if leads { self.round().await } else { self.follow().await } {
                 Ok(Round { more: true, .. }) => tokio::task::yield_now().await,
-                Ok(_) if !leads => self.pipeline.leadership.wait(FOLLOW).await,
+                Ok(_) if !leads => self.leadership.wait(FOLLOW).await,
                 Ok(Round { next_due, .. }) => {
-                    let now = self.pipeline.context.now();
-                    let sleep_max = self.pipeline.config.sleep_max();
+                    let now = self.context.now();
+                    let sleep_max = self.config.sleep_max();
                     let sleep = next_due.map_or(sleep_max, |due| due.saturating_since(now));
                     let _ = tokio::time::timeout(sleep.clamp(PAUSE_MIN, sleep_max), woken).await;
                 }
                 Err(Error::Closed) => return std::future::pending().await,
                 Err(error) => {
-                    self.pipeline.metrics.store_errors.inc();
+                    self.metrics.store_errors.inc();
                     tracing::warn!(%error, "could not walk an audience; retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -95,53 +90,53 @@ impl Collector {
 
     /// Loads what the senders of this node need to know about campaigns that another node walks.
     async fn follow(&self) -> Result<Round, Error> {
-        let now = self.pipeline.context.now();
-        let campaigns = self.pipeline.context.store.active_campaigns(now).await?;
+        let now = self.context.now();
+        let campaigns = self.context.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
-        self.pipeline.campaigns.tracker.retain(&active);
+        self.campaigns.tracker.retain(&active);
         for campaign in campaigns.iter().filter(|campaign| campaign.started_at.is_some()) {
-            self.pipeline.campaigns.tracker.plan_of(campaign, now);
+            self.campaigns.tracker.plan_of(campaign, now);
         }
-        self.pipeline.walk_depth.retain(&HashSet::new());
-        let metrics = &self.pipeline.metrics;
+        self.walk_depth.retain(&HashSet::new());
+        let metrics = &self.metrics;
         // The leader reports these.
-        metrics.batches_waiting.set(0);
+        metrics.campaign_batches_waiting.set(0);
         metrics.campaigns_running.set(0);
         Ok(Round::default())
     }
 
     fn held_back(&self) -> Timestamp {
-        let wait = if self.pipeline.config.shared { HELD_BACK_SHARED } else { HELD_BACK };
-        self.pipeline.context.now().saturating_add(wait)
+        let wait = if self.config.shared { HELD_BACK_SHARED } else { HELD_BACK };
+        self.context.now().saturating_add(wait)
     }
 
     /// Batches were added: wakes the senders of this node and, if they share the store, of others.
     fn wake_senders(&self) {
-        match self.pipeline.config.shared {
-            true => self.pipeline.work.wake(),
-            false => self.pipeline.work.wake_senders(),
+        match self.config.shared {
+            true => self.work.wake(),
+            false => self.work.wake_senders(),
         }
     }
 
     /// Packs one page of every walk that has room for it.
     async fn round(&self) -> Result<Round, Error> {
-        let now = self.pipeline.context.now();
+        let now = self.context.now();
         let mut round = Round::default();
-        let walks = self.pipeline.context.store.walks(now, WALKS_MAX).await?;
+        let walks = self.context.store.walks(now, WALKS_MAX).await?;
         round.next_due = walks.next_due;
         let mut works: HashSet<Work> =
             walks.due.iter().map(|walk| Work::Notification(walk.notification)).collect();
         for walk in walks.due {
             self.walk(walk, &mut round).await?;
         }
-        let mut campaigns = self.pipeline.context.store.active_campaigns(now).await?;
+        let mut campaigns = self.context.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
-        self.pipeline.campaigns.tracker.retain(&active);
+        self.campaigns.tracker.retain(&active);
         works.extend(active.into_iter().map(Work::Campaign));
-        self.pipeline.walk_depth.retain(&works);
+        self.walk_depth.retain(&works);
         let waiting: u64 = campaigns.iter().map(|campaign| campaign.batches_open).sum();
-        let metrics = &self.pipeline.metrics;
-        metrics.batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        let metrics = &self.metrics;
+        metrics.campaign_batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let running = |campaign: &&Campaign| campaign.state == CampaignState::Running;
         let running = campaigns.iter().filter(running).count();
         metrics.campaigns_running.set(i64::try_from(running).unwrap_or(i64::MAX));
@@ -164,35 +159,35 @@ impl Collector {
             // Not remembered: the due times of its devices are not known yet.
             return Plan::new(campaign, now).ok().map(Arc::new);
         }
-        self.pipeline.campaigns.tracker.plan_of(campaign, now)
+        self.campaigns.tracker.plan_of(campaign, now)
     }
 
     /// A page of a notification's audience.
     async fn walk(&self, walk: Walk, round: &mut Round) -> Result<(), Error> {
         let work = Work::Notification(walk.notification);
-        let store = &self.pipeline.context.store;
-        self.pipeline.walk_depth.set(work, walk.batches_waiting);
-        if walk.batches_waiting >= self.pipeline.config.ahead_max() {
+        let store = &self.context.store;
+        self.walk_depth.set(work, walk.batches_waiting);
+        if walk.batches_waiting >= self.config.ahead_max() {
             round.look_again(self.held_back());
             return Ok(());
         }
         let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
-        self.pipeline.metrics.walk_pages.inc();
+        self.metrics.walk_pages.inc();
         let mut packer = BatchPacker::new(BATCH_RECIPIENTS_MAX, walk.lane);
         for member in &page.members {
             packer.push(member, walk.due_at);
         }
         let BatchPacker { batches, parts, .. } = packer.close();
         let made = batches.len();
-        let now = self.pipeline.context.now();
+        let now = self.context.now();
         let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
         if went_on {
             self.count(Subject::Notification(walk.notification), &parts, walk.lane);
         }
         if went_on && page.next.is_some() {
-            self.pipeline.walk_depth.add(work, made);
+            self.walk_depth.add(work, made);
         } else {
-            self.pipeline.walk_depth.forget(work);
+            self.walk_depth.forget(work);
         }
         self.wake_senders();
         round.more |= went_on && page.next.is_some();
@@ -203,7 +198,7 @@ impl Collector {
         match campaign.state {
             CampaignState::Scheduled => self.start(&campaign, plan, round).await,
             CampaignState::Running if !campaign.walked => {
-                self.pipeline.campaigns.count_once(&campaign);
+                self.campaigns.count_once(&campaign);
                 self.page(&campaign, plan, round).await
             }
             _ => Ok(()),
@@ -211,12 +206,12 @@ impl Collector {
     }
 
     async fn start(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
-        let now = self.pipeline.context.now();
+        let now = self.context.now();
         if let Some(start_at) = plan.spec.start_at.filter(|start_at| *start_at > now) {
             round.look_again(start_at);
             return Ok(());
         }
-        round.more |= self.pipeline.campaigns.start_scheduled(campaign).await?;
+        round.more |= self.campaigns.start_scheduled(campaign).await?;
         Ok(())
     }
 
@@ -225,9 +220,9 @@ impl Collector {
         let work = Work::Campaign(campaign.id);
         let Campaign { batches_open, batches_later, batches_taken, .. } = *campaign;
         let open = batches_open.saturating_sub(batches_later).saturating_sub(batches_taken);
-        let ahead_max = self.pipeline.config.ahead_max();
+        let ahead_max = self.config.ahead_max();
         let ahead = usize::try_from(open).unwrap_or(ahead_max);
-        self.pipeline.walk_depth.set(work, ahead);
+        self.walk_depth.set(work, ahead);
         if ahead >= ahead_max {
             round.look_again(self.held_back());
             return Ok(());
@@ -235,9 +230,9 @@ impl Collector {
         let size = plan.spec.recipients_per_batch();
         let limit = (size * (ahead_max - ahead)).min(PAGE_MAX);
         let audience = plan.spec.audience.stored(campaign.id);
-        let store = &self.pipeline.context.store;
+        let store = &self.context.store;
         let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
-        self.pipeline.metrics.walk_pages.inc();
+        self.metrics.walk_pages.inc();
         let mut packer = BatchPacker::new(size, plan.spec.lane);
         packer.published = plan.spec.message.when.is_some();
         let mut due = DueTimes::new(plan);
@@ -246,7 +241,7 @@ impl Collector {
         }
         let BatchPacker { batches, parts, .. } = packer.close();
         let made = batches.len();
-        let now = self.pipeline.context.now();
+        let now = self.context.now();
         let cursor = page.next.unwrap_or(campaign.cursor);
         match store
             .enqueue(campaign.id, campaign.cursor, batches, cursor, page.next.is_none(), parts.clone(), now)
@@ -256,7 +251,7 @@ impl Collector {
             Err(Error::Conflict | Error::NotFound) => return Ok(()),
             // No recipients are left. Otherwise the finisher of the last batch reports it.
             Ok(CampaignState::Done) => {
-                self.pipeline.context.outcomes.campaign_changed(
+                self.context.outcomes.campaign_changed(
                     campaign.app,
                     campaign.id,
                     CampaignState::Done.as_str(),
@@ -266,7 +261,7 @@ impl Collector {
             Err(error) => return Err(error),
         }
         self.count(Subject::Campaign(campaign.id), &parts, plan.spec.lane);
-        self.pipeline.walk_depth.add(work, made);
+        self.walk_depth.add(work, made);
         self.wake_senders();
         round.more |= page.next.is_some();
         Ok(())
@@ -275,8 +270,8 @@ impl Collector {
     fn count(&self, of: Subject, parts: &[PushPart], lane: Lane) {
         for part in parts {
             let count = part.devices.len() as u64;
-            self.pipeline.context.outcomes.pushed(of, None, part, None);
-            self.pipeline.metrics.count(part.outcome, part.reason, lane, count);
+            self.context.outcomes.pushed(of, None, part, None);
+            self.metrics.count(part.outcome, part.reason, lane, count);
         }
     }
 }

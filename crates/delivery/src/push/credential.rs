@@ -52,7 +52,7 @@ pub struct Tested {
 type Sealed = HashMap<AppId, Vec<(CredentialId, Vec<u8>)>>;
 
 /// The credentials of all apps.
-pub(crate) struct Credentials {
+pub struct Credentials {
     context: Arc<Context>,
     nodes: Arc<Nodes>,
     work: Arc<PushWork>,
@@ -72,22 +72,24 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    pub(super) fn new(
-        context: Arc<Context>,
-        nodes: Arc<Nodes>,
-        work: Arc<PushWork>,
-        outlet: Arc<dyn Outlet>,
-        vault: Option<Vault>,
-        unreadable_count: Gauge,
-    ) -> Self {
-        let (opened, unreadable) = (Mutex::default(), Mutex::default());
-        let (updating, seen) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
-        Self { context, nodes, work, outlet, vault, opened, unreadable, unreadable_count, updating, seen }
+    pub(super) fn new(service: &super::Service, outlet: Arc<dyn Outlet>, vault: Option<Vault>) -> Self {
+        Self {
+            context: service.context.clone(),
+            nodes: service.nodes.clone(),
+            work: service.work.clone(),
+            outlet,
+            vault,
+            opened: Mutex::default(),
+            unreadable: Mutex::default(),
+            unreadable_count: service.metrics.credentials_unreadable.clone(),
+            updating: tokio::sync::Mutex::default(),
+            seen: tokio::sync::Mutex::default(),
+        }
     }
 
-    /// Opens all credentials and hands them to the pools, once at the start. TestReply that cannot be opened is counted
+    /// Opens all credentials and hands them to the pools, once at the start. One that cannot be opened is counted
     /// and logged, and its pushes wait; the others work.
-    pub(crate) async fn load(&self) -> Result<(), Error> {
+    pub async fn load(&self) -> Result<(), Error> {
         let mut apps: Vec<AppId> = Vec::new();
         for stored in self.context.store.credentials().await? {
             apps.push(stored.app);
@@ -111,7 +113,7 @@ impl Credentials {
     }
 
     /// Checks, seals and stores the credential in `body`, and uses it from now on.
-    pub(crate) async fn put(&self, app: AppId, body: &[u8], replace: bool) -> Result<CredentialView, Error> {
+    pub async fn put(&self, app: AppId, body: &[u8], replace: bool) -> Result<CredentialView, Error> {
         let vault = self.vault.as_ref().ok_or(Error::NoVault)?;
         let credential = Credential::parse(body).map_err(Error::Credential)?;
         let (service, environment) = (credential.service, credential.environment);
@@ -133,7 +135,7 @@ impl Credentials {
     }
 
     /// Deletes a credential. Its pushes in flight are finished, and its connections close.
-    pub(crate) async fn delete(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
+    pub async fn delete(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
         self.context.store.delete_credential(app, id).await?;
         let updated = self.update_pools(app).await;
         self.nodes.send(To::Senders, Record::CredentialsChanged { app });
@@ -142,7 +144,7 @@ impl Credentials {
     }
 
     /// Sends one push to `token` and returns the answer. The answer does not change the stored token.
-    pub(crate) async fn test(&self, app: AppId, id: CredentialId, token: PushToken) -> Result<Tested, Error> {
+    pub async fn test(&self, app: AppId, id: CredentialId, token: PushToken) -> Result<Tested, Error> {
         let views = list(&*self.context.store, app).await?;
         let view = views.into_iter().find(|view| view.id == id).ok_or(noroshi_store::Error::NotFound)?;
         if (view.service, view.environment) != (token.service, token.environment) {

@@ -64,21 +64,12 @@ impl Depth {
 }
 
 /// Why a round failed.
+#[derive(Debug, thiserror::Error)]
 enum Failed {
-    Store(Error),
-    Queue(noroshi_cluster::Error),
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<noroshi_cluster::Error> for Failed {
-    fn from(error: noroshi_cluster::Error) -> Self {
-        Self::Queue(error)
-    }
+    #[error(transparent)]
+    Store(#[from] Error),
+    #[error(transparent)]
+    Queue(#[from] noroshi_cluster::Error),
 }
 
 /// Runs until `drain` is true. Then batches that wait for their turn are given back.
@@ -115,14 +106,11 @@ impl Dispatcher {
                 Err(Failed::Store(Error::Closed)) => return std::future::pending().await,
                 Err(failed) => {
                     self.runner.pipeline.metrics.store_errors.inc();
-                    match failed {
-                        Failed::Store(error) => {
-                            tracing::warn!(%error, "could not take batches; retrying")
-                        }
-                        Failed::Queue(error) => {
-                            tracing::warn!(%error, "could not put batches onto the queue; retrying");
-                        }
-                    }
+                    let what = match failed {
+                        Failed::Store(_) => "could not take batches",
+                        Failed::Queue(_) => "could not put batches onto the queue",
+                    };
+                    tracing::warn!(error = %failed, "{what}; retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                     continue;

@@ -1,7 +1,7 @@
 //! Metrics of push.
 
 use noroshi_store::{Batch, Finished};
-use noroshi_telemetry::{Histogram, Registry};
+use noroshi_telemetry::{Histogram, Labels, metrics};
 use noroshi_types::{AppId, Lane, Outcome, PushEnvironment, PushService};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,18 +9,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::token_health::Realm;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RecipientLabels {
-    outcome: &'static str,
-    reason: &'static str,
-    lane: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LaneLabels {
-    lane: &'static str,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RealmLabels {
@@ -44,99 +32,43 @@ pub(crate) enum ParcelFate {
     Poison,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ParcelLabels {
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    recipients: Family<RecipientLabels, Counter>,
-    batches: Family<LaneLabels, Counter>,
-    retries: Counter,
-    suspect_alarm: Family<RealmLabels, Gauge>,
-    pub(crate) answered_seconds: Histogram,
-    pub(crate) recipients_in_flight: Gauge,
-    pub(crate) batches_in_flight: Gauge,
-    pub(crate) batches_waiting: Gauge,
-    pub(crate) campaigns_running: Gauge,
-    pub(crate) walk_pages: Counter,
-    pub(crate) tokens_removed: Counter,
-    pub(crate) tokens_set_aside: Counter,
-    pub(crate) store_errors: Counter,
-    pub(crate) credentials_unreadable: Gauge,
-    pub(crate) leader: Gauge,
-    pub(crate) batches_lost: Counter,
-    pub(crate) batches_failed: Counter,
-    pub(crate) batches_set_aside: Counter,
-    parcels: Family<ParcelLabels, Counter>,
+metrics! {
+    pub(crate) struct Metrics {
+        /// By outcome, reason and lane.
+        recipients: Family<Labels<3>, Counter> = "Recipients, by the outcome of their push",
+        /// By lane.
+        batches: Family<Labels<1>, Counter> = "Batches taken from the queue",
+        retries: Counter = "Recipients scheduled for a retry",
+        pub(crate) answered_seconds: Histogram = "Time from dequeue to answer",
+        pub(crate) recipients_in_flight: Gauge = "Recipients waiting for an answer",
+        pub(crate) batches_in_flight: Gauge = "Batches in flight",
+        pub(crate) campaign_batches_waiting: Gauge = "Batches of running campaigns on the queue",
+        pub(crate) campaigns_running: Gauge = "Running campaigns",
+        pub(crate) walk_pages: Counter = "Pages read from audiences",
+        pub(crate) tokens_removed: Counter = "Push tokens removed on proof",
+        pub(crate) tokens_set_aside: Counter = "Push tokens set aside as suspect",
+        suspect_alarm: Family<RealmLabels, Gauge> =
+            "1 while so many tokens are suspect that the credential or its environment must be wrong",
+        pub(crate) store_errors: Counter = "Store and queue operations that failed and are retried",
+        pub(crate) credentials_unreadable: Gauge = "Credentials that could not be opened",
+        pub(crate) leader: Gauge = "1 while this node leads the push work of its store",
+        pub(crate) batches_lost: Counter =
+            "Batches whose lease expired on this node, and that another node sends",
+        pub(crate) batches_failed: Counter =
+            "Times that sending a batch panicked; after five times on one node the batch is set aside",
+        pub(crate) batches_set_aside: Counter =
+            "Batches that no sender could send, with all recipients refused (sender_failed, sender_ended)",
+        parcels: Family<Labels<1>, Counter> = "Parcels on the queue of the cluster, by result",
+    }
 }
 
 impl Metrics {
     /// Creates a series of every metric, for the list of metrics in the documentation.
     pub(crate) fn describe(&self) {
         self.count(Outcome::Pushed, None, Lane::Direct, 0);
-        self.batches.get_or_create(&LaneLabels { lane: Lane::Direct.as_str() }).inc_by(0);
+        self.batches.get_or_create(&[("lane", Lane::Direct.as_str())]).inc_by(0);
         self.alarm((AppId(0), PushService::Apns, PushEnvironment::Production), false);
         self.parcels(ParcelFate::Put, 0);
-    }
-
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        let registry = registry.sub_registry_with_prefix("push");
-        registry.register("recipients", "Recipients, by the outcome of their push", self.recipients.clone());
-        registry.register("batches", "Batches taken from the queue", self.batches.clone());
-        registry.register("retries", "Recipients scheduled for a retry", self.retries.clone());
-        registry.register("answered_seconds", "Time from dequeue to answer", self.answered_seconds.clone());
-        let in_flight = self.recipients_in_flight.clone();
-        registry.register("recipients_in_flight", "Recipients waiting for an answer", in_flight);
-        let in_flight = self.batches_in_flight.clone();
-        registry.register("batches_in_flight", "Batches in flight", in_flight);
-        let waiting = self.batches_waiting.clone();
-        registry.register("campaign_batches_waiting", "Batches of running campaigns on the queue", waiting);
-        registry.register("campaigns_running", "Running campaigns", self.campaigns_running.clone());
-        registry.register("walk_pages", "Pages read from audiences", self.walk_pages.clone());
-        registry.register("tokens_removed", "Push tokens removed on proof", self.tokens_removed.clone());
-        registry.register(
-            "tokens_set_aside",
-            "Push tokens set aside as suspect",
-            self.tokens_set_aside.clone(),
-        );
-        registry.register(
-            "suspect_alarm",
-            "1 while so many tokens are suspect that the credential or its environment must be wrong",
-            self.suspect_alarm.clone(),
-        );
-        registry.register(
-            "store_errors",
-            "Store and queue operations that failed and are retried",
-            self.store_errors.clone(),
-        );
-        registry.register(
-            "credentials_unreadable",
-            "Credentials that could not be opened",
-            self.credentials_unreadable.clone(),
-        );
-        registry.register(
-            "leader",
-            "1 while this node leads the push work of its store",
-            self.leader.clone(),
-        );
-        registry.register(
-            "batches_lost",
-            "Batches whose lease expired on this node, and that another node sends",
-            self.batches_lost.clone(),
-        );
-        registry.register(
-            "batches_failed",
-            "Times that sending a batch panicked; after five times on one node the batch is set aside",
-            self.batches_failed.clone(),
-        );
-        registry.register(
-            "batches_set_aside",
-            "Batches that no sender could send, with all recipients refused (sender_failed, sender_ended)",
-            self.batches_set_aside.clone(),
-        );
-        registry.register("parcels", "Parcels on the queue of the cluster, by result", self.parcels.clone());
     }
 
     pub(crate) fn parcels(&self, fate: ParcelFate, count: usize) {
@@ -147,14 +79,14 @@ impl Metrics {
             ParcelFate::Busy => "busy",
             ParcelFate::Poison => "poison",
         };
-        self.parcels.get_or_create(&ParcelLabels { result }).inc_by(count as u64);
+        self.parcels.get_or_create(&[("result", result)]).inc_by(count as u64);
     }
 
     pub(crate) fn count_taken(&self, batches: &[Batch]) {
         for lane in Lane::ALL {
             let count = batches.iter().filter(|batch| batch.lane == lane).count();
             if count > 0 {
-                self.batches.get_or_create(&LaneLabels { lane: lane.as_str() }).inc_by(count as u64);
+                self.batches.get_or_create(&[("lane", lane.as_str())]).inc_by(count as u64);
             }
         }
     }
@@ -169,11 +101,8 @@ impl Metrics {
 
     /// Counts recipients by outcome.
     pub(crate) fn count(&self, outcome: Outcome, reason: Option<&'static str>, lane: Lane, count: u64) {
-        let labels = RecipientLabels {
-            outcome: outcome.as_str(),
-            reason: reason.unwrap_or_default(),
-            lane: lane.as_str(),
-        };
+        let (outcome, reason) = (outcome.as_str(), reason.unwrap_or_default());
+        let labels = [("outcome", outcome), ("reason", reason), ("lane", lane.as_str())];
         self.recipients.get_or_create(&labels).inc_by(count);
     }
 

@@ -14,9 +14,10 @@ use ring::digest;
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
 use super::pipeline::Pipeline;
 use super::settlement::Settlement;
-use crate::campaign::plan::{Plan, Rendered};
+use crate::campaign::plan::Plan;
 use crate::error::Error;
-use crate::quota::OverQuota;
+use crate::quota::{Origin, OverQuota};
+use crate::texts::Texts;
 
 /// Why a recipient of a campaign got nothing: the inboxes of the app are at their quota.
 const QUOTA_EXCEEDED: &str = "quota_exceeded";
@@ -33,7 +34,7 @@ pub(crate) async fn publish(
 ) -> Finished {
     let now = pipeline.context.now();
     let mut settlement = Settlement::new(batch);
-    let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>, Vec<DeviceNum>)> = BTreeMap::new();
+    let mut texts: BTreeMap<Key, (Texts, Vec<DeviceId>, Vec<DeviceNum>)> = BTreeMap::new();
     settlement.missing(batch, &recipients);
     for recipient in recipients {
         // Before the draw: an abort during quiet hours must not change the proportions of the variants.
@@ -81,8 +82,8 @@ async fn publish_one(
     let mut pause = PAUSE_MIN;
     loop {
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
-        let campaign = Some(OfCampaign { id: plan.id, lane: batch.lane, variant });
-        match pipeline.publisher.publish_for(plan.app, request.clone(), idempotency, campaign).await {
+        let origin = Origin::Campaign(OfCampaign { id: plan.id, lane: batch.lane, variant });
+        match pipeline.publisher.publish_from(plan.app, request.clone(), idempotency, origin).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return Ok(()),
             Err(Error::OverQuota(over)) => return Err(over),
             // The app was deleted, or two texts of the batch share the first bytes of their hash.
@@ -99,7 +100,7 @@ async fn publish_one(
     }
 }
 
-fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
+fn request(plan: &Plan, rendered: Texts, devices: Vec<DeviceId>) -> Request {
     let message = &plan.spec.message;
     Request {
         target: Target::Devices(devices),
@@ -116,7 +117,7 @@ fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
     }
 }
 
-fn hash(rendered: &Rendered, devices: &[DeviceId]) -> [u8; 32] {
+fn hash(rendered: &Texts, devices: &[DeviceId]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     let texts =
         [&rendered.notification, &rendered.data].map(|text| text.as_ref().map_or("", |text| text.as_str()));
@@ -137,8 +138,7 @@ mod tests {
 
     #[test]
     fn the_same_text_for_other_recipients_is_another_notification() {
-        let text =
-            |text: &'static str| Rendered { notification: Some(JsonText::from_valid(text)), data: None };
+        let text = |text: &'static str| Texts { notification: Some(JsonText::from_valid(text)), data: None };
         let device = |id: &str| DeviceId::parse(id).expect("an id");
         let both = [device("a"), device("b")];
         assert_eq!(hash(&text("1"), &both), hash(&text("1"), &both));

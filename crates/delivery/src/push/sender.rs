@@ -29,24 +29,20 @@ const OUTAGE_GRACE: Duration = Duration::from_secs(6);
 /// Finished batches that wait to be written.
 const READY_MAX: usize = 256;
 
-struct Sender {
-    tasks: BatchTasks,
-}
-
 /// Runs until `drain` is true, then gives batches in flight time until the deadline.
 pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool>) {
     let (ready, waiting) = mpsc::channel(READY_MAX);
     let finisher = tokio::spawn(finisher::run(pipeline.clone(), waiting));
     let runner = BatchRunner { pipeline: pipeline.clone(), ready, drain: drain.clone() };
-    let mut sender = Sender { tasks: BatchTasks::new(runner) };
+    let mut tasks = BatchTasks::new(runner);
     let work = async {
-        sender.know_plans().await;
+        tasks.know_plans().await;
         match pipeline.queue.get() {
             // Ends without cancellation: a cancelled pull would leave parcels without an owner for a while.
-            Some(queue) => puller::run(&mut sender.tasks, queue.as_ref()).await,
+            Some(queue) => puller::run(&mut tasks, queue.as_ref()).await,
             None => tokio::select! {
                 _ = drain.wait_for(|draining| *draining) => {}
-                () = sender.take_forever() => {}
+                () = tasks.take_forever() => {}
             },
         }
     };
@@ -56,7 +52,7 @@ pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool
     }
     let deadline = tokio::time::Instant::now() + pipeline.config.drain;
     tokio::select! {
-        () = sender.tasks.finish(finisher) => {}
+        () = tasks.finish(finisher) => {}
         () = lease::keep(&pipeline) => {}
         () = tokio::time::sleep_until(deadline) => {
             tracing::info!(batches = pipeline.in_flight.batch_count(), "unfinished batches are left to the next start");
@@ -65,9 +61,9 @@ pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool
     }
 }
 
-impl Sender {
+impl BatchTasks {
     fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.tasks.runner.pipeline
+        &self.runner.pipeline
     }
 
     /// Loads the plans of running campaigns, so that their rates hold from the first batch on.
@@ -75,7 +71,7 @@ impl Sender {
         let pipeline = self.pipeline();
         let now = pipeline.context.now();
         let active =
-            self.tasks.runner.read(|| pipeline.context.store.active_campaigns(now)).await.unwrap_or_default();
+            self.runner.read(|| pipeline.context.store.active_campaigns(now)).await.unwrap_or_default();
         for campaign in active.iter().filter(|campaign| campaign.started_at.is_some()) {
             pipeline.campaigns.tracker.plan_of(campaign, now);
         }
@@ -84,7 +80,7 @@ impl Sender {
     async fn take_forever(&mut self) {
         let (mut pause, mut failing) = (PAUSE_MIN, None);
         loop {
-            self.tasks.remove_finished();
+            self.remove_finished();
             // Before the look: later work ends the wait.
             let pipeline = self.pipeline().clone();
             let woken = pipeline.work.senders.notified();
@@ -133,7 +129,7 @@ impl Sender {
         let room = flight.room();
         let short = room.any == 0 || room.campaign == 0 || !room.busy_for_campaigns.is_empty();
         flight.set_sender_waits(short);
-        self.tasks.report();
+        self.report();
         if room.any == 0 {
             return Ok(Next::At(None));
         }
@@ -200,7 +196,7 @@ impl Sender {
                 continue;
             }
             let held = BatchLease::new(batch.leased_until, ends, None);
-            self.tasks.start(batch, held);
+            self.start(batch, held);
         }
         Ok(if full { Next::Now } else { Next::At(next_due) })
     }
@@ -216,6 +212,6 @@ impl Sender {
         {
             return false;
         }
-        self.tasks.runner.plan(batch.app, id).await.is_some_and(|plan| plan.ahead().is_some())
+        self.runner.plan(batch.app, id).await.is_some_and(|plan| plan.ahead().is_some())
     }
 }

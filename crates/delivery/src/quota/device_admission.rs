@@ -14,7 +14,6 @@ use super::app::AppQuotas;
 use super::counts::RETRY_AFTER;
 use super::reservation::{Held, Reservation};
 use super::usage::Usage;
-use crate::context::Context;
 use crate::error::{Error, OverQuota};
 
 /// The resources that one device needs.
@@ -77,24 +76,15 @@ impl Found {
 }
 
 /// Admits registrations, logins and subscriptions.
-pub(crate) struct DeviceAdmission {
-    context: Arc<Context>,
-    usage: Arc<Usage>,
-}
-
-impl DeviceAdmission {
-    pub(crate) fn new(context: Arc<Context>, usage: Arc<Usage>) -> Self {
-        Self { context, usage }
-    }
-
+impl Usage {
     /// Durable subscriptions of a device: their number, and topics that are new to the store.
-    pub(crate) async fn subscriptions(
+    pub async fn admit_subscriptions(
         &self,
         app: AppId,
         device: &DeviceId,
         topics: &[Topic],
     ) -> Result<Held, Error> {
-        let Some(app_quotas) = self.usage.counted(app).await? else { return Ok(Held::default()) };
+        let Some(app_quotas) = self.counted(app).await? else { return Ok(Held::default()) };
         let need =
             Need { device: Some(device), creates: false, topics: topics.iter().collect(), kept: topics };
         let held = self.hold(&app_quotas, &[need]).await?.pop();
@@ -102,12 +92,12 @@ impl DeviceAdmission {
     }
 
     /// Registrations, in order, each decided on its own.
-    pub(crate) async fn registrations(
+    pub async fn admit_registrations(
         &self,
         app: AppId,
         registrations: &[Registration],
     ) -> Result<Vec<Result<Held, Error>>, Error> {
-        let Some(app_quotas) = self.usage.counted(app).await? else {
+        let Some(app_quotas) = self.counted(app).await? else {
             return Ok(registrations.iter().map(|_| Ok(Held::default())).collect());
         };
         let needs: Vec<Need<'_>> = registrations.iter().map(Need::of_registration).collect();
@@ -116,14 +106,13 @@ impl DeviceAdmission {
     }
 
     /// Logins, in order: devices that an app JWT creates, and their subscriptions.
-    pub(crate) async fn logins(&self, logins: &[&Login]) -> Vec<Result<Held, Error>> {
+    pub(crate) async fn admit_logins(self: &Arc<Self>, logins: &[&Login]) -> Vec<Result<Held, Error>> {
         let mut answers: Vec<Result<Held, Error>> = logins.iter().map(|_| Ok(Held::default())).collect();
         let mut by_app: BTreeMap<AppId, Vec<usize>> = BTreeMap::new();
         for (place, login) in logins.iter().enumerate() {
             by_app.entry(login.app).or_default().push(place);
         }
-        let limited_apps =
-            by_app.into_iter().filter_map(|(app, places)| Some((self.usage.limited(app)?, places)));
+        let limited_apps = by_app.into_iter().filter_map(|(app, places)| Some((self.limited(app)?, places)));
         let held = limited_apps.map(async |(app_quotas, places)| {
             let logins: Vec<&Login> = places.iter().map(|place| logins[*place]).collect();
             (places, self.hold_logins(&app_quotas, &logins).await)
@@ -135,7 +124,11 @@ impl DeviceAdmission {
     }
 
     /// Logins of one app.
-    async fn hold_logins(&self, app_quotas: &Arc<AppQuotas>, logins: &[&Login]) -> Vec<Result<Held, Error>> {
+    async fn hold_logins(
+        self: &Arc<Self>,
+        app_quotas: &Arc<AppQuotas>,
+        logins: &[&Login],
+    ) -> Vec<Result<Held, Error>> {
         let needs: Vec<Need<'_>> = logins.iter().map(|login| Need::of_login(login)).collect();
         let mut found = match self.find_present(app_quotas, &needs).await {
             Ok(found) => found,
@@ -145,8 +138,7 @@ impl DeviceAdmission {
             }
         };
         // Only new devices and new topics need counts.
-        let is_counted =
-            !needs.iter().any(|need| found.creates(need)) || self.usage.counted_soon(app_quotas).await;
+        let is_counted = !needs.iter().any(|need| found.creates(need)) || self.counted_soon(app_quotas).await;
         let mut answers = Vec::with_capacity(needs.len());
         for (place, need) in needs.iter().enumerate() {
             answers.push(match is_counted || !found.creates(need) {
@@ -171,7 +163,7 @@ impl DeviceAdmission {
         Ok(Found {
             new_devices: self.new_devices(app_quotas, needs).await?,
             subscribing: self.subscribing(app_quotas, needs).await?,
-            unknown: self.usage.unknown_topics(app_quotas, needs.iter().flat_map(|need| need.kept)).await?,
+            unknown: self.unknown_topics(app_quotas, needs.iter().flat_map(|need| need.kept)).await?,
         })
     }
 
@@ -249,7 +241,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::outcomes::Outcomes;
+    use crate::context::Context;
     use crate::quota::{Configured, Metrics, Quotas};
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -275,7 +267,6 @@ mod tests {
         store: Arc<dyn Store>,
         quotas: Arc<Quotas>,
         usage: Arc<Usage>,
-        admission: DeviceAdmission,
         _folder: tempfile::TempDir,
     }
 
@@ -290,24 +281,22 @@ mod tests {
         }
         let store: Arc<dyn Store> = Arc::new(store);
         let clock = Clock::fixed(NOW);
-        let outcomes = Outcomes::new(store.clone(), clock.clone(), Default::default());
         let runtime = tokio::runtime::Handle::current();
-        let context = Arc::new(Context::new(store.clone(), clock, outcomes, runtime));
+        let context = Arc::new(Context::new(store.clone(), clock, Default::default(), runtime));
         let quotas = Arc::new(Quotas::new(Metrics::default()));
-        let usage = Arc::new(Usage::new(context.clone(), quotas.clone()));
+        let usage = Arc::new(Usage { context, quotas: quotas.clone() });
         let mut overrides = Overrides::default();
         overrides.set(Quota::Devices, Some(Limit::Most(1)));
         let configured =
             |app: &noroshi_store::App| Configured { app: app.id, name: app.name.clone(), overrides };
         quotas.configure(apps.iter().map(configured));
         let apps = std::array::from_fn(|index| apps[index].id);
-        let admission = DeviceAdmission::new(context, usage.clone());
-        Bench { apps, store, quotas, usage, admission, _folder: folder }
+        Bench { apps, store, quotas, usage, _folder: folder }
     }
 
     impl<const N: usize> Bench<N> {
         async fn admit(&self, logins: &[Login]) -> Vec<Result<Held, Error>> {
-            self.admission.logins(&logins.iter().collect::<Vec<_>>()).await
+            self.usage.admit_logins(&logins.iter().collect::<Vec<_>>()).await
         }
     }
 

@@ -1,19 +1,18 @@
 //! Whether a publish, or one more row of something, has room.
 //!
 //! Admitted room counts as used at once. The caller settles it after the write; dropped, it is released ([`Held`]). To
-//! publish in order, await each decision before the next ([`crate::Delivery::begin_publish`]). The store decides on
+//! publish in order, await each decision before the next ([`crate::publish::Publisher::begin_publish`]). The store decides on
 //! room in inboxes, when it processes its queue ([`Gate`]).
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_store::Gate;
-use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
+use noroshi_store::{Gate, OfCampaign};
+use noroshi_types::{AppId, JsonText, Quota, Request, Target, Topic, When};
 use parking_lot::Mutex;
 
 use super::app::{AppQuotas, Rate};
 use super::reservation::{Held, Reservation};
 use super::usage::Usage;
-use crate::context::Context;
 use crate::error::{Error, OverQuota};
 
 /// Who publishes.
@@ -21,12 +20,17 @@ use crate::error::{Error, OverQuota};
 pub enum Origin {
     /// A request of a provider or a device.
     Client,
+    /// A device or a queue, without a request that could be traced: a trace may begin here.
+    Untraced,
     /// A front, which took a token of the app's rate when it accepted the message.
     Front(InOrder),
-    /// A batch of a campaign, which has its own rate. It must not overflow inboxes.
-    Campaign,
-    /// The node itself, which is never refused.
+    /// A batch of a campaign, which has its own rate. It must not overflow inboxes. Outcomes also count for the
+    /// campaign, and push work takes the campaign's lane.
+    Campaign(OfCampaign),
+    /// The node itself, which is never refused. A trace may begin here.
     Node,
+    /// The node itself, with a copy of an earlier message: no trace begins here.
+    Copy,
 }
 
 /// Messages of one app that a front forwards together, in order. If inboxes have no room for one of them, the following
@@ -67,9 +71,14 @@ impl Inboxes {
                 let limited = limited.or_else(|| order.0.limited.get().cloned())?;
                 (order.0.limited.get_or_init(|| limited).clone(), Some(order))
             }
-            Origin::Client | Origin::Campaign | Origin::Node => (limited?, None),
+            _ => (limited?, None),
         };
-        Some(Self { app_quotas, row_bytes: content_bytes(request), order, answer: Mutex::default() })
+        Some(Self {
+            app_quotas,
+            row_bytes: bytes_of(&request.notification, &request.data),
+            order,
+            answer: Mutex::default(),
+        })
     }
 
     /// The store asks in the order of its queue.
@@ -135,21 +144,17 @@ impl Room {
 }
 
 /// Admits publishes, and single rows such as campaigns.
-pub(crate) struct PublishAdmission {
-    context: Arc<Context>,
-    usage: Arc<Usage>,
-}
-
-impl PublishAdmission {
-    pub(crate) fn new(context: Arc<Context>, usage: Arc<Usage>) -> Self {
-        Self { context, usage }
-    }
-
-    pub(crate) async fn admit(&self, app: AppId, request: &Request, origin: Origin) -> Result<Room, Error> {
-        if matches!(origin, Origin::Node) {
+impl Usage {
+    pub(crate) async fn admit_publish(
+        &self,
+        app: AppId,
+        request: &Request,
+        origin: Origin,
+    ) -> Result<Room, Error> {
+        if matches!(origin, Origin::Node | Origin::Copy) {
             return Ok(Room::default());
         }
-        let app_quotas = self.usage.counted(app).await?;
+        let app_quotas = self.counted(app).await?;
         let mut room = match &app_quotas {
             Some(app_quotas) => self.admit_except_inboxes(app_quotas, request, &origin).await?,
             None => Room::default(),
@@ -167,16 +172,16 @@ impl PublishAdmission {
     ) -> Result<Room, Error> {
         let mut room = Room::default();
         let rate = match origin {
-            Origin::Client => Rate::Publishes,
+            Origin::Client | Origin::Untraced => Rate::Publishes,
             Origin::Front(_) => Rate::Relayed,
-            Origin::Campaign | Origin::Node => return Ok(room),
+            Origin::Campaign(_) | Origin::Node | Origin::Copy => return Ok(room),
         };
         // Deliveries are charged afterwards: an app in debt publishes nothing new.
         app_quotas.check_debt(Quota::DeliveriesPerSecond)?;
         app_quotas.take_of(rate, 1)?;
         room.rate = Some((app_quotas.clone(), rate));
         if let Target::Topic(topic) = &request.target {
-            let unknown = self.usage.unknown_topics(app_quotas, std::iter::once(topic)).await?;
+            let unknown = self.unknown_topics(app_quotas, std::iter::once(topic)).await?;
             room.held.add_topics(app_quotas, unknown.iter())?;
         }
         if let Some(reserved) = self.hold_retained(app_quotas, request).await? {
@@ -201,29 +206,22 @@ impl PublishAdmission {
         if !request.retain || app_quotas.limit_of(quota).is_none() {
             return Ok(None);
         }
-        let bytes = content_bytes(request);
+        let bytes = bytes_of(&request.notification, &request.data);
         let wanted = [(quota, bytes)];
         if let Ok(reserved) = Reservation::try_hold(app_quotas, &wanted) {
             return Ok(Some(reserved));
         }
         let present = self.context.store.retained(app_quotas.app(), topic, self.context.now()).await?;
-        let parts = |message: &noroshi_types::Message| {
-            [&message.notification, &message.data]
-                .into_iter()
-                .flatten()
-                .map(|text| text.as_str().len() as u64)
-                .sum::<u64>()
-        };
-        match present.is_some_and(|present| parts(&present) >= bytes) {
+        match present.is_some_and(|present| bytes_of(&present.notification, &present.data) >= bytes) {
             true => Ok(None),
             false => Ok(Some(Reservation::hold(app_quotas, &wanted)?)),
         }
     }
 
     /// One more row that counts under `quota`.
-    pub(crate) async fn admit_one(&self, app: AppId, quota: Quota) -> Result<Held, Error> {
+    pub async fn admit_one(&self, app: AppId, quota: Quota) -> Result<Held, Error> {
         let mut held = Held::default();
-        if let Some(app_quotas) = self.usage.counted(app).await? {
+        if let Some(app_quotas) = self.counted(app).await? {
             held.add(Reservation::hold(&app_quotas, &[(quota, 1)])?);
         }
         Ok(held)
@@ -231,8 +229,8 @@ impl PublishAdmission {
 }
 
 /// The size of the content, as the store counts it.
-fn content_bytes(request: &Request) -> u64 {
-    [&request.notification, &request.data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
+fn bytes_of(notification: &Option<JsonText>, data: &Option<JsonText>) -> u64 {
+    [notification, data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
 }
 
 #[cfg(test)]

@@ -55,10 +55,6 @@ struct Claim {
 }
 
 impl Claim {
-    fn new(of: Arc<AppQuotas>, topics: Vec<u64>) -> Self {
-        Self { of, topics }
-    }
-
     /// The topics were created.
     fn settle(mut self) {
         self.topics.clear();
@@ -103,7 +99,7 @@ impl Held {
         let reserve = |new: u64| Reservation::hold(app_quotas, &[(Quota::Topics, new)]);
         let (reserved, claimed) = app_quotas.topics.claim(unknown, reserve)?;
         self.reserved.push(reserved);
-        self.topics = Some(Claim::new(app_quotas.clone(), claimed));
+        self.topics = Some(Claim { of: app_quotas.clone(), topics: claimed });
         Ok(())
     }
 }

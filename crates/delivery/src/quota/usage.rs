@@ -18,16 +18,12 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a batch of logins waits for the first count of an app. After that, its new devices must retry.
 const FIRST_COUNT_TIMEOUT: Duration = Duration::from_millis(250);
 
-pub(crate) struct Usage {
-    context: Arc<Context>,
-    quotas: Arc<Quotas>,
+pub struct Usage {
+    pub(crate) context: Arc<Context>,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Usage {
-    pub(crate) fn new(context: Arc<Context>, quotas: Arc<Quotas>) -> Self {
-        Self { context, quotas }
-    }
-
     /// Counts apps as they are due. Never ends.
     pub(crate) async fn run(&self) {
         loop {
@@ -62,7 +58,7 @@ impl Usage {
     }
 
     /// The app, if it has any limit.
-    pub(super) fn limited(&self, app: AppId) -> Option<Arc<AppQuotas>> {
+    pub(crate) fn limited(&self, app: AppId) -> Option<Arc<AppQuotas>> {
         self.quotas.limited(app)
     }
 
@@ -117,7 +113,7 @@ impl Usage {
 
     /// Whether a front may forward messages of the app. Waits only briefly for the first count, because the front's
     /// next round waits for the answers of all apps.
-    pub(crate) async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
+    pub async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
         if let Some(app_quotas) = self.quotas.limited(app)
             && !self.counted_soon(&app_quotas).await
             && let Some(quota) = app_quotas.counts.uncounted()
@@ -129,13 +125,13 @@ impl Usage {
     }
 
     /// The quotas of an app with the use that is known without a count; `None` for an app that was removed.
-    pub(crate) fn known(&self, app: AppId) -> Option<Vec<Shown>> {
+    pub fn known(&self, app: AppId) -> Option<Vec<Shown>> {
         Some(self.quotas.app(app)?.shown(|_| None))
     }
 
     /// The quotas of an app with its use; `None` for an app that was removed. `all` also counts quotas without a limit,
     /// which reads everything that the app holds.
-    pub(crate) async fn shown(&self, app: AppId, all: bool) -> Result<Option<Vec<Shown>>, Error> {
+    pub async fn shown(&self, app: AppId, all: bool) -> Result<Option<Vec<Shown>>, Error> {
         let Some(app_quotas) = self.quotas.app(app) else { return Ok(None) };
         if !app_quotas.counts.is_counted() || app_quotas.counts.is_due() {
             self.count(&app_quotas).await?;

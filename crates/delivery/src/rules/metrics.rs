@@ -1,23 +1,11 @@
 //! Metrics of denials by topic rules, and of questions to webhooks.
 
-use noroshi_telemetry::{Histogram, Registry};
+use noroshi_telemetry::{Histogram, Labels, metrics};
 use noroshi_types::rule::{Action, Denied};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 use super::Reason;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DeniedLabels {
-    action: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AskLabels {
-    result: &'static str,
-}
 
 /// How a question ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,34 +32,17 @@ impl AskResult {
     }
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    denied: Family<DeniedLabels, Counter>,
-    asks: Family<AskLabels, Counter>,
-    pub(super) ask_seconds: Histogram,
-    pub(super) cache_hits: Counter,
+metrics! {
+    pub(crate) struct Metrics {
+        /// By action and reason.
+        topic_denied: Family<Labels<2>, Counter> = "Subscriptions and publications that topic rules denied",
+        topic_asks: Family<Labels<1>, Counter> = "Questions to webhooks of topic rules, by result",
+        pub(super) topic_ask_seconds: Histogram = "Time until webhooks of topic rules answered",
+        pub(super) topic_ask_cache_hits: Counter = "Decisions of webhooks answered from the cache",
+    }
 }
 
 impl Metrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "topic_denied",
-            "Subscriptions and publications that topic rules denied",
-            self.denied.clone(),
-        );
-        registry.register("topic_asks", "Questions to webhooks of topic rules, by result", self.asks.clone());
-        registry.register(
-            "topic_ask_seconds",
-            "Time until webhooks of topic rules answered",
-            self.ask_seconds.clone(),
-        );
-        registry.register(
-            "topic_ask_cache_hits",
-            "Decisions of webhooks answered from the cache",
-            self.cache_hits.clone(),
-        );
-    }
-
     /// Creates every series.
     pub(crate) fn describe(&self) {
         let rules = [
@@ -83,20 +54,23 @@ impl Metrics {
         let reasons = rules.map(Reason::Rule).into_iter().chain([Reason::Webhook, Reason::Unanswered]);
         for reason in reasons {
             for action in Action::ALL {
-                let labels = DeniedLabels { action: action.as_str(), reason: reason.code() };
-                drop(self.denied.get_or_create(&labels));
+                drop(self.topic_denied.get_or_create(&denied(action, reason)));
             }
         }
         for result in AskResult::ALL {
-            drop(self.asks.get_or_create(&AskLabels { result: result.as_str() }));
+            drop(self.topic_asks.get_or_create(&[("result", result.as_str())]));
         }
     }
 
     pub(super) fn denied(&self, action: Action, reason: Reason) {
-        self.denied.get_or_create(&DeniedLabels { action: action.as_str(), reason: reason.code() }).inc();
+        self.topic_denied.get_or_create(&denied(action, reason)).inc();
     }
 
     pub(super) fn asked(&self, result: AskResult) {
-        self.asks.get_or_create(&AskLabels { result: result.as_str() }).inc();
+        self.topic_asks.get_or_create(&[("result", result.as_str())]).inc();
     }
+}
+
+fn denied(action: Action, reason: Reason) -> Labels<2> {
+    [("action", action.as_str()), ("reason", reason.code())]
 }

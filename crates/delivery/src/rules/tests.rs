@@ -6,7 +6,6 @@ use noroshi_types::rule::{Allow, Pattern, Rule};
 
 use super::*;
 use crate::clock::Clock;
-use crate::outcomes::Outcomes;
 
 fn rules(pattern: &str) -> (AppName, Arc<TopicRules>) {
     let rule = Rule { pattern: Pattern::parse(pattern).expect("a pattern"), allow: Allow::Anyone };
@@ -20,9 +19,8 @@ fn empty() -> (tempfile::TempDir, Rules) {
     let mut registry = noroshi_telemetry::registry();
     let store = Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store");
     let (store, clock): (Arc<dyn Store>, _) = (Arc::new(store), Clock::fixed(Timestamp(0)));
-    let outcomes = Outcomes::new(store.clone(), clock.clone(), Default::default());
     let runtime = tokio::runtime::Handle::current();
-    let context = Arc::new(Context::new(store, clock, outcomes, runtime));
+    let context = Arc::new(Context::new(store, clock, Default::default(), runtime));
     (folder, Rules::new(context, Metrics::default()))
 }
 

@@ -7,12 +7,11 @@
 //! Each app has its own bounds for questions in flight and pending, so a webhook that hangs delays no other app.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use noroshi_egress::Limits;
 use noroshi_egress::fetch::Post;
-use noroshi_egress::{Egress, Limits};
 use noroshi_events::sink::webhook::signature;
 use noroshi_types::AppId;
 use noroshi_types::rule::{Action, Webhook};
@@ -21,9 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::cache::Question;
-use super::metrics::{AskResult, Metrics};
-use super::{AppRules, Holder, Reason, Verdict};
-use crate::clock::Clock;
+use super::metrics::AskResult;
+use super::{AppRules, Holder, Reason, Rules, Verdict};
 
 /// Questions of one app in flight.
 pub const QUESTIONS_IN_FLIGHT_MAX: usize = 16;
@@ -78,25 +76,9 @@ struct AnswerBody {
     expires_in: Option<String>,
 }
 
-/// Asks the webhooks of all apps.
-pub(super) struct Webhooks {
-    clock: Clock,
-    metrics: Metrics,
-    /// Set once, before anything runs.
-    egress: OnceLock<Arc<Egress>>,
-}
-
-impl Webhooks {
-    pub(super) fn new(clock: Clock, metrics: Metrics) -> Self {
-        Self { clock, metrics, egress: OnceLock::new() }
-    }
-
-    /// A second call is ignored.
-    pub(super) fn attach(&self, egress: Arc<Egress>) {
-        let _ = self.egress.set(egress);
-    }
-
-    pub(super) async fn ask(
+impl Rules {
+    /// Asks the app's webhook, within its timeout.
+    pub(super) async fn ask_webhook(
         &self,
         app: &AppRules,
         holder: &Holder,
@@ -121,10 +103,10 @@ impl Webhooks {
         // The timeout includes the time in the queue.
         let asked =
             tokio::time::timeout(webhook.timeout, self.exchange(app, holder.app, webhook, &body)).await;
-        self.metrics.ask_seconds.observe(begun.elapsed());
+        self.metrics.topic_ask_seconds.observe(begun.elapsed());
         let failure = match asked {
             Ok(Ok((allowed, expires_in))) => {
-                let expires_at = self.clock.now().saturating_add(expires_in);
+                let expires_at = self.context.now().saturating_add(expires_in);
                 let question = Question::new(holder, action, topic);
                 app.cache.put(question, allowed, expires_at);
                 self.metrics.asked(if allowed { AskResult::Allowed } else { AskResult::Denied });
@@ -150,7 +132,7 @@ impl Webhooks {
         let egress = self.egress.get().ok_or("webhooks are not configured on this node")?.for_app(app_id.0);
         let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
         let id = format!("msg_{}", uuid::Uuid::now_v7().simple());
-        let now_s = self.clock.now().0 / 1_000;
+        let now_s = self.context.now().0 / 1_000;
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &webhook.secret);
         let signature = signature(&key, &id, now_s, &body);
         let timestamp = now_s.to_string();

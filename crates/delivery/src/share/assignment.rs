@@ -61,8 +61,8 @@ pub(super) async fn live(shares: &Shares, members: &Members, groups: &mut [Group
             None => false,
         };
         match was_sent {
-            true => shares.metrics.assigned.inc(),
-            false => shares.metrics.dropped.inc(),
+            true => shares.metrics.share_messages_assigned.inc(),
+            false => shares.metrics.share_messages_dropped.inc(),
         };
     }
 }
@@ -129,13 +129,13 @@ async fn batch(
             Sent::Copy(id) => Some(*id),
             Sent::Expired | Sent::NoDevice => None,
         });
-        members.settle(num, message.id, sent);
+        members.copies.replace(num, message.id, sent);
         let result = match result {
             Ok(Sent::NoDevice) if failed.is_none() => next_of(shares, members, group, message, 1).await,
             result => result,
         };
         match result {
-            Ok(Sent::Copy(_)) => drop(shares.metrics.assigned.inc()),
+            Ok(Sent::Copy(_)) => drop(shares.metrics.share_messages_assigned.inc()),
             Ok(Sent::Expired) => {}
             // The next turn starts again from here. Its idempotency keys find the later messages that were sent.
             Ok(Sent::NoDevice) => {
@@ -171,7 +171,7 @@ pub(super) async fn next_of(
             Ok(Sent::Copy(id)) => Some(id),
             _ => None,
         };
-        members.settle(num, message.id, sent);
+        members.copies.replace(num, message.id, sent);
         match result {
             Ok(Sent::NoDevice) => turn = turn.saturating_add(1),
             result => return result,

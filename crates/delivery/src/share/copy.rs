@@ -15,6 +15,7 @@ use ring::digest::{SHA256, digest};
 
 use super::Shares;
 use crate::error::Error;
+use crate::quota::Origin;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -44,7 +45,7 @@ pub(super) async fn send(
     let of = ShareCopy::of(message).map_or(message.id, |copy| copy.of);
     let is_kept = request.when == When::Stored;
     let key = is_kept.then(|| key(num, of, turn));
-    let receipt = shares.publisher.publish_copy(message.app, request, key).await?;
+    let receipt = shares.publisher.publish_from(message.app, request, key, Origin::Copy).await?;
     let is_there = match is_kept {
         true if receipt.replayed => was_kept(shares, message.app, receipt.id, now).await?,
         true => receipt.kept > 0,

@@ -82,7 +82,7 @@ pub(super) struct Group {
     pub(super) since: Place,
     pub(super) progress: Progress,
     /// The member that got the last message.
-    last: DeviceNum,
+    pub(super) last: DeviceNum,
     /// The member whose copies were counted last.
     counted: DeviceNum,
 }
@@ -126,11 +126,6 @@ impl Group {
         let may = |member: &&ShareMember| may(member.num);
         let behind = self.candidates(connected).filter(may).find(|member| member.num > self.last);
         behind.or_else(|| self.candidates(connected).find(may))
-    }
-
-    /// The member got a message.
-    pub(super) fn advance_turn(&mut self, member: DeviceNum) {
-        self.last = member;
     }
 
     /// Up to `most` connected members whose copies should be counted. The next call returns those after them.
@@ -211,7 +206,7 @@ mod tests {
         let connected = connected(members);
         let mut turn = || {
             let num = group.next(&connected, |num| rooms.has(num) != Some(false))?.num;
-            group.advance_turn(num);
+            group.last = num;
             Some(num.0)
         };
         (0..count).map(|_| turn()).collect()

@@ -109,7 +109,7 @@ impl Leader {
         let Ok(Some(changed)) = ready else {
             // Before the first read, messages of apps without groups are pending as well.
             if !self.groups.is_empty() {
-                shares.metrics.dropped.inc_by(live.len() as u64);
+                shares.metrics.share_messages_dropped.inc_by(live.len() as u64);
             }
             return ready.map(|_| self.until_read(shares, INTERVAL));
         };
@@ -130,7 +130,7 @@ impl Leader {
         }
         result = result.and(self.assign(shares, |app| is_round || touched.contains(&app)).await);
         let blocked = self.groups.iter().filter(|group| group.progress == Progress::Blocked).count();
-        shares.metrics.waiting.set(i64::try_from(blocked).unwrap_or(i64::MAX));
+        shares.metrics.share_groups_waiting.set(i64::try_from(blocked).unwrap_or(i64::MAX));
         shares.feed.set_awaits_acks(blocked > 0);
         self.save(shares, Vec::new()).await?;
         if let Err(error) = result {
@@ -226,10 +226,10 @@ impl Leader {
         };
         self.groups = groups.into_iter().map(group).collect();
         shares.feed.set_apps(self.groups.iter().map(|group| group.of.app).collect());
-        shares.metrics.groups.set(i64::try_from(self.groups.len()).unwrap_or(i64::MAX));
+        shares.metrics.share_groups.set(i64::try_from(self.groups.len()).unwrap_or(i64::MAX));
         let members = self.groups.iter().flat_map(|group| &group.of.members);
         let devices: HashSet<DeviceNum> = members.map(|member| member.num).collect();
-        self.members.retain(&devices);
+        self.members.copies.retain(&devices);
         self.reclaim.retain(&self.groups);
         self.report_open(shares).await
     }
@@ -268,7 +268,7 @@ impl Leader {
                 return result;
             }
             let group = &mut self.groups[at];
-            if !group.has_candidates(self.members.connected()) {
+            if !group.has_candidates(&self.members.connected) {
                 group.progress = Progress::Done;
                 continue;
             }

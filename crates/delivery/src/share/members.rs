@@ -3,7 +3,7 @@
 //! Asks the sessions of all nodes which members are connected, and the store how many copies a member has not
 //! confirmed. Reports members whose node cannot report the end of their connection.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -34,10 +34,10 @@ const COUNTED: usize = 16;
 const COUNTED_IN_A_TURN: usize = 128;
 
 pub(super) struct Members {
-    connected: Connections,
+    pub(super) connected: Connections,
     /// Members that should be connected and are not, with the time since when.
     unseen: HashMap<(DeviceNum, u64), Instant>,
-    copies: UnconfirmedCopies,
+    pub(super) copies: UnconfirmedCopies,
     counts_left: usize,
 }
 
@@ -57,19 +57,11 @@ impl Members {
         self.counts_left > 0
     }
 
-    pub(super) fn connected(&self) -> &Connections {
-        &self.connected
-    }
-
-    pub(super) fn retain(&mut self, members: &HashSet<DeviceNum>) {
-        self.copies.retain(members);
-    }
-
     /// Takes the next connected member for a message that is not stored, which needs no room.
     pub(super) fn next_connected(&self, group: &mut Group) -> Option<DeviceId> {
         let member = group.next(&self.connected, |_| true)?;
         let (num, device) = (member.num, member.device.clone());
-        group.advance_turn(num);
+        group.last = num;
         device
     }
 
@@ -97,7 +89,7 @@ impl Members {
         }
     }
 
-    /// Takes the next member with room, and adds `message` to its copies.
+    /// Takes the next member with room, and adds `message` to its copies. The caller replaces it there by what it sent.
     pub(super) async fn take(
         &mut self,
         shares: &Shares,
@@ -106,20 +98,10 @@ impl Members {
     ) -> Result<Option<(DeviceNum, DeviceId)>, Error> {
         let found = self.find(shares, group).await?;
         if let Some((num, _)) = &found {
-            group.advance_turn(*num);
+            group.last = *num;
             self.copies.add(*num, message);
         }
         Ok(found)
-    }
-
-    /// Reports the result for a message of [`Members::take`].
-    pub(super) fn settle(
-        &mut self,
-        member: DeviceNum,
-        message: NotificationId,
-        sent: Option<NotificationId>,
-    ) {
-        self.copies.replace(member, message, sent);
     }
 
     /// Counts again what some members have not confirmed. Returns true if one of them has room.

@@ -98,7 +98,7 @@ impl Reclaim {
         let mut result = Ok(());
         let deleted = group.of.members.iter().filter(|member| member.device.is_none());
         over.extend(deleted.map(|member| (group.of.num, member.num)));
-        if group.is_alive() && !group.has_candidates(members.connected()) {
+        if group.is_alive() && !group.has_candidates(&members.connected) {
             return Ok(()); // no member could take copies
         }
         let now = Instant::now();
@@ -147,7 +147,7 @@ async fn take_back(
     member: &ShareMember,
 ) -> Result<Remaining, Error> {
     let Some(device) = &member.device else { return Ok(Remaining::Nothing) };
-    let is_connected = members.connected().contains(&(member.num, member.generation));
+    let is_connected = members.connected.contains(&(member.num, member.generation));
     let mut left = Remaining::Nothing;
     for (message, copy) in copy::in_inbox(shares, group.of.app, device).await? {
         if copy.share != group.share {
@@ -163,7 +163,7 @@ async fn take_back(
                 let turn = copy::turn_of(&message);
                 match assignment::next_of(shares, members, group, &message, turn).await? {
                     Sent::NoDevice => return Ok(Remaining::NoRoom),
-                    Sent::Copy(_) => drop(shares.metrics.moved.inc()),
+                    Sent::Copy(_) => drop(shares.metrics.share_messages_moved.inc()),
                     Sent::Expired => {}
                 }
             }
@@ -221,7 +221,7 @@ async fn send_to_one(
     while let Some(to) = devices.front() {
         let sent = copy::send(shares, (group.of.num, &group.share), message, turn, to).await?;
         if sent != Sent::NoDevice {
-            shares.metrics.moved.inc();
+            shares.metrics.share_messages_moved.inc();
             devices.rotate_left(1);
             return Ok(());
         }

@@ -225,7 +225,7 @@ async fn a_gap_in_a_topic_is_closed_at_once() {
     let lost = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
     // The gateway has seen the position before.
     let behind = Position { epoch: cell.topic_head("news").await.epoch, offset: 0 };
-    cell.nodes[1].delivery.topic_gap(cell.app, topic("news"), behind);
+    cell.nodes[1].delivery.nodes.topic_gap(cell.app, topic("news"), behind);
     let reached = Position { offset: 1, ..behind };
     cell.until("offered", |cell| cell.nodes[1].edge.record().reached == [reached]).await;
     assert_eq!(cell.nodes[1].edge.record().offered, [lost]);
@@ -240,7 +240,7 @@ async fn a_lost_replacement_is_found_soon() {
     cell.nodes[0].member.lose_messages(1);
     let entering = vec![LoginAttempt { login: cell.login(&device), generation: u64::MAX / 2 }];
     let (reply, entered) = tokio::sync::oneshot::channel();
-    cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
+    cell.nodes[1].delivery.logins.log_in(entering, |result| drop(reply.send(result)));
     let entered = entered.await.expect("answered").expect("no failure");
     assert!(matches!(entered[..], [LoginResult::In { .. }]));
     let replaced = [(device.clone(), CloseReason::Replaced)];
@@ -341,20 +341,22 @@ async fn presence_is_read_and_set_on_any_node() {
     cell.connect(1, &a).await;
     cell.connect(2, &b).await;
     let asker = &cell.nodes[0].delivery;
-    assert!(asker.set_presence(cell.app, &b, Presence::Idle).await);
-    assert!(!asker.set_presence(cell.app, &DeviceId::parse("x").expect("an id"), Presence::Idle).await);
-    let mut sessions = asker.sessions(cell.app, &[user("u2"), user("u1")]).await;
+    assert!(asker.sessions.set_presence(cell.app, &b, Presence::Idle).await);
+    assert!(
+        !asker.sessions.set_presence(cell.app, &DeviceId::parse("x").expect("an id"), Presence::Idle).await
+    );
+    let mut sessions = asker.sessions.of_users(cell.app, &[user("u2"), user("u1")]).await;
     sessions[1].sort_by(|one, other| one.device.cmp(&other.device));
     let of = |session: &noroshi_delivery::Session| (session.device.clone(), session.presence);
     assert!(sessions[0].is_empty());
     let found: Vec<_> = sessions[1].iter().map(of).collect();
     assert_eq!(found, [(a.clone(), Presence::Active), (b.clone(), Presence::Idle)]);
-    let one = cell.nodes[2].delivery.session(cell.app, &a).await.map(|session| session.presence);
+    let one = cell.nodes[2].delivery.sessions.of_device(cell.app, &a).await.map(|session| session.presence);
     assert_eq!(one, Some(Presence::Active));
-    assert_eq!(asker.topic_sessions(cell.app, &[topic("sport"), topic("news")]).await, [0, 2]);
+    assert_eq!(asker.sessions.of_topics(cell.app, &[topic("sport"), topic("news")]).await, [0, 2]);
     // A lost question gives a partial answer in time.
     cell.nodes[1].member.lose_messages(1);
-    let partial = asker.sessions(cell.app, &[user("u1")]).await;
+    let partial = asker.sessions.of_users(cell.app, &[user("u1")]).await;
     assert_eq!(partial[0].iter().map(|session| session.device.clone()).collect::<Vec<_>>(), [b]);
     assert_eq!(cell.nodes[0].metric("unanswered"), 1);
 }
@@ -372,13 +374,13 @@ async fn changes_reach_a_session_on_another_node() {
         let a = a.clone();
         move |cell: &Cell| cell.nodes[1].edge.topics_of(&a).contains(&topic(name))
     };
-    assert!(delivery.subscribe(cell.app, &a, &topic("news")).await.expect("stored"));
+    assert!(delivery.devices.subscribe(cell.app, &a, &topic("news")).await.expect("stored"));
     cell.until("subscribed", subscribes("news")).await;
     let id = cell.publish(0, Target::Topic(topic("news")), When::Connected).await;
     cell.until_received(1, &a, &[id]).await;
-    assert!(delivery.unsubscribe(cell.app, &a, &topic("news")).await.expect("stored"));
+    assert!(delivery.devices.unsubscribe(cell.app, &a, &topic("news")).await.expect("stored"));
     cell.until("unsubscribed", |cell| !subscribes("news")(cell)).await;
-    delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
+    delivery.devices.revoke(cell.app, &a).await.expect("revoked");
     delivery.delete_device(cell.app, &b).await.expect("deleted");
     let closed = [(a.clone(), CloseReason::Revoked), (b.clone(), CloseReason::Revoked)];
     cell.until("closed", |cell| cell.nodes[1].edge.record().closed == closed).await;
@@ -393,7 +395,7 @@ async fn a_revocation_that_could_not_be_sent_is_found_later() {
     cell.connect(1, &a).await;
     cell.connect(1, &b).await;
     cell.nodes[1].member.lose_messages(1);
-    cell.nodes[0].delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
+    cell.nodes[0].delivery.devices.revoke(cell.app, &a).await.expect("revoked");
     // It connects again, and is refused.
     let closed = [(a.clone(), CloseReason::Drain)];
     cell.until("closed", |cell| cell.nodes[1].edge.record().closed == closed).await;
@@ -407,8 +409,8 @@ async fn registering_offline_devices_sends_no_record() {
     let (look_ups, messages) = (cell.world.look_ups(), cell.world.messages());
     let topics = [topic("news")];
     let subscribed: Vec<_> = away.iter().map(|device| (device, &topics[..])).collect();
-    cell.nodes[0].delivery.subscribed(cell.app, &subscribed).await;
-    assert_eq!(cell.nodes[0].delivery.device_sessions(cell.app, &away).await, vec![None; 500]);
+    cell.nodes[0].delivery.sessions.subscribed(cell.app, &subscribed).await;
+    assert_eq!(cell.nodes[0].delivery.sessions.of_devices(cell.app, &away).await, vec![None; 500]);
     assert_eq!(cell.world.messages(), messages);
     assert!(cell.world.look_ups() - look_ups <= 4, "{}", cell.world.look_ups() - look_ups);
 }
@@ -416,7 +418,7 @@ async fn registering_offline_devices_sends_no_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn apps_are_reloaded_when_another_node_changed_them() {
     let cell = cell(3).await;
-    cell.nodes[0].delivery.apps_changed();
+    cell.nodes[0].delivery.nodes.apps_changed();
     cell.until("told", |cell| cell.nodes[1..].iter().all(|node| node.reloads.0.load(Ordering::SeqCst) == 1))
         .await;
     assert_eq!(cell.nodes[0].reloads.0.load(Ordering::SeqCst), 0);
@@ -436,7 +438,8 @@ async fn a_message_is_delivered_without_its_marker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn publishes_are_refused_when_the_outbox_is_full() {
     let cell = cell_with(1, Config { requests_max: 0, ..quiet() }).await;
-    let refused = cell.nodes[0].delivery.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
+    let refused =
+        cell.nodes[0].delivery.publisher.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
     assert!(matches!(refused, Err(noroshi_delivery::Error::Overloaded)));
 }
 
@@ -450,7 +453,7 @@ async fn a_session_that_began_without_the_directory_is_registered_later() {
     let generation = cell.generation.fetch_add(1, Ordering::SeqCst);
     let entering = vec![LoginAttempt { login: cell.login(&device), generation }];
     let (reply, entered) = tokio::sync::oneshot::channel();
-    cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
+    cell.nodes[1].delivery.logins.log_in(entering, |result| drop(reply.send(result)));
     let mut entered = entered.await.expect("answered").expect("let in without the directory");
     let Some(LoginResult::In { logged_in, .. }) = entered.pop() else { panic!("it is let in") };
     cell.nodes[1].member.heal();

@@ -41,7 +41,7 @@ async fn bench() -> Bench {
     let runtime = tokio::runtime::Handle::current();
     let delivery = Delivery::new(store.clone() as Arc<dyn Store>, Clock::fixed(NOW), metrics, runtime);
     let edge = Arc::new(RecordingEdge::default());
-    delivery.attach(edge.clone());
+    delivery.context.attach_edge(edge.clone());
     Bench { delivery, edge, store, app, registry, _folder: folder }
 }
 
@@ -67,7 +67,7 @@ fn event_log(delivery: &Delivery, folder: &Path) -> noroshi_events::Service {
     let names = Arc::new(|_| None);
     let log =
         noroshi_events::Service::start(&config, names, None, &Default::default(), &metrics).expect("a log");
-    delivery.attach_events(log.events());
+    delivery.context.outcomes.attach_events(log.events());
     log
 }
 
@@ -100,11 +100,12 @@ fn users(names: &[&str]) -> Target {
 async fn a_stored_message_reaches_the_edge_before_the_answer() {
     let bench = bench().await;
     let (_, num) = bench.device("u1").await;
-    let receipt = bench.delivery.publish(bench.app, request(users(&["u1", "u2"]), When::Stored), None).await;
+    let receipt =
+        bench.delivery.publisher.publish(bench.app, request(users(&["u1", "u2"]), When::Stored), None).await;
     let receipt = receipt.expect("accepted");
     assert_eq!(receipt.targets, Some(2));
     assert_eq!(bench.edge.delivered(), [receipt.id]);
-    let acked = bench.delivery.ack_now(num, vec![receipt.id]).await.expect("written");
+    let acked = bench.delivery.acks.ack_now(num, vec![receipt.id]).await.expect("written");
     assert_eq!(acked, 1);
 }
 
@@ -116,7 +117,9 @@ async fn the_edge_gets_stored_messages_in_commit_order() {
         .map(|i| {
             let (delivery, app) = (bench.delivery.clone(), bench.app);
             let target = if i % 2 == 0 { Target::Topic(topic.clone()) } else { users(&["u1"]) };
-            tokio::spawn(async move { delivery.publish(app, request(target, When::Stored), None).await })
+            tokio::spawn(
+                async move { delivery.publisher.publish(app, request(target, When::Stored), None).await },
+            )
         })
         .collect();
     for publish in publishes {
@@ -134,8 +137,13 @@ async fn a_repeated_request_is_answered_without_a_second_delivery() {
     let bench = bench().await;
     bench.device("u1").await;
     let idempotency = |hash: u8| Some(Idempotency { key: "k".into(), body_hash: [hash; 32] });
-    let publish =
-        |hash| bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), idempotency(hash));
+    let publish = |hash| {
+        bench.delivery.publisher.publish(
+            bench.app,
+            request(users(&["u1"]), When::Connected),
+            idempotency(hash),
+        )
+    };
     let first = publish(1).await.expect("accepted");
     let again = publish(1).await.expect("answered");
     assert_eq!((again.id, again.targets, again.replayed), (first.id, first.targets, true));
@@ -148,7 +156,7 @@ async fn a_repeated_request_is_answered_without_a_second_delivery() {
 async fn sessions_read_the_store_after_a_panic_in_the_hand_over() {
     let bench = bench().await;
     let (device, _) = bench.device("u1").await;
-    let publish = || bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None);
+    let publish = || bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None);
     bench.edge.break_next();
     let broken = publish().await.expect("it is accepted: it is on disk");
     assert_eq!((bench.edge.delivered(), bench.edge.rereads()), (Vec::new(), 1));
@@ -164,7 +172,8 @@ async fn publishes_are_refused_while_the_shards_are_behind() {
     let bench = bench().await;
     let (device, _) = bench.device("u1").await;
     bench.edge.set_room(false);
-    let refused = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    let refused =
+        bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
     assert!(matches!(refused, Err(Error::Overloaded)));
     let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
     assert_eq!((total, bench.edge.delivered().len()), (0, 0));
@@ -173,7 +182,8 @@ async fn publishes_are_refused_while_the_shards_are_behind() {
 #[tokio::test]
 async fn a_message_for_connected_devices_leaves_a_trace() {
     let bench = bench().await;
-    let receipt = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), None).await;
+    let receipt =
+        bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Connected), None).await;
     let id = receipt.expect("accepted").id;
     assert_eq!(bench.edge.delivered(), [id]);
     // Written in the background: the next write follows it.
@@ -186,9 +196,10 @@ async fn a_message_for_connected_devices_leaves_a_trace() {
 async fn queued_confirmations_are_written_at_the_drain() {
     let bench = bench().await;
     let (device, num) = bench.device("u1").await;
-    let receipt = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    let receipt =
+        bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
     let id = receipt.expect("accepted").id;
-    bench.delivery.ack(num, vec![id]);
+    bench.delivery.acks.push(num, vec![id]);
     bench.delivery.clone().run(std::future::ready(())).await;
     let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
     assert_eq!(total, 0);
@@ -202,7 +213,7 @@ async fn an_invented_confirmation_is_not_measured() {
     let (_, num) = bench.device("u1").await;
     let made_up =
         noroshi_types::NotificationId::parse("01900000-0000-7000-8000-000000000000").expect("an id");
-    assert_eq!(bench.delivery.ack_now(num, vec![made_up]).await.expect("answered"), 0);
+    assert_eq!(bench.delivery.acks.ack_now(num, vec![made_up]).await.expect("answered"), 0);
     let text = noroshi_telemetry::encode(&bench.registry).expect("text");
     assert!(text.contains("noroshi_acked_seconds_count 0\n"), "{text}");
 }
@@ -213,7 +224,7 @@ async fn a_device_without_a_push_token_is_reported() {
     bench.device("u1").await;
     let mut wanted = request(users(&["u1"]), When::Stored);
     wanted.push.mode = noroshi_types::PushMode::Always;
-    let id = bench.delivery.publish(bench.app, wanted, None).await.expect("accepted").id;
+    let id = bench.delivery.publisher.publish(bench.app, wanted, None).await.expect("accepted").id;
     bench.device("u2").await;
     let state = bench.store.notification(bench.app, id, NOW).await.expect("read").expect("known");
     assert!(state.counts.contains(&(Outcome::NoPushToken, 1)), "{:?}", state.counts);
@@ -234,11 +245,11 @@ async fn inbox_outcomes_are_counted_as_they_are_recorded() {
     let mut collapsing = request(users(&["u1", "nobody"]), When::Stored);
     collapsing.collapse_key = Some("score".into());
     for _ in 0..2 {
-        bench.delivery.publish(bench.app, collapsing.clone(), None).await.expect("accepted");
+        bench.delivery.publisher.publish(bench.app, collapsing.clone(), None).await.expect("accepted");
     }
-    let last = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    let last = bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
     let id = last.expect("accepted").id;
-    assert_eq!(bench.delivery.cancel(bench.app, id).await.expect("cancelled").removed, 1);
+    assert_eq!(bench.delivery.publisher.cancel(bench.app, id).await.expect("cancelled").removed, 1);
     let metrics = noroshi_telemetry::encode(&bench.registry).expect("text");
     for (outcome, count) in [("kept", 3), ("unknown", 2), ("collapsed", 1), ("cancelled", 1)] {
         let line = format!("noroshi_outcomes_total{{outcome=\"{outcome}\"}} {count}\n");
@@ -256,7 +267,7 @@ async fn a_message_that_leaves_an_inbox_is_reported_with_its_device() {
         let ttl = Ttl::new(Duration::from_secs(ttl_seconds)).expect("a ttl");
         let wanted = Request { ttl, ..request(users(&["u1"]), When::Stored) };
         let wanted = Request { collapse_key: collapse_key.map(Into::into), ..wanted };
-        bench.delivery.publish(bench.app, wanted, None).await.expect("accepted").id
+        bench.delivery.publisher.publish(bench.app, wanted, None).await.expect("accepted").id
     };
     let collapsed = publish(Some("score"), 86_400).await;
     publish(Some("score"), 86_400).await;

@@ -78,8 +78,8 @@ pub(crate) async fn open_at(
     let metrics = Metrics::new(&mut registry);
     let runtime = tokio::runtime::Handle::current();
     let delivery = Delivery::new(store.clone() as Arc<dyn Store>, clock, metrics, runtime);
-    delivery.attach_push(services, Some(Vault::new([1; 32])), config);
-    delivery.load_credentials().await.expect("read");
+    delivery.push.attach(services, Some(Vault::new([1; 32])), config);
+    delivery.push.credentials().expect("push services").load().await.expect("read");
     let (drain, drained) = oneshot::channel::<()>();
     let run = tokio::spawn(delivery.clone().run(async {
         let _ = drained.await;
@@ -106,7 +106,7 @@ impl Bench {
     }
 
     pub(crate) async fn publish(&self, request: Request) -> NotificationId {
-        self.delivery.publish(self.app, request, None).await.expect("accepted").id
+        self.delivery.publisher.publish(self.app, request, None).await.expect("accepted").id
     }
 
     pub(crate) async fn counts(&self, id: NotificationId) -> Vec<(Outcome, u64)> {
@@ -225,7 +225,7 @@ async fn exactly_one_of_ack_and_push_wins() {
             async move {
                 let at = Duration::from_millis(100 + (n as u64 * 7 + round) % 100);
                 tokio::time::sleep(at).await;
-                delivery.ack_now(num, vec![id]).await.expect("written")
+                delivery.acks.ack_now(num, vec![id]).await.expect("written")
             }
         });
         let acks: Vec<_> = acks.map(tokio::spawn).collect();
@@ -258,7 +258,7 @@ async fn decisions_of_the_queue_are_reported_with_notification_and_devices() {
     let waits =
         |names: &[&str]| pushed(users(names), When::Stored, PushMode::Fallback, Duration::from_secs(60));
     let spared = bench.publish(waits(&["a", "b"])).await;
-    bench.delivery.ack_now(nums[0], vec![spared]).await.expect("written");
+    bench.delivery.acks.ack_now(nums[0], vec![spared]).await.expect("written");
     let ttl = Ttl::new(Duration::from_secs(30)).expect("a ttl");
     let expired = bench.publish(Request { ttl, ..waits(&["b"]) }).await;
     outlet.hold("t-c");
@@ -266,10 +266,10 @@ async fn decisions_of_the_queue_are_reported_with_notification_and_devices() {
     let live = pushed(users(&["c"]), When::Active, PushMode::Always, Duration::ZERO);
     let cancelled = bench.publish(live).await;
     eventually("asked", || outlet.count() == 1).await;
-    bench.delivery.cancel(bench.app, cancelled).await.expect("cancelled");
+    bench.delivery.publisher.cancel(bench.app, cancelled).await.expect("cancelled");
     let unsent = bench.publish(waits(&["c"])).await;
-    bench.delivery.ack_now(nums[2], vec![unsent]).await.expect("written");
-    bench.delivery.cancel(bench.app, unsent).await.expect("cancelled");
+    bench.delivery.acks.ack_now(nums[2], vec![unsent]).await.expect("written");
+    bench.delivery.publisher.cancel(bench.app, unsent).await.expect("cancelled");
     outlet.release_with(&Answer::Later { reason: "UNAVAILABLE", after: Duration::ZERO });
     clock.set(clock.now().saturating_add(Duration::from_secs(60)));
     // Any publish makes the sender look at the queue.

@@ -29,7 +29,7 @@ impl Edge for Gateway {
             && let Some(delivery) = self.delivery.upgrade()
         {
             let at = delivery.clock().now();
-            delivery.outcomes(vec![OutcomePart {
+            delivery.context.outcomes.record(vec![OutcomePart {
                 id,
                 outcome: Outcome::Offline,
                 at,

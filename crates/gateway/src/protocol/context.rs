@@ -283,7 +283,7 @@ impl Context<'_> {
     /// Counts a subscription that only the app's quota refuses.
     pub(crate) fn count_over_subscriptions(&self, app: AppId, most: usize) {
         if most < limits::TOPICS_PER_DEVICE_MAX {
-            let _ = self.delivery.quotas().refused(app, Quota::SubscriptionsPerDevice);
+            let _ = self.delivery.quotas.refused(app, Quota::SubscriptionsPerDevice);
         }
     }
 

@@ -43,7 +43,7 @@ impl Node {
         let gateway = bound
             .start(&delivery, auth.clone(), Metrics::new(&mut registry), Arc::new(|_| {}))
             .expect("threads");
-        delivery.attach(gateway.clone());
+        delivery.context.attach_edge(gateway.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
         Self { gateway, delivery, auth, app, _folder: folder }
     }
@@ -68,7 +68,7 @@ impl Node {
             push: Push::default(),
             trace: None,
         };
-        self.delivery.publish(self.app, request, None).await.expect("accepted").id.to_string()
+        self.delivery.publisher.publish(self.app, request, None).await.expect("accepted").id.to_string()
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Gate {
     /// Later operations of the client, in order.
     pub(crate) waiting: VecDeque<Op>,
     /// Dropped with the gate.
-    _question: noroshi_delivery::AbortOnDrop,
+    _question: noroshi_delivery::AbortOnDropHandle<()>,
 }
 
 /// What webhooks and the store answered for a gate.
@@ -166,7 +166,7 @@ impl Gates {
                 async move {
                     match verdict {
                         Verdict::Ask => {
-                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
+                            let verdict = delivery.rules.ask(rules, holder, action, &name, protocol).await;
                             (name, verdict)
                         }
                         verdict => (name, verdict),
@@ -186,7 +186,7 @@ impl Gates {
             let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
             drop(by_name);
             // Rules that changed meanwhile end nothing: the log-in is decided again.
-            let is_current = delivery.rules().are_current(holder.app, Some(&rules));
+            let is_current = delivery.rules.are_current(holder.app, Some(&rules));
             let ended = if is_current { ended } else { Vec::new() };
             let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
             answering.permitted = Some(Permitted { number, app, verdicts, failed });
@@ -242,7 +242,7 @@ pub(crate) async fn end_durable(delivery: &Delivery, holder: &Holder, topics: &[
     let ends = topics.iter().map(|topic| store.unsubscribe(holder.app, &holder.device, topic));
     let mut failed = join_all(ends).await.into_iter().filter_map(Result::err);
     let failed = failed.rfind(|error| !matches!(error, StoreError::NotFound));
-    delivery.device_changed(holder.app, &holder.device);
+    delivery.freshness.device_changed(holder.app, &holder.device);
     if let Some(error) = &failed {
         tracing::warn!(%error, "cannot end subscriptions that topic rules deny");
     }

@@ -51,10 +51,10 @@ impl Outcomes {
             self.many(id, outcome, devices, 0, at);
         }
         for (app, count) in self.written.drain(..) {
-            delivery.quotas().delivered(app, count);
+            delivery.quotas.delivered(app, count);
         }
         if !self.parts.is_empty() {
-            delivery.outcomes(std::mem::take(&mut self.parts));
+            delivery.context.outcomes.record(std::mem::take(&mut self.parts));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
+use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict, is_ruled};
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::LoggedIn;
 use noroshi_types::rule::{Action, Claims, Denied, Needs};
@@ -69,7 +69,7 @@ pub(crate) struct Lost {
 
 impl<'a> TopicRules<'a> {
     fn ruling(self, session: &Session) -> Ruling {
-        match self.0.rules().of(session.app) {
+        match self.0.rules.of(session.app) {
             None => Ruling::None,
             Some(rules) if !knows(session, rules.rules.needs()) => Ruling::Unknown,
             Some(rules) => Ruling::By(rules, holder_of(session)),
@@ -77,8 +77,8 @@ impl<'a> TopicRules<'a> {
     }
 
     fn check(self, rules: &Arc<AppRules>, holder: &Holder, action: Action, name: &str) -> Verdict {
-        match Delivery::is_ruled(name) {
-            true => self.0.check_topic(rules, holder, action, name),
+        match is_ruled(name) {
+            true => self.0.rules.check(rules, holder, action, name),
             false => Verdict::Allowed,
         }
     }
@@ -120,7 +120,7 @@ impl<'a> TopicRules<'a> {
         filters: impl FnOnce() -> Vec<TopicFilter>,
     ) -> LogInDecision {
         let PendingLogIn { login, claims, denied, permitted, passes } = pending;
-        let Some(rules) = self.0.rules().of(login.app) else { return LogInDecision::Allowed };
+        let Some(rules) = self.0.rules.of(login.app) else { return LogInDecision::Allowed };
         let known = Known { user: logged_in.user.clone(), claims: claims.clone() };
         let needs = rules.rules.needs();
         // A JWT that was verified before these rules existed.
@@ -131,12 +131,12 @@ impl<'a> TopicRules<'a> {
         let Known { user, claims } = known;
         let holder = Holder { app: login.app, device: login.device.clone(), user, claims };
         let (mut verdicts, mut needed, mut durable) = (Verdicts::new(), Vec::new(), Vec::new());
-        for topic in logged_in.topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
+        for topic in logged_in.topics.iter().filter(|topic| is_ruled(topic.as_str())) {
             let is_own = login.session_topics.contains(topic);
             let verdict = match is_own {
                 _ if permitted.has(&rules, topic.as_str()) => Verdict::Allowed,
-                true => self.0.check_topic(&rules, &holder, Action::Subscribe, topic.as_str()),
-                false => self.0.check_durable(&rules, &holder, topic),
+                true => self.0.rules.check(&rules, &holder, Action::Subscribe, topic.as_str()),
+                false => self.0.rules.check_durable(&rules, &holder, topic),
             };
             if verdict == Verdict::Allowed {
                 continue;
@@ -152,8 +152,8 @@ impl<'a> TopicRules<'a> {
             let name = filter.plain();
             let is_known = permitted.has(&rules, name)
                 || denied.iter().any(|(denied, ..)| denied.as_str() == name)
-                || !Delivery::is_ruled(name);
-            if !is_known && self.0.check_topic(&rules, &holder, Action::Subscribe, name) == Verdict::Ask {
+                || !is_ruled(name);
+            if !is_known && self.0.rules.check(&rules, &holder, Action::Subscribe, name) == Verdict::Ask {
                 needed.push(name.into());
                 verdicts.push((name.into(), Verdict::Ask));
             }
@@ -166,7 +166,7 @@ impl<'a> TopicRules<'a> {
     }
 
     pub(crate) fn has_publish_rules(self, app: AppId) -> bool {
-        self.0.rules().of(app).is_some_and(|rules| rules.rules.rules(Action::Publish).is_some())
+        self.0.rules.of(app).is_some_and(|rules| rules.rules.rules(Action::Publish).is_some())
     }
 
     /// What the rules make a device to a topic, in the terms of XEP-0060 §4.1. A webhook that decides is not asked: the
@@ -204,7 +204,7 @@ impl<'a> TopicRules<'a> {
         }
         match self.ruling(session) {
             Ruling::By(rules, holder) => {
-                let verdict = self.0.check_topic(&rules, &holder, Action::Publish, topic.as_str());
+                let verdict = self.0.rules.check(&rules, &holder, Action::Publish, topic.as_str());
                 (verdict, Some((rules, holder)))
             }
             Ruling::None | Ruling::Unknown => (denied, None),
@@ -215,8 +215,8 @@ impl<'a> TopicRules<'a> {
     /// was allowed.
     pub(crate) fn may_receive(self, session: &Session, topic: &Topic) -> bool {
         match self.ruling(session) {
-            Ruling::By(rules, holder) if Delivery::is_ruled(topic.as_str()) => {
-                !matches!(self.0.check_durable(&rules, &holder, topic), Verdict::Denied(_))
+            Ruling::By(rules, holder) if is_ruled(topic.as_str()) => {
+                !matches!(self.0.rules.check_durable(&rules, &holder, topic), Verdict::Denied(_))
             }
             Ruling::By(..) => true,
             Ruling::None => !needs_rule(topic.as_str()),
@@ -227,7 +227,7 @@ impl<'a> TopicRules<'a> {
     /// Whether a session that continues may keep a filter that its client subscribed to. A webhook that decides was
     /// asked for the log-in.
     pub(crate) fn may_keep_filter(self, session: &Session, permitted: &Permissions, filter: &str) -> bool {
-        if !Delivery::is_ruled(filter) {
+        if !is_ruled(filter) {
             return true;
         }
         let (rules, holder) = match self.ruling(session) {
@@ -236,7 +236,7 @@ impl<'a> TopicRules<'a> {
             Ruling::By(rules, holder) => (rules, holder),
         };
         permitted.has(&rules, filter)
-            || self.0.check_topic(&rules, &holder, Action::Subscribe, filter) == Verdict::Allowed
+            || self.0.rules.check(&rules, &holder, Action::Subscribe, filter) == Verdict::Allowed
     }
 
     /// What a session may not receive any more. `Err` if it kept too little of its token to decide. `filters`: what its
@@ -248,7 +248,7 @@ impl<'a> TopicRules<'a> {
         topics: &TopicIndex,
         filters: &[&TopicFilter],
     ) -> Result<Option<Lost>, Undecidable> {
-        let Some(rules) = self.0.rules().of(session.app) else { return Ok(None) };
+        let Some(rules) = self.0.rules.of(session.app) else { return Ok(None) };
         if !knows(session, rules.rules.needs()) {
             return Err(Undecidable);
         }
@@ -261,8 +261,8 @@ impl<'a> TopicRules<'a> {
             let Some(topic) = topics.entry(subscription.index()).map(|entry| &entry.topic) else { continue };
             let verdict = match subscription.is_own() || of_client.contains(topic.as_str()) {
                 true => check(topic.as_str()),
-                false if !Delivery::is_ruled(topic.as_str()) => Verdict::Allowed,
-                false => self.0.check_durable(&rules, &holder, topic),
+                false if !is_ruled(topic.as_str()) => Verdict::Allowed,
+                false => self.0.rules.check_durable(&rules, &holder, topic),
             };
             if let Verdict::Denied(reason) = verdict {
                 durable.extend((!subscription.is_own()).then(|| topic.clone()));

@@ -123,7 +123,7 @@ impl Shard {
             );
             let (device, session_id) = (session.num, SessionId(session.address.generation));
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
-            self.delivery.events().emit(self.now.wall, || Event::Closed {
+            self.delivery.context.outcomes.events().emit(self.now.wall, || Event::Closed {
                 device,
                 session: session_id,
                 reason,

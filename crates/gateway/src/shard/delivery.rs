@@ -170,7 +170,7 @@ impl Shard {
         match self.sessions.topics.pass(index, place.position) {
             Pass::Next => Some(dispatch),
             Pass::Gap { behind } => {
-                self.delivery.topic_gap(message.app, place.topic.clone(), behind);
+                self.delivery.nodes.topic_gap(message.app, place.topic.clone(), behind);
                 (!dispatch.is_stored()).then_some(dispatch)
             }
             // Pages that reach further may have been read before it existed.
@@ -481,7 +481,7 @@ impl Shard {
             catch_up.confirm(&ids);
         }
         if let Some(session) = &connection.attachment.session {
-            self.delivery.ack(session.num, ids);
+            self.delivery.acks.push(session.num, ids);
         }
     }
 

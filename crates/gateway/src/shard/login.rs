@@ -92,7 +92,7 @@ impl Shard {
         let registry = &shared.registry;
         // A device that reconnects before its old connection is found broken takes the place of that.
         let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
-        match delivery.quotas().enter(identity.app, replaces) {
+        match delivery.quotas.enter(identity.app, replaces) {
             Ok(permit) => connection.attachment.permit = permit,
             Err(over) => return self.refuse_over_quota(slot, &over),
         }
@@ -161,7 +161,7 @@ impl Shard {
             self.shared.metrics.log_in_batches.inc();
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let asked = shared.stamps.present();
-            self.delivery.log_in(logins, move |result| {
+            self.delivery.logins.log_in(logins, move |result| {
                 shared.mailboxes[index].reply(Reply::LoggedIn { to, asked, result });
             });
         }
@@ -214,7 +214,7 @@ impl Shard {
             return;
         };
         let address = Address { shard: self.index, slot, generation };
-        let has_rules = self.delivery.rules().of(login.app).is_some();
+        let has_rules = self.delivery.rules.of(login.app).is_some();
         let claims = has_rules.then_some(&*claims);
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session to resume is gone, or belongs to another device by now.
@@ -333,7 +333,7 @@ impl Shard {
             protocol,
             "a session began"
         );
-        self.delivery.events().emit(self.now.wall, || {
+        self.delivery.context.outcomes.events().emit(self.now.wall, || {
             Event::Connected(Box::new(Connected {
                 app: session.app,
                 device: session.num,
@@ -434,7 +434,7 @@ impl Shard {
             Checked::Known(answer) => self.continue_log_in(slot, request, answer),
             // The app would refuse the log-in also after the verification.
             Checked::Costly(costly) => {
-                match self.delivery.quotas().check_rate(costly.app(), Quota::ConnectsPerSecond) {
+                match self.delivery.quotas.check_rate(costly.app(), Quota::ConnectsPerSecond) {
                     Ok(()) => self.submit(slot, costly, Pending::LogIn(request)),
                     Err(over) => self.refuse_over_quota(slot, &over),
                 }

@@ -109,7 +109,7 @@ impl Shard {
         if failed {
             return self.begin_close(slot, CloseReason::Internal);
         }
-        match self.delivery.rules().are_current(app, Some(&rules)) {
+        match self.delivery.rules.are_current(app, Some(&rules)) {
             true => {
                 let decided = Decided { rules: Some(rules), verdicts };
                 self.reply_to_adapter(slot, op, Outcome::Decided(decided));
@@ -141,7 +141,7 @@ impl Shard {
         let Some(pending) = &mut opening.login else { return };
         pending.passes += 1;
         let login = &mut pending.login;
-        if !delivery.rules().are_current(login.app, Some(rules)) {
+        if !delivery.rules.are_current(login.app, Some(rules)) {
             return self.queue_log_in(slot, generation);
         }
         for (name, verdict) in permitted.verdicts {
@@ -203,7 +203,7 @@ impl Shard {
     /// Checks everything that `rules` allowed a connection, if the rules of its app have changed since.
     pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
         let Some(app) = self.session(slot).map(|session| session.app) else { return };
-        if !self.delivery.rules().are_current(app, rules) {
+        if !self.delivery.rules.are_current(app, rules) {
             self.recheck_now(slot);
         }
     }

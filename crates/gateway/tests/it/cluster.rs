@@ -40,8 +40,8 @@ impl Pair {
             let join = |delivery: &Arc<Delivery>| {
                 let never = Duration::from_secs(3_600);
                 let config = Config { sweep_interval: never, audit_interval: never, ..Config::default() };
-                delivery.attach_cluster(member.cluster(), config, Arc::new(Nothing));
-                member.attach(delivery.receiver());
+                delivery.nodes.attach(member.cluster(), config, Arc::new(Nothing));
+                member.attach(delivery.nodes.receiver());
             };
             nodes.push(first.start_beside(join).await);
             members.push(member);
@@ -161,7 +161,7 @@ async fn messages_confirmed_at_another_node_are_not_offered() {
         ids.push(pair.a.publish(topic("news"), When::Stored, number).await);
         client.next_data().await;
     }
-    assert_eq!(pair.a.delivery.ack_now(num, ids).await.expect("written"), 2);
+    assert_eq!(pair.a.delivery.acks.ack_now(num, ids).await.expect("written"), 2);
     let mut client = pair.b.connect("d1").await;
     let offered = "noroshi_delivery_cluster_offered_again_total";
     assert_eq!(pair.b.metric(offered), 0);

@@ -47,7 +47,11 @@ async fn tenants_are_separate() {
     let name = noroshi_types::AppName::parse("other").expect("a name");
     let other = node.auth.create_app(name, Default::default(), node.now()).await.expect("an app").id;
     for target in [user("u1"), Target::Devices(vec![id("a")]), topic("news"), Target::Everyone] {
-        node.delivery.publish(other, request(target, When::Stored, "1"), None).await.expect("accepted");
+        node.delivery
+            .publisher
+            .publish(other, request(target, When::Stored, "1"), None)
+            .await
+            .expect("accepted");
     }
     assert!(a.sync().await.is_empty());
     assert_eq!(node.gateway.session(other, &id("a")), None);
@@ -114,12 +118,12 @@ async fn subscriptions_of_a_connection_and_durable_ones() {
     a.send(json!({"t": "unsub", "topics": ["news"]})).await;
     a.send(json!({"t": "sub", "topics": ["chess"]})).await;
     a.sync().await;
-    assert!(node.delivery.subscribe(node.app, &id("a"), &sport).await.expect("stored"));
+    assert!(node.delivery.devices.subscribe(node.app, &id("a"), &sport).await.expect("stored"));
     for name in ["news", "chess", "sport"] {
         node.publish(topic(name), When::Connected, &format!("{name:?}")).await;
     }
     assert_eq!(heard(&mut a).await, ["chess", "sport"].map(|name| json!(name)));
-    assert!(node.delivery.unsubscribe(node.app, &id("a"), &sport).await.expect("stored"));
+    assert!(node.delivery.devices.unsubscribe(node.app, &id("a"), &sport).await.expect("stored"));
     node.publish(topic("sport"), When::Connected, "1").await;
     assert!(a.sync().await.is_empty());
     assert_eq!(node.gateway.topic_sessions(node.app, &news), 0);

@@ -129,7 +129,7 @@ async fn a_bridged_event_stream_receives_and_ends_with_either_side() {
     let (mut stream, _held) = bridge(&node, peer(1), &events(&node.token("d1"))).expect("room");
     read_until(&mut stream, b"retry: ").await;
     let device = DeviceId::parse("d1").expect("an id");
-    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.delivery.devices.revoke(node.app, &device).await.expect("revoked");
     let rest = read_until(&mut stream, b"\"revoked\"").await;
     assert!(!rest.is_empty());
     let mut end = Vec::new();

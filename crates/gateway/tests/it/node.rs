@@ -119,7 +119,7 @@ impl Node {
         let metrics = Metrics::new(&mut registry);
         let bound = Gateway::bind(config).expect("a free port");
         let gateway = bound.start(&delivery, auth.clone(), metrics.clone(), handover).expect("threads");
-        delivery.attach(gateway.clone());
+        delivery.context.attach_edge(gateway.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
         Self { gateway, delivery, auth, store, metrics, registry, app, handed_over, folder }
     }
@@ -170,7 +170,7 @@ impl Node {
 
     pub(crate) async fn publish_request(&self, request: Request) -> NotificationId {
         loop {
-            match self.delivery.publish(self.app, request.clone(), None).await {
+            match self.delivery.publisher.publish(self.app, request.clone(), None).await {
                 Ok(receipt) => return receipt.id,
                 Err(noroshi_delivery::Error::Overloaded) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),

@@ -129,7 +129,7 @@ async fn in_phase(node: &Node, phase: Phase, device: &str) -> TcpStream {
         }
         Phase::Closing => {
             let device = noroshi_types::DeviceId::parse(device).expect("an id");
-            node.delivery.disconnect(node.app, &[device]).await;
+            node.delivery.sessions.close(node.app, &[device], CloseReason::Drain).await;
         }
         Phase::SaidGoodBye => {
             let mut close = Vec::new();

@@ -122,7 +122,7 @@ async fn revoking_ends_the_session_and_its_token() {
     node.device("d1", "u1", &[]).await;
     let mut client = node.connect("d1").await;
     let device = DeviceId::parse("d1").expect("an id");
-    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.delivery.devices.revoke(node.app, &device).await.expect("revoked");
     assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
     let mut client = node.open(&format!("/v1/connect?token={}", node.token("d1"))).await;
     assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
@@ -219,8 +219,8 @@ async fn a_change_that_races_with_a_log_in_is_not_lost() {
         let (client, ended, subscribed, version) = tokio::join!(
             node.connect(&subscribes),
             node.open(&path),
-            node.delivery.subscribe(node.app, &subscribing, &news),
-            node.delivery.revoke_tokens(node.app, &revoked),
+            node.delivery.devices.subscribe(node.app, &subscribing, &news),
+            node.delivery.devices.revoke(node.app, &revoked),
         );
         subscribed.expect("stored");
         version.expect("stored");

@@ -166,7 +166,7 @@ async fn a_stream_ends_with_its_reason_and_competes_with_websockets() {
     assert_eq!(client.closed().await.0, "replaced");
     stream.until("retry").await;
     let device = DeviceId::parse("d1").expect("an id");
-    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.delivery.devices.revoke(node.app, &device).await.expect("revoked");
     assert_eq!(stream.event().await.data["reason"], "revoked");
 }
 

@@ -91,9 +91,9 @@ async fn node_with(config: noroshi_gateway::Config) -> Node {
         allow: vec!["127.0.0.0/8".parse().expect("a network")],
         ..noroshi_egress::Config::default()
     };
-    node.delivery.attach_webhooks(Arc::new(noroshi_egress::Egress::new(egress).expect("egress")));
+    node.delivery.rules.attach_webhooks(Arc::new(noroshi_egress::Egress::new(egress).expect("egress")));
     let delivery = node.delivery.clone();
-    node.auth.watch_apps(move |_, rules| delivery.set_topic_rules(rules)).await;
+    node.auth.watch_apps(move |_, rules| delivery.rules.set(rules)).await;
     node
 }
 
@@ -202,7 +202,7 @@ async fn a_subscription_that_is_being_kept_while_rules_change_does_not_survive()
     block_until_frames(&node, 2);
     let deny = noroshi_auth::topic_rules::read(r#"{"subscribe":[]}"#).expect("rules");
     let name = noroshi_types::AppName::parse("dev").expect("a name");
-    node.delivery.set_topic_rules(&[(node.app, (name, Arc::new(deny)))].into());
+    node.delivery.rules.set(&[(node.app, (name, Arc::new(deny)))].into());
     // In the turn that takes this packet connections are checked again.
     client.send(Packet::PingReq).await;
     block_until_frames(&node, 3);
@@ -235,7 +235,7 @@ async fn a_subscription_to_a_node_is_decided_again_when_rules_change_while_it_is
         block_until_frames(&node, before + 1);
         let rules = noroshi_auth::topic_rules::read(change).expect("rules");
         let name = noroshi_types::AppName::parse("dev").expect("a name");
-        node.delivery.set_topic_rules(&[(node.app, (name, Arc::new(rules)))].into());
+        node.delivery.rules.set(&[(node.app, (name, Arc::new(rules)))].into());
         if answered.is_empty() {
             assert!(peer.ended().await.contains("<reset "), "{change}");
         } else {

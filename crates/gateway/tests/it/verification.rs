@@ -167,10 +167,10 @@ async fn a_log_in_over_the_rate_of_connects_costs_no_verification() {
     let signer = Signer::of(&node).await;
     let mut limits = Limits::default();
     limits.set(Quota::ConnectsPerSecond, Some(0));
-    node.delivery.quotas().set_defaults(limits);
+    node.delivery.quotas.set_defaults(limits);
     let name = node.auth.app_name(node.app).expect("an app");
     let configured = Configured { app: node.app, name, overrides: Default::default() };
-    node.delivery.quotas().configure([configured]);
+    node.delivery.quotas.configure([configured]);
     let _hold = Hold::begin().await;
     let mut client = node.open("/v1/connect").await;
     client.send(json!({"t": "connect", "token": signer.token(&node, "d1", "u1")})).await;

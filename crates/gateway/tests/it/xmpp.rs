@@ -335,7 +335,7 @@ async fn a_client_publishes_in_order() {
     let mut overrides = Overrides::default();
     overrides.set(Quota::Topics, Some(Limit::Most(1_000)));
     let name = AppName::parse("dev").expect("a name");
-    node.delivery.quotas().configure([Configured { app: node.app, name, overrides }]);
+    node.delivery.quotas.configure([Configured { app: node.app, name, overrides }]);
     node.device("d1", "u1", &[]).await;
     let mut peer = Peer::log_in(&node, "d1").await;
     // The store must be asked for every other topic.
@@ -386,7 +386,8 @@ async fn a_wrong_token_is_refused_and_a_token_is_for_its_device() {
     // The store decides that a token is revoked.
     let token = node.token("d1");
     node.delivery
-        .revoke_tokens(node.app, &noroshi_types::DeviceId::parse("d1").expect("an id"))
+        .devices
+        .revoke(node.app, &noroshi_types::DeviceId::parse("d1").expect("an id"))
         .await
         .expect("revoked");
     let mut peer = Peer::dial(&node, 1).await;
@@ -582,7 +583,7 @@ async fn an_archive_is_one_devices_inbox() {
     let mine = node.publish(user("u1"), When::Stored, "1").await;
     let of_other_device = node.publish(user("u2"), When::Stored, "2").await;
     let theirs = request(user("u1"), When::Stored, "3");
-    let of_other_app = node.delivery.publish(other, theirs, None).await.expect("published").id;
+    let of_other_app = node.delivery.publisher.publish(other, theirs, None).await.expect("published").id;
     node.publish(topic("news"), When::Stored, "4").await;
     let mut peer = Peer::log_in(&node, "d1").await;
     peer.until("\"data\":4").await; // an event of the node, and not of the archive
@@ -608,7 +609,7 @@ async fn an_archive_is_one_devices_inbox() {
     assert_eq!(archived(&mut peer, "").await, [""; 0]);
     // Requests during the revocation of the credential, or afterwards, are not answered.
     node.publish(user("u1"), When::Stored, "5").await;
-    node.delivery.revoke_tokens(node.app, &d1).await.expect("revoked");
+    node.delivery.devices.revoke(node.app, &d1).await.expect("revoked");
     let heard = peer.ended().await;
     assert!(heard.contains("<not-authorized") && !heard.contains("\"data\":5"), "{heard}");
     node.gateway.stop();

@@ -295,7 +295,7 @@ async fn a_resource_that_is_revoked_gets_no_copies() {
     assert!(copy.contains("<received xmlns='urn:xmpp:carbons:2'>") && copy.contains("first"), "{copy}");
     // The second resource of an account is the device of this name.
     let device = DeviceId::parse("romeo/1").expect("an id");
-    node.delivery.revoke_tokens(node.app, &device).await.expect("revoked");
+    node.delivery.devices.revoke(node.app, &device).await.expect("revoked");
     node.until_sessions(2).await;
     juliet.say(&message("second")).await;
     one.until("second").await;

@@ -121,7 +121,7 @@ async fn node() -> Node {
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});
     let gateway = bound.start(&delivery, auth.clone(), Metrics::unregistered(), handover).expect("threads");
-    delivery.attach(gateway.clone());
+    delivery.context.attach_edge(gateway.clone());
     Node { gateway, delivery, auth, app, now, trust, _folder: folder }
 }
 
@@ -145,7 +145,7 @@ impl Node {
             push: Push::default(),
             trace: None,
         };
-        self.delivery.publish(self.app, request, None).await.expect("accepted");
+        self.delivery.publisher.publish(self.app, request, None).await.expect("accepted");
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use noroshi_api::parts::{body_hash, check_request};
 use noroshi_api::{Code, Problem, State, body};
+use noroshi_delivery::Origin;
 use noroshi_sqs::intake::{Accept, Incoming, Verdict};
 use noroshi_store::Idempotency;
 
@@ -33,6 +34,6 @@ async fn publish(state: &State, incoming: Incoming) -> Result<(), Problem> {
     let idempotency = Idempotency { key: idempotency_key.into(), body_hash: body_hash(body.as_bytes()) };
     let request = body::notification(body.as_bytes(), &state.config.limits)?;
     check_request(state, app, &request).await?;
-    state.delivery.publish_as_root(app, request, Some(idempotency)).await?;
+    state.delivery.publisher.publish_from(app, request, Some(idempotency), Origin::Untraced).await?;
     Ok(())
 }

@@ -8,8 +8,9 @@ use noroshi_types::{DeviceId, DeviceNum, PushEnvironment, PushService, PushToken
 use super::*;
 use crate::campaign::spec::tests::spec;
 use crate::campaign::trial::tests::trial;
-use crate::campaign::{LocalTime, QuietHours, Variant};
+use crate::campaign::{LocalTime, QuietHours};
 use crate::definition::experiment::tests::{experiment, label};
+use crate::texts::Texts;
 
 /// 2026-11-22T00:00:00Z
 pub(crate) const MIDNIGHT: Timestamp = Timestamp(1_795_305_600_000);
@@ -81,7 +82,7 @@ fn title(content: &Content) -> &str {
 fn constant_content_is_rendered_once() {
     let plan = plan(|spec| {
         let japanese = Some(JsonText::from_valid(r#"{"title":"やあ"}"#));
-        spec.locales.insert("ja".into(), Variant { notification: japanese, data: None });
+        spec.locales.insert("ja".into(), Texts { notification: japanese, data: None });
     });
     let content = |locale| plan.content(&recipient(locale, None), None).expect("rendered");
     let (a, b, c) = (content(Some("en-US")), content(None), content(Some("ja-JP")));
@@ -149,13 +150,13 @@ fn every_variant_has_its_message_under_its_notification() {
     let words = |text: &'static str| Some(JsonText::from_valid(text));
     let plan = plan(|spec| {
         let mut trial = trial();
-        let greener = Variant { notification: words(r#"{"title":"緑"}"#), data: None };
+        let greener = Texts { notification: words(r#"{"title":"緑"}"#), data: None };
         let Some(Treatment::Own(green)) = trial.treatments.get_mut(&label("green")) else {
             panic!("its own")
         };
         green.locales.insert("ja".into(), greener);
         spec.message.data = words("1");
-        spec.locales.insert("ja".into(), Variant { notification: words(r#"{"title":"やあ"}"#), data: None });
+        spec.locales.insert("ja".into(), Texts { notification: words(r#"{"title":"やあ"}"#), data: None });
         spec.trial = Some(trial);
     });
     let check = |locale, place: u8, expected: &str| {

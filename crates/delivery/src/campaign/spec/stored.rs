@@ -9,23 +9,22 @@ use noroshi_types::{
     When,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::{Audience, CampaignMessage, Spec, Variant};
+use super::{Audience, CampaignMessage, Spec};
 use crate::campaign::schedule::{LocalTime, QuietHours};
 use crate::campaign::trial::{OwnMessage, Treatment, Trial};
-use crate::definition::Experiment;
-use crate::filter::StoredFilter;
-use crate::raw_json::{present, raw, text};
+use crate::definition::experiment::{Experiment, StoredExperiment};
+use crate::filter::Filter;
+use crate::texts::{Texts, json};
 
 #[derive(Serialize, Deserialize)]
 struct StoredSpec {
     name: Option<String>,
     audience: StoredAudience,
     #[serde(default)]
-    filter: StoredFilter,
+    filter: Filter,
     message: StoredMessage,
-    locales: BTreeMap<String, StoredVariant>,
+    locales: BTreeMap<String, Texts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     experiment: Option<StoredTrial>,
     variables: BTreeMap<String, String>,
@@ -53,30 +52,22 @@ enum StoredAudience {
 
 #[derive(Serialize, Deserialize)]
 struct StoredMessage {
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    notification: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    notification: Option<JsonText>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    data: Option<JsonText>,
     urgency: u8,
     ttl_ms: u64,
     collapse_key: Option<Box<str>>,
     when: Option<u8>,
     push_mode: u8,
     push_after_ms: u64,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    apns: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    fcm: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    webpush: Option<Box<RawValue>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredVariant {
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    notification: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    apns: Option<JsonText>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    fcm: Option<JsonText>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    webpush: Option<JsonText>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,20 +76,19 @@ struct StoredTrial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     control: Option<String>,
     variants: BTreeMap<String, StoredTreatment>,
-    /// In the stored format of experiments.
-    definition: Option<Box<RawValue>>,
+    definition: Option<StoredExperiment>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredTreatment {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hold_out: bool,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    notification: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    notification: Option<JsonText>,
+    #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
+    data: Option<JsonText>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    locales: BTreeMap<String, StoredVariant>,
+    locales: BTreeMap<String, Texts>,
 }
 
 impl Spec {
@@ -127,9 +117,9 @@ impl From<&Spec> for StoredSpec {
                 Audience::Upload => StoredAudience::Upload,
                 Audience::Devices => StoredAudience::Devices,
             },
-            filter: StoredFilter::from(&spec.filter),
+            filter: spec.filter.clone(),
             message: StoredMessage::from(&spec.message),
-            locales: stored_locales(&spec.locales),
+            locales: spec.locales.clone(),
             experiment: spec.trial.as_ref().map(StoredTrial::from),
             variables: spec.variables.clone(),
             start_at_ms: spec.start_at.map(|start_at| start_at.0),
@@ -160,9 +150,9 @@ impl TryFrom<StoredSpec> for Spec {
                 StoredAudience::Upload => Audience::Upload,
                 StoredAudience::Devices => Audience::Devices,
             },
-            filter: stored.filter.into(),
+            filter: stored.filter,
             message: stored.message.try_into()?,
-            locales: locales(stored.locales),
+            locales: stored.locales,
             trial: stored.experiment.map(Trial::try_from).transpose()?,
             variables: stored.variables,
             start_at: stored.start_at_ms.map(Timestamp),
@@ -177,26 +167,6 @@ impl TryFrom<StoredSpec> for Spec {
     }
 }
 
-impl From<&Variant> for StoredVariant {
-    fn from(variant: &Variant) -> Self {
-        Self { notification: raw(variant.notification.as_ref()), data: raw(variant.data.as_ref()) }
-    }
-}
-
-impl From<StoredVariant> for Variant {
-    fn from(stored: StoredVariant) -> Self {
-        Self { notification: text(stored.notification), data: text(stored.data) }
-    }
-}
-
-fn stored_locales(locales: &BTreeMap<String, Variant>) -> BTreeMap<String, StoredVariant> {
-    locales.iter().map(|(tag, value)| (tag.clone(), value.into())).collect()
-}
-
-fn locales(stored: BTreeMap<String, StoredVariant>) -> BTreeMap<String, Variant> {
-    stored.into_iter().map(|(tag, value)| (tag, value.into())).collect()
-}
-
 impl From<&Trial> for StoredTrial {
     fn from(trial: &Trial) -> Self {
         let treatment = |treatment: &Treatment| match treatment {
@@ -205,16 +175,16 @@ impl From<&Trial> for StoredTrial {
             }
             Treatment::Own(OwnMessage { content, locales }) => StoredTreatment {
                 hold_out: false,
-                notification: raw(content.notification.as_ref()),
-                data: raw(content.data.as_ref()),
-                locales: stored_locales(locales),
+                notification: content.notification.clone(),
+                data: content.data.clone(),
+                locales: locales.clone(),
             },
         };
         Self {
             name: trial.experiment.to_string(),
             control: trial.control.as_ref().map(Label::to_string),
             variants: trial.treatments.iter().map(|(name, one)| (name.to_string(), treatment(one))).collect(),
-            definition: raw(trial.definition.as_ref().map(Experiment::to_json).as_ref()),
+            definition: trial.definition.as_ref().map(StoredExperiment::from),
         }
     }
 }
@@ -226,8 +196,8 @@ impl TryFrom<StoredTrial> for Trial {
         let treatment = |stored: StoredTreatment| match stored.hold_out {
             true => Treatment::HoldOut,
             false => Treatment::Own(OwnMessage {
-                content: Variant { notification: text(stored.notification), data: text(stored.data) },
-                locales: locales(stored.locales),
+                content: Texts { notification: stored.notification, data: stored.data },
+                locales: stored.locales,
             }),
         };
         let treatments =
@@ -236,7 +206,7 @@ impl TryFrom<StoredTrial> for Trial {
             experiment: Label::parse(&stored.name)?,
             control: stored.control.as_deref().map(Label::parse).transpose()?,
             treatments: treatments.collect::<Result<_, Invalid>>()?,
-            definition: text(stored.definition).as_ref().map(Experiment::from_json).transpose()?,
+            definition: stored.definition.map(Experiment::try_from).transpose()?,
         })
     }
 }
@@ -245,8 +215,8 @@ impl From<&CampaignMessage> for StoredMessage {
     fn from(message: &CampaignMessage) -> Self {
         let push = &message.push;
         Self {
-            notification: raw(message.notification.as_ref()),
-            data: raw(message.data.as_ref()),
+            notification: message.notification.clone(),
+            data: message.data.clone(),
             urgency: message.urgency as u8,
             ttl_ms: milliseconds(message.ttl.duration()),
             collapse_key: message.collapse_key.clone(),
@@ -257,9 +227,9 @@ impl From<&CampaignMessage> for StoredMessage {
                 PushMode::Always => 2,
             },
             push_after_ms: milliseconds(push.after),
-            apns: raw(push.apns.as_ref()),
-            fcm: raw(push.fcm.as_ref()),
-            webpush: raw(push.webpush.as_ref()),
+            apns: push.apns.clone(),
+            fcm: push.fcm.clone(),
+            webpush: push.webpush.clone(),
         }
     }
 }
@@ -276,8 +246,8 @@ impl TryFrom<StoredMessage> for CampaignMessage {
         };
         let when = |code| When::from_code(code).ok_or_else(|| unknown("when"));
         Ok(Self {
-            notification: text(stored.notification),
-            data: text(stored.data),
+            notification: stored.notification,
+            data: stored.data,
             urgency: Urgency::from_code(stored.urgency).ok_or_else(|| unknown("urgency"))?,
             ttl: Ttl::new(Duration::from_millis(stored.ttl_ms))?,
             collapse_key: stored.collapse_key,
@@ -285,9 +255,9 @@ impl TryFrom<StoredMessage> for CampaignMessage {
             push: Push {
                 mode,
                 after: Duration::from_millis(stored.push_after_ms),
-                apns: text(stored.apns),
-                fcm: text(stored.fcm),
-                webpush: text(stored.webpush),
+                apns: stored.apns,
+                fcm: stored.fcm,
+                webpush: stored.webpush,
             },
         })
     }

@@ -7,6 +7,7 @@ use noroshi_types::{Condition, Label, PushMode, Topic};
 use super::*;
 use crate::campaign::trial::tests::trial;
 use crate::campaign::trial::{OwnMessage, Treatment};
+use crate::filter::VersionRange;
 
 pub(crate) fn spec() -> Spec {
     let message = CampaignMessage {
@@ -63,7 +64,7 @@ fn full() -> Spec {
         },
         locales: BTreeMap::from([(
             "ja".into(),
-            Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ"}"#)), data: None },
+            Texts { notification: Some(JsonText::from_valid(r#"{"title":"やあ"}"#)), data: None },
         )]),
         trial: Some(trial()),
         variables: BTreeMap::from([("name".into(), "you".into())]),
@@ -78,11 +79,33 @@ fn full() -> Spec {
     }
 }
 
+/// Every later version reads it.
+#[test]
+fn the_stored_form_never_changes() {
+    let stored = concat!(
+        r#"{"name":"spring","audience":{"condition":"'a' in topics"},"filter":{"platforms":["ios"],"locales":[],"#,
+        r#""version_min":"1.2","version_max":null,"tags":{"plan":["paid"]},"timezones":[]},"#,
+        r#""message":{"notification":{"title":"Hello"},"data":{"n": 1.50, "who": "{{name}}"},"urgency":4,"#,
+        r#""ttl_ms":604800000,"collapse_key":"k","when":3,"push_mode":1,"push_after_ms":1500,"apns":{},"webpush":null},"#,
+        r#""locales":{"ja":{"notification":{"title":"やあ"}}},"experiment":{"name":"button","#,
+        r#""variants":{"green":{"notification":{"title":"Green"}}},"definition":{"description":null,"#,
+        r#""variants":[{"name":"control","weight":1},{"name":"green","weight":1}],"starts_at_ms":null,"#,
+        r#""ends_at_ms":null,"condition":null,"filter":{"platforms":[],"locales":[],"version_min":null,"#,
+        r#""version_max":null,"tags":{},"timezones":[]},"users":{},"devices":{},"killed":false}},"#,
+        r#""variables":{"name":"you"},"start_at_ms":1800000000000,"local_time":"09:00","#,
+        r#""quiet_hours":["22:00","07:00"],"rate_per_second":250,"lane":1,"batch_size":100,"start":false,"#,
+        r#""trace":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#,
+    );
+    let app_version = VersionRange { min: Some("1.2".into()), max: None };
+    let filter = Filter { app_version, ..full().filter };
+    assert_eq!(Spec { filter, ..full() }.to_json().as_str(), stored);
+}
+
 #[test]
 fn a_stored_campaign_reads_back() {
     let mut trial = trial();
     let locales = BTreeMap::from([("ja".into(), full().locales["ja"].clone())]);
-    let own = OwnMessage { content: Variant::default(), locales };
+    let own = OwnMessage { content: Texts::default(), locales };
     trial.treatments.insert(trial.experiment.clone(), Treatment::HoldOut);
     trial.treatments.insert(Label::parse("other").expect("a label"), Treatment::Own(own));
     trial.control = Some(trial.experiment.clone());
@@ -120,14 +143,14 @@ fn a_contradictory_request_is_refused_with_the_field_name() {
     assert!(Spec { message: empty, ..upload.clone() }.check().is_ok(), "each line may bring its own");
     let words = CampaignMessage { notification: full().message.data, ..spec().message };
     assert!(Spec { message: words, ..upload }.check().is_ok(), "each line may bring its own");
-    let content = Variant { data: full().message.data, notification: None };
+    let content = Texts { data: full().message.data, notification: None };
     let own = |locales| Treatment::Own(OwnMessage { content: content.clone(), locales });
     let with = |treatment| {
         let treatments = BTreeMap::from([(trial().experiment, treatment)]);
         Spec { trial: Some(Trial { treatments, ..trial() }), ..spec() }
     };
     refused(with(own(BTreeMap::new())), "{{name}}");
-    refused(with(own(BTreeMap::from([(String::new(), Variant::default())]))), "locales");
+    refused(with(own(BTreeMap::from([(String::new(), Texts::default())]))), "locales");
     let broken = CampaignMessage { data: Some(JsonText::from_valid("\"{{\"")), ..spec().message };
     refused(Spec { message: broken, ..spec() }, "placeholder");
 }

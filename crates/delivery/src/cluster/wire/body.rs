@@ -1,22 +1,156 @@
-//! The values inside of records: messages, parts, questions, answers and ids.
+//! The values inside of records: messages, ids, lists, and the kinds of records, parts, questions and answers.
 //!
-//! Each `read_` function accepts what its `write_` function wrote, ignores what a newer version appended, and checks
-//! ids by their own rules.
+//! [`Field::read`] accepts what [`Field::write`] wrote, ignores what a newer version appended, and checks ids by their
+//! own rules.
+
+use std::sync::Arc;
 
 use noroshi_types::{
     AppId, CloseReason, Condition, DeviceId, Message, NotificationId, Presence, Timestamp, Topic,
     TopicPosition, UserId, limits,
 };
 
-use super::{Answer, Part, Question};
 use crate::cluster::codec::{Malformed, Reader, Writer};
 use crate::edge::Session;
 
-pub(super) const PART_USERS: u8 = 1;
-pub(super) const PART_DEVICES: u8 = 2;
-const PART_TOPIC: u8 = 3;
-const PART_CONDITION: u8 = 4;
-const PART_EVERYONE: u8 = 5;
+/// A value in the body of a record.
+pub(crate) trait Field: Sized {
+    /// The fewest bytes that a value takes, and the most values in a list.
+    const BYTES_MIN: usize = 2;
+    const LIST_MAX: usize = limits::TARGETS_MAX;
+
+    fn write(&self, out: &mut Writer<'_>);
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed>;
+}
+
+/// Declares an enum whose variants are written as a number and their fields, in this order. Numbers never change their
+/// meaning; new ones are appended. A record has its number in its head, the others before their fields.
+macro_rules! kinds {
+    (
+        $(#[$attributes:meta])*
+        pub enum $Enum:ident {
+            $(
+                $(#[$doc:meta])*
+                $kind:literal => $Variant:ident $({ $($field:ident: $Type:ty),* })? $(($value:ident: $Value:ty))?,
+            )*
+        }
+    ) => {
+        $(#[$attributes])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $Enum {
+            $($(#[$doc])* $Variant $({ $($field: $Type),* })? $(($Value))?,)*
+        }
+
+        impl $Enum {
+            fn kind(&self) -> u8 {
+                match self {
+                    $($Enum::$Variant { .. } => $kind,)*
+                }
+            }
+
+            fn write_fields(&self, out: &mut Writer<'_>) {
+                match self {
+                    $($Enum::$Variant { $($($field),*)? $(0: $value)? } => {
+                        $($($field.write(out);)*)?
+                        $($value.write(out);)?
+                    })*
+                }
+            }
+
+            /// `None` for a kind of a newer version.
+            fn read_fields(kind: u8, body: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
+                Ok(Some(match kind {
+                    $($kind => $Enum::$Variant {
+                        $($($field: Field::read(body)?),*)?
+                        $(0: <$Value as Field>::read(body)?)?
+                    },)*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+
+        impl Field for $Enum {
+            fn write(&self, out: &mut Writer<'_>) {
+                out.u8(self.kind());
+                self.write_fields(out);
+            }
+
+            fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Self::read_fields(body.u8()?, body)?.ok_or(Malformed)
+            }
+        }
+    };
+}
+pub(super) use kinds;
+
+/// How types are written and read: each line has the type, what `write` does, and what `read` returns.
+macro_rules! fields {
+    ($($Type:ty: |$value:ident, $out:ident| $write:expr, |$body:ident| $read:expr;)*) => {
+        $(impl Field for $Type {
+            fn write(&self, $out: &mut Writer<'_>) {
+                let $value = self;
+                $write;
+            }
+
+            fn read($body: &mut Reader<'_>) -> Result<Self, Malformed> {
+                $read
+            }
+        })*
+    };
+}
+
+fields! {
+    bool: |value, out| out.u8(u8::from(*value)), |body| Ok(body.u8()? != 0);
+    i64: |value, out| out.u64(value.cast_unsigned()), |body| body.u64().map(u64::cast_signed);
+    usize: |value, out| out.u32(count(*value)), |body| Ok(body.u32()? as usize);
+    AppId: |app, out| out.u32(app.0), |body| body.u32().map(AppId);
+    DeviceId: |id, out| out.text(id.as_str()), |body| DeviceId::parse(body.text()?).map_err(|_| Malformed);
+    UserId: |id, out| out.text(id.as_str()), |body| UserId::parse(body.text()?).map_err(|_| Malformed);
+    Topic: |topic, out| out.text(topic.as_str()), |body| topic(body.text()?);
+    Condition: |text, out| out.text(text.as_str()), |body| Condition::parse(body.text()?).map_err(|_| Malformed);
+    CloseReason: |reason, out| out.text(reason.as_str()), |body| reason(body.text()?);
+    Presence: |presence, out| out.u8(presence_code(*presence)), |body| presence(body.u8()?);
+    Arc<Message>: |message, out| message.as_ref().write(out), |body| Message::read(body).map(Arc::new);
+}
+
+impl Field for u64 {
+    const BYTES_MIN: usize = 8;
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.u64(*self);
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        body.u64()
+    }
+}
+
+impl Field for Session {
+    const BYTES_MIN: usize = 3;
+    const LIST_MAX: usize = usize::MAX;
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.device.write(out);
+        self.presence.write(out);
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Session { device: Field::read(body)?, presence: Field::read(body)? })
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const BYTES_MIN: usize = 4;
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.u32(count(self.len()));
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        body.list(T::LIST_MAX, T::BYTES_MIN, T::read)
+    }
+}
 
 const HAS_TOPIC: u8 = 1;
 const HAS_NOTIFICATION: u8 = 2;
@@ -25,178 +159,60 @@ const PUSH_WAITS: u8 = 8;
 /// An older node ignores this and delivers at once.
 const WAITS_FOR_USE: u8 = 16;
 
-pub(super) fn write_message(out: &mut Writer<'_>, message: &Message) {
-    let has = |yes: bool, bit: u8| if yes { bit } else { 0 };
-    let flags = has(message.topic.is_some(), HAS_TOPIC)
-        | has(message.notification.is_some(), HAS_NOTIFICATION)
-        | has(message.data.is_some(), HAS_DATA)
-        | has(message.push_waits, PUSH_WAITS)
-        | has(message.waits_for_use, WAITS_FOR_USE);
-    out.u8(flags).u8(message.when as u8).u8(message.urgency as u8).raw(message.id.as_bytes());
-    out.u32(message.app.0).u64(message.sent_at.0).u64(message.expires_at.0);
-    if let Some(TopicPosition { topic, position }) = &message.topic {
-        out.text(topic.as_str()).u32(position.epoch.0).u64(position.offset);
-    }
-    for json in [&message.notification, &message.data].into_iter().flatten() {
-        out.long_text(json.as_str());
-    }
-}
-
-pub(super) fn read_message(body: &mut Reader<'_>) -> Result<Message, Malformed> {
-    let flags = body.u8()?;
-    let when = noroshi_types::When::from_code(body.u8()?).ok_or(Malformed)?;
-    let urgency = noroshi_types::Urgency::from_code(body.u8()?).ok_or(Malformed)?;
-    let id = NotificationId::from_bytes(body.array()?);
-    let (app, sent_at, expires_at) = (app(body)?, Timestamp(body.u64()?), Timestamp(body.u64()?));
-    let topic = match flags & HAS_TOPIC {
-        0 => None,
-        _ => {
-            let topic = topic(body.text()?)?;
-            let epoch = noroshi_types::Epoch(body.u32()?);
-            let position = noroshi_types::Position { epoch, offset: body.u64()? };
-            Some(TopicPosition { topic, position })
+impl Field for Message {
+    fn write(&self, out: &mut Writer<'_>) {
+        let has = |yes: bool, bit: u8| if yes { bit } else { 0 };
+        let flags = has(self.topic.is_some(), HAS_TOPIC)
+            | has(self.notification.is_some(), HAS_NOTIFICATION)
+            | has(self.data.is_some(), HAS_DATA)
+            | has(self.push_waits, PUSH_WAITS)
+            | has(self.waits_for_use, WAITS_FOR_USE);
+        out.u8(flags).u8(self.when as u8).u8(self.urgency as u8).raw(self.id.as_bytes());
+        out.u32(self.app.0).u64(self.sent_at.0).u64(self.expires_at.0);
+        if let Some(TopicPosition { topic, position }) = &self.topic {
+            out.text(topic.as_str()).u32(position.epoch.0).u64(position.offset);
         }
-    };
-    let mut json = |bit: u8| match flags & bit {
-        0 => Ok(None),
-        // The node that accepted it has checked it.
-        _ => body.long_text().map(|text| Some(noroshi_types::JsonText::from_valid(text))),
-    };
-    let (notification, data) = (json(HAS_NOTIFICATION)?, json(HAS_DATA)?);
-    let (push_waits, waits_for_use) = (flags & PUSH_WAITS != 0, flags & WAITS_FOR_USE != 0);
-    Ok(Message {
-        id,
-        app,
-        when,
-        urgency,
-        topic,
-        notification,
-        data,
-        sent_at,
-        expires_at,
-        push_waits,
-        waits_for_use,
-    })
-}
-
-pub(super) fn write_part(out: &mut Writer<'_>, part: &Part) {
-    match part {
-        Part::Users { users, sole } => {
-            out.u8(PART_USERS).u32(count(*sole)).texts(users.iter().map(UserId::as_str));
-        }
-        Part::Devices { devices, sole } => {
-            out.u8(PART_DEVICES).u32(count(*sole)).texts(devices.iter().map(DeviceId::as_str));
-        }
-        Part::Topic(topic) => {
-            out.u8(PART_TOPIC).text(topic.as_str());
-        }
-        Part::Condition(condition) => {
-            out.u8(PART_CONDITION).text(condition.as_str());
-        }
-        Part::Everyone => {
-            out.u8(PART_EVERYONE);
+        for json in [&self.notification, &self.data].into_iter().flatten() {
+            out.long_text(json.as_str());
         }
     }
-}
 
-pub(super) fn read_part(body: &mut Reader<'_>) -> Result<Part, Malformed> {
-    Ok(match body.u8()? {
-        PART_USERS => {
-            let sole = body.u32()? as usize;
-            Part::Users { users: body.texts(limits::TARGETS_MAX, user)?, sole }
-        }
-        PART_DEVICES => {
-            let sole = body.u32()? as usize;
-            Part::Devices { devices: body.texts(limits::TARGETS_MAX, device_id)?, sole }
-        }
-        PART_TOPIC => Part::Topic(topic(body.text()?)?),
-        PART_CONDITION => Part::Condition(Condition::parse(body.text()?).map_err(|_| Malformed)?),
-        PART_EVERYONE => Part::Everyone,
-        _ => return Err(Malformed),
-    })
-}
-
-pub(super) fn write_question(out: &mut Writer<'_>, question: &Question) {
-    match question {
-        Question::Sessions { app, users } => {
-            out.u8(1).u32(app.0).texts(users.iter().map(UserId::as_str));
-        }
-        Question::Devices { app, devices } => {
-            out.u8(2).u32(app.0).texts(devices.iter().map(DeviceId::as_str));
-        }
-        Question::TopicSessions { app, topics } => {
-            out.u8(3).u32(app.0).texts(topics.iter().map(Topic::as_str));
-        }
-        Question::SetPresence { app, device, presence } => {
-            out.u8(4).u32(app.0).text(device.as_str()).u8(presence_code(*presence));
-        }
-        Question::Generations { app, devices } => {
-            out.u8(5).u32(app.0).texts(devices.iter().map(DeviceId::as_str));
-        }
-    }
-}
-
-pub(super) fn read_question(body: &mut Reader<'_>) -> Result<Question, Malformed> {
-    Ok(match body.u8()? {
-        1 => Question::Sessions { app: app(body)?, users: body.texts(limits::TARGETS_MAX, user)? },
-        2 => Question::Devices { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
-        3 => Question::TopicSessions { app: app(body)?, topics: topics(body)? },
-        4 => Question::SetPresence { app: app(body)?, device: device(body)?, presence: read_presence(body)? },
-        5 => Question::Generations { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
-        _ => return Err(Malformed),
-    })
-}
-
-pub(super) fn write_answer(out: &mut Writer<'_>, answer: &Answer) {
-    match answer {
-        Answer::Sessions(all) => {
-            out.u8(1).u32(count(all.len()));
-            for sessions in all {
-                out.u32(count(sessions.len()));
-                for session in sessions {
-                    out.text(session.device.as_str()).u8(presence_code(session.presence));
-                }
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let flags = body.u8()?;
+        let when = noroshi_types::When::from_code(body.u8()?).ok_or(Malformed)?;
+        let urgency = noroshi_types::Urgency::from_code(body.u8()?).ok_or(Malformed)?;
+        let id = NotificationId::from_bytes(body.array()?);
+        let (app, sent_at, expires_at) = (AppId::read(body)?, Timestamp(body.u64()?), Timestamp(body.u64()?));
+        let topic = match flags & HAS_TOPIC {
+            0 => None,
+            _ => {
+                let topic = Topic::read(body)?;
+                let epoch = noroshi_types::Epoch(body.u32()?);
+                let position = noroshi_types::Position { epoch, offset: body.u64()? };
+                Some(TopicPosition { topic, position })
             }
-        }
-        Answer::Counts(counts) => {
-            out.u8(2).u32(count(counts.len()));
-            for count in counts {
-                out.u64(*count);
-            }
-        }
-        Answer::Done(done) => {
-            out.u8(3).u8(u8::from(*done));
-        }
+        };
+        let mut json = |bit: u8| match flags & bit {
+            0 => Ok(None),
+            // The node that accepted it has checked it.
+            _ => body.long_text().map(|text| Some(noroshi_types::JsonText::from_valid(text))),
+        };
+        let (notification, data) = (json(HAS_NOTIFICATION)?, json(HAS_DATA)?);
+        let (push_waits, waits_for_use) = (flags & PUSH_WAITS != 0, flags & WAITS_FOR_USE != 0);
+        Ok(Message {
+            id,
+            app,
+            when,
+            urgency,
+            topic,
+            notification,
+            data,
+            sent_at,
+            expires_at,
+            push_waits,
+            waits_for_use,
+        })
     }
-}
-
-pub(super) fn read_answer(body: &mut Reader<'_>) -> Result<Answer, Malformed> {
-    Ok(match body.u8()? {
-        1 => Answer::Sessions(body.list(limits::TARGETS_MAX, 4, |body| {
-            body.list(usize::MAX, 3, |body| {
-                Ok(Session { device: device(body)?, presence: read_presence(body)? })
-            })
-        })?),
-        2 => Answer::Counts(body.list(limits::TARGETS_MAX, 8, Reader::u64)?),
-        3 => Answer::Done(body.u8()? != 0),
-        _ => return Err(Malformed),
-    })
-}
-
-pub(super) fn app(body: &mut Reader<'_>) -> Result<AppId, Malformed> {
-    body.u32().map(AppId)
-}
-
-pub(super) fn device(body: &mut Reader<'_>) -> Result<DeviceId, Malformed> {
-    body.text().and_then(device_id)
-}
-
-fn device_id(text: &str) -> Result<DeviceId, Malformed> {
-    DeviceId::parse(text).map_err(|_| Malformed)
-}
-
-fn user(text: &str) -> Result<UserId, Malformed> {
-    UserId::parse(text).map_err(|_| Malformed)
 }
 
 fn topic(text: &str) -> Result<Topic, Malformed> {
@@ -206,13 +222,7 @@ fn topic(text: &str) -> Result<Topic, Malformed> {
     }
 }
 
-/// Topics of one device, or of a page of the API.
-pub(super) fn topics(body: &mut Reader<'_>) -> Result<Vec<Topic>, Malformed> {
-    body.texts(limits::TARGETS_MAX, topic)
-}
-
-pub(super) fn reason(body: &mut Reader<'_>) -> Result<CloseReason, Malformed> {
-    let name = body.text()?;
+fn reason(name: &str) -> Result<CloseReason, Malformed> {
     CloseReason::ALL.into_iter().find(|reason| reason.as_str() == name).ok_or(Malformed)
 }
 
@@ -224,8 +234,7 @@ fn presence_code(presence: Presence) -> u8 {
     }
 }
 
-fn read_presence(body: &mut Reader<'_>) -> Result<Presence, Malformed> {
-    let code = body.u8()?;
+fn presence(code: u8) -> Result<Presence, Malformed> {
     let all = [Presence::Offline, Presence::Idle, Presence::Active];
     all.into_iter().find(|presence| presence_code(*presence) == code).ok_or(Malformed)
 }

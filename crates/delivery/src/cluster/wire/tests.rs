@@ -74,6 +74,10 @@ fn one_of_each() -> Vec<Record> {
             number: 4,
             question: Question::SetPresence { app, device: device.clone(), presence: Presence::Idle },
         },
+        Record::Question {
+            number: 5,
+            question: Question::Generations { app, devices: vec![device.clone()] },
+        },
         Record::Answer { number: 1, answer: Answer::Sessions(sessions) },
         Record::Answer { number: 2, answer: Answer::Counts(vec![0, u64::MAX]) },
         Record::Answer { number: 3, answer: Answer::Done(true) },
@@ -82,6 +86,9 @@ fn one_of_each() -> Vec<Record> {
         Record::SharesChanged { app },
         Record::WakePush,
         Record::Sweep { since: -1 },
+        Record::DefinitionsChanged,
+        Record::Stale { tags: vec![1, u64::MAX], all: false },
+        Record::Stale { tags: Vec::new(), all: true },
     ]);
     for reason in CloseReason::ALL {
         records.push(Record::Close { app, device: device.clone(), reason });
@@ -105,6 +112,22 @@ fn every_record_reads_back() {
     let decoded = decode(&frame_of(&records));
     assert_eq!(decoded.records, records);
     assert_eq!((decoded.unknown, decoded.malformed), (0, 0));
+}
+
+/// Nodes of two versions talk to each other during an upgrade.
+#[test]
+fn the_bytes_of_a_record_never_change() {
+    let frame = frame_of(&one_of_each());
+    let hash = ring::digest::digest(&ring::digest::SHA256, &frame);
+    let hash: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!((frame.len(), hash.as_str()), (351_726, "266db1bc7ccf914a"));
+}
+
+#[test]
+fn too_many_names_of_changed_devices_are_refused() {
+    let stale = |count| Record::Stale { tags: vec![1; count], all: false };
+    let decoded = decode(&frame_of(&[stale(STALE_TAGS_MAX), stale(STALE_TAGS_MAX + 1)]));
+    assert_eq!((decoded.records.len(), decoded.malformed), (1, 1));
 }
 
 #[test]

@@ -96,11 +96,11 @@ impl Cell {
         let roles = Roles::ALL;
         let member = self.world.node(NodeInfo { name: format!("n{index}"), roles, ..NodeInfo::default() });
         let reloads = Arc::new(Reloads::default());
-        delivery.attach_cluster(member.cluster(), config, reloads.clone());
+        delivery.nodes.attach(member.cluster(), config, reloads.clone());
         let edge = Arc::new(SessionEdge::new(member.cluster().keys));
-        delivery.attach(edge.clone());
+        delivery.context.attach_edge(edge.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
-        member.attach(delivery.receiver());
+        member.attach(delivery.nodes.receiver());
         self.nodes.push(Node { delivery, edge, member, reloads, registry });
     }
 
@@ -197,7 +197,8 @@ impl Cell {
     }
 
     pub(super) async fn publish(&self, node: usize, target: Target, when: When) -> NotificationId {
-        let published = self.nodes[node].delivery.publish(self.app, request(target, when), None).await;
+        let published =
+            self.nodes[node].delivery.publisher.publish(self.app, request(target, when), None).await;
         published.expect("accepted").id
     }
 

@@ -9,7 +9,7 @@ use crate::{NOW, users};
 
 /// The cached first-call data of a device on a node.
 fn is_fresh(cell: &Cell, node: usize, device: &noroshi_store::Device, mark: first_call::Mark) -> bool {
-    cell.nodes[node].delivery.is_fresh(&first_call::tags_of(device), mark)
+    cell.nodes[node].delivery.freshness.is_fresh(&first_call::tags_of(device), mark)
 }
 
 #[tokio::test]
@@ -20,18 +20,18 @@ async fn cached_data_is_stale_after_a_write_on_another_node() {
     let read = async |id: &DeviceId| cell.store.device(cell.app, id).await.expect("read").expect("there");
     let (device, bystander) = (read(&id).await, read(&other).await);
     let reader = &cell.nodes[1].delivery;
-    let mut mark = reader.mark();
+    let mut mark = reader.freshness.mark();
     cell.publish(0, users(&["u1"]), When::Stored).await;
     cell.until("an inbox", |cell| !is_fresh(cell, 1, &device, mark)).await;
-    assert!(is_fresh(&cell, 1, &bystander, mark) && is_fresh(&cell, 1, &device, reader.mark()));
-    mark = reader.mark();
-    cell.nodes[0].delivery.revoke_tokens(cell.app, &id).await.expect("revoked");
+    assert!(is_fresh(&cell, 1, &bystander, mark) && is_fresh(&cell, 1, &device, reader.freshness.mark()));
+    mark = reader.freshness.mark();
+    cell.nodes[0].delivery.devices.revoke(cell.app, &id).await.expect("revoked");
     cell.until("a revocation", |cell| !is_fresh(cell, 1, &device, mark)).await;
     // More than one record can name.
-    mark = reader.mark();
+    mark = reader.freshness.mark();
     let many: Vec<DeviceId> =
         (0..5_000).map(|number| DeviceId::parse(&format!("x{number}")).expect("an id")).collect();
-    cell.nodes[0].delivery.devices_changed(cell.app, &many);
+    cell.nodes[0].delivery.freshness.devices_changed(cell.app, &many);
     cell.until("everything", |cell| !is_fresh(cell, 1, &bystander, mark)).await;
 }
 
@@ -44,11 +44,13 @@ async fn an_experiment_of_one_node_is_known_on_the_others() {
     let spec = noroshi_types::JsonText::from_valid(spec);
     let new = noroshi_store::NewDefinition { app: cell.app, kind, name: name.clone(), spec, ends_at: None };
     cell.store.put_definition(new, 10, NOW).await.expect("kept");
-    cell.nodes[0].delivery.definitions_changed().await.expect("read");
-    let known = |cell: &Cell, node: usize| cell.nodes[node].delivery.current(cell.app).group(&name).is_some();
+    cell.nodes[0].delivery.first_calls.definitions_changed().await.expect("read");
+    let known = |cell: &Cell, node: usize| {
+        cell.nodes[node].delivery.first_calls.current(cell.app).group(&name).is_some()
+    };
     assert!(known(&cell, 0));
     cell.until("the other knows", |cell| known(cell, 1)).await;
     cell.store.archive_definition(cell.app, kind, &name, NOW).await.expect("archived");
-    cell.nodes[1].delivery.definitions_changed().await.expect("read");
+    cell.nodes[1].delivery.first_calls.definitions_changed().await.expect("read");
     cell.until("both have forgotten", |cell| !known(cell, 0) && !known(cell, 1)).await;
 }

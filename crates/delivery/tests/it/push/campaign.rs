@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use noroshi_delivery::Texts;
 use noroshi_delivery::campaign::{
-    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
+    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec,
 };
 use noroshi_push::Answer;
 use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
@@ -47,11 +48,11 @@ pub(crate) fn spec(audience: Audience) -> Spec {
 impl Bench {
     async fn create(&self, spec: Spec) -> CampaignId {
         let spec = spec.check().expect("a campaign");
-        self.delivery.create_campaign(self.app, spec, None).await.expect("made").0.campaign.id
+        self.delivery.campaigns.create(self.app, spec, None).await.expect("made").0.campaign.id
     }
 
     async fn progress(&self, id: CampaignId) -> CampaignProgress {
-        self.delivery.campaign(self.app, id).await.expect("known")
+        self.delivery.campaigns.get(self.app, id).await.expect("known")
     }
 
     async fn ended(&self, id: CampaignId) -> CampaignProgress {
@@ -115,8 +116,8 @@ async fn a_campaign_reaches_everyone_once_and_is_done() {
     let title = bench.outlet.received()[0].notification.clone().expect("shown");
     assert_eq!(title.as_str(), r#"{"title":"Hello you"}"#);
     assert_eq!(bench.count(progress.campaign.notification, Outcome::Pushed).await, 1_000);
-    bench.delivery.delete_campaign(bench.app, id).await.expect("it has ended");
-    assert!(bench.delivery.campaign(bench.app, id).await.is_err());
+    bench.delivery.campaigns.delete(bench.app, id).await.expect("it has ended");
+    assert!(bench.delivery.campaigns.get(bench.app, id).await.is_err());
     bench.stop().await;
 }
 
@@ -134,8 +135,8 @@ async fn each_uploaded_user_gets_its_own_text() {
     };
     let own = Own { notification: Some(JsonText::from_valid(r#"{"title":"Only {{b}}"}"#)), ..Own::default() };
     let lines = vec![line("a", words("A \"quoted\"")), line("b", own), line("c", Own::default())];
-    assert_eq!(bench.delivery.upload(bench.app, id, lines).await.expect("taken"), 3);
-    bench.delivery.start_campaign(bench.app, id).await.expect("started");
+    assert_eq!(bench.delivery.campaigns.upload(bench.app, id, lines).await.expect("taken"), 3);
+    bench.delivery.campaigns.start(bench.app, id).await.expect("started");
     let progress = bench.ended(id).await;
     let mut received: Vec<(String, String)> = bench
         .outlet
@@ -167,13 +168,13 @@ async fn a_filter_selects_devices_and_a_locale_the_text() {
     let devices = vec![of("a", "ios", "ja-JP"), of("b", "ios", "en-US"), of("c", "android", "ja-JP")];
     bench.store.register(bench.app, devices, bench.delivery.clock().now()).await.expect("registered");
     let japanese =
-        Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ {{name}}"}"#)), data: None };
+        Texts { notification: Some(JsonText::from_valid(r#"{"title":"やあ {{name}}"}"#)), data: None };
     let ios = Spec {
         filter: Filter { platforms: vec!["ios".into()], ..Filter::default() },
         locales: BTreeMap::from([("ja".into(), japanese)]),
         ..spec(Audience::Devices)
     };
-    let count = bench.delivery.dry_run(bench.app, &ios).await.expect("counted");
+    let count = bench.delivery.campaigns.dry_run(bench.app, &ios).await.expect("counted");
     assert_eq!((count.devices, count.users, count.filtered), (2, Some(2), 1));
     assert_eq!(bench.outlet.count(), 0, "a dry run sends nothing");
     let id = bench.create(ios).await;
@@ -205,7 +206,7 @@ async fn a_campaign_pauses_resumes_and_aborts() {
     bench.outlet.hold_all(true);
     let id = bench.create(spec(Audience::Topic(Topic::parse("all").expect("a topic")))).await;
     eventually("it runs", || bench.outlet.count() >= 100).await;
-    let paused = bench.delivery.pause_campaign(bench.app, id).await.expect("paused");
+    let paused = bench.delivery.campaigns.pause(bench.app, id).await.expect("paused");
     assert_eq!(paused.campaign.state, CampaignState::Paused);
     // Taken batches are finished, and no further ones are taken.
     bench.outlet.release();
@@ -217,9 +218,9 @@ async fn a_campaign_pauses_resumes_and_aborts() {
     assert_eq!(bench.progress(id).await.done as usize, rested);
 
     bench.outlet.hold_all(true);
-    bench.delivery.resume_campaign(bench.app, id).await.expect("resumed");
+    bench.delivery.campaigns.resume(bench.app, id).await.expect("resumed");
     eventually("it goes on", || bench.outlet.count() > rested).await;
-    bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    bench.delivery.campaigns.abort(bench.app, id).await.expect("aborted");
     bench.outlet.release();
     let settled = async {
         loop {
@@ -238,7 +239,7 @@ async fn a_campaign_pauses_resumes_and_aborts() {
         "{pushed} pushed, {cancelled} cancelled"
     );
     assert_eq!(pushed + cancelled, progress.recipients);
-    let again = bench.delivery.resume_campaign(bench.app, id).await;
+    let again = bench.delivery.campaigns.resume(bench.app, id).await;
     assert!(again.is_err(), "it has ended");
     bench.stop().await;
 }
@@ -296,7 +297,7 @@ async fn neither_its_rate_nor_its_own_pushes_delay_a_campaign() {
     bench.many(400).await;
     let with_rate = || Spec { rate_per_second: Some(200), ..spec(Audience::Everyone) };
     let resting = bench.create(with_rate()).await;
-    bench.delivery.pause_campaign(bench.app, resting).await.expect("paused");
+    bench.delivery.campaigns.pause(bench.app, resting).await.expect("paused");
     let id = bench.create(with_rate()).await;
     assert_eq!(bench.ended(id).await.done, 400);
 
@@ -335,7 +336,7 @@ async fn a_campaign_waits_for_its_start_and_for_local_times() {
     let progress = bench.progress(id).await;
     assert_eq!((progress.campaign.state, progress.done), (CampaignState::Running, 0));
     assert_eq!((bench.outlet.count(), progress.recipients), (10, 10));
-    let aborted = bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    let aborted = bench.delivery.campaigns.abort(bench.app, id).await.expect("aborted");
     assert_eq!(counted(&aborted, Outcome::Cancelled), 10);
     bench.stop().await;
 }
@@ -399,7 +400,7 @@ async fn recipients_removed_by_an_abort_are_reported() {
     let id = bench.create(spec(Audience::Everyone)).await;
     let waits = async { while bench.progress(id).await.campaign.batches_later != 1 {} };
     tokio::time::timeout(DEADLINE, waits).await.expect("it waits for another attempt");
-    bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    bench.delivery.campaigns.abort(bench.app, id).await.expect("aborted");
     let what = r#""why":"cancelled","count":1"#;
     let line = format!(r#""event":"dropped","campaign":"{id}",{what},"devices":[{}]}}"#, num.0);
     eventually(&line, || written_events(folder.path()).contains(&line)).await;
@@ -430,10 +431,10 @@ async fn every_step_of_a_campaign_is_reported() {
     // A last batch that is not sent also ends it: its device confirmed, or the notification was cancelled.
     let (device, num) = bench.devices(&["a"]).await.remove(0);
     let (confirmed, notification) = bench.published(&device, Duration::from_millis(500)).await;
-    bench.delivery.ack(num, vec![notification]);
+    bench.delivery.acks.push(num, vec![notification]);
     bench.ended(confirmed).await;
     let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
-    bench.delivery.cancel(bench.app, notification).await.expect("cancelled");
+    bench.delivery.publisher.cancel(bench.app, notification).await.expect("cancelled");
     bench.ended(cancelled).await;
     // The last sent batch ends the campaign.
     bench.many(120).await;

@@ -54,9 +54,9 @@ fn node_with(
     let mut registry = noroshi_telemetry::registry();
     let metrics = Metrics::new(&mut registry);
     let delivery = Delivery::new(store, Clock::system(), metrics, tokio::runtime::Handle::current());
-    delivery.attach_push(services, None, config);
+    delivery.push.attach(services, None, config);
     if let Some(queue) = queue {
-        delivery.attach_batches(queue);
+        delivery.push.attach_batches(queue);
     }
     let (drain, drained) = oneshot::channel::<()>();
     let run = tokio::spawn(delivery.clone().run(async {
@@ -147,7 +147,7 @@ fn everyone() -> noroshi_types::Request {
 }
 
 async fn publish(node: &Node, app: AppId) -> NotificationId {
-    node.delivery.publish(app, everyone(), None).await.expect("accepted").id
+    node.delivery.publisher.publish(app, everyone(), None).await.expect("accepted").id
 }
 
 /// The number of pushes to each token.
@@ -168,7 +168,7 @@ fn once(outlets: &[&FakeOutlet]) {
 async fn ended(node: &Node, app: AppId, id: CampaignId) -> CampaignProgress {
     let ended = async {
         loop {
-            let now = node.delivery.campaign(app, id).await.expect("read");
+            let now = node.delivery.campaigns.get(app, id).await.expect("read");
             if now.campaign.state == CampaignState::Done {
                 return now;
             }
@@ -342,7 +342,7 @@ async fn all_nodes_together_keep_the_rate_of_a_campaign() {
         eventually("one leads", || nodes.iter().map(|node| node.metric("leader")).sum::<u64>() == 1).await;
         let began = Instant::now();
         let limited = Spec { rate_per_second: Some(200), ..spec(Audience::Everyone) };
-        let made = nodes[0].delivery.create_campaign(cell.app, limited, None).await.expect("made").0;
+        let made = nodes[0].delivery.campaigns.create(cell.app, limited, None).await.expect("made").0;
         let ended = ended(&nodes[0], cell.app, made.campaign.id).await;
         assert_eq!((ended.recipients, ended.done), (600, 600));
         // 600 at 200 a second take 3 s, without the last batch.
@@ -439,7 +439,7 @@ async fn two_leaders_at_once_repeat_nothing() {
     let (a, b) = (node(store.clone(), shared(), None), node(store.clone(), shared(), None));
     eventually("both lead", || a.metric("leader") + b.metric("leader") == 2).await;
     let id = publish(&a, app).await;
-    a.delivery.create_campaign(app, spec(Audience::Everyone), None).await.expect("made");
+    a.delivery.campaigns.create(app, spec(Audience::Everyone), None).await.expect("made");
     let pushed = async { while count_of(&*store, app, id, Outcome::Pushed).await < DEVICES as u64 {} };
     tokio::time::timeout(DEADLINE, pushed).await.expect("all of them");
     eventually("the campaign as well", || a.outlet.count() + b.outlet.count() >= 2 * DEVICES).await;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::{
-    Audience, CampaignProgress, OwnMessage, Spec, Treatment, Trial, Variant, VariantReport,
+    Audience, CampaignProgress, OwnMessage, Spec, Treatment, Trial, VariantReport,
 };
+use noroshi_delivery::{Delivery, Texts};
 use noroshi_push::Answer;
 use noroshi_store::{DefinitionKind, NewDefinition, Registration, Store};
 use noroshi_types::{AppId, CampaignId, DeviceId, JsonText, Label, Outcome, Subject, UserId, Variants};
@@ -63,19 +63,20 @@ impl Sending<'_> {
         let new = NewDefinition { app, kind, name: name.clone(), spec: text, ends_at: None };
         self.store.put_definition(new, 10, now).await.expect("kept");
         let own = OwnMessage {
-            content: Variant { notification: Some(JsonText::from_valid(EMOJI)), data: None },
+            content: Texts { notification: Some(JsonText::from_valid(EMOJI)), data: None },
             locales: BTreeMap::new(),
         };
         let treatments =
             BTreeMap::from([(label("emoji"), Treatment::Own(own)), (label("none"), Treatment::HoldOut)]);
         let trial = Trial { experiment: name, control: None, treatments, definition: None };
         let wanted = Spec { trial: Some(trial), ..spec(Audience::Everyone) };
-        let wanted = self.delivery.with_experiment(app, wanted).await.expect("read").expect("it fits");
-        self.delivery.create_campaign(app, wanted, None).await.expect("made").0.campaign.id
+        let wanted =
+            self.delivery.campaigns.with_experiment(app, wanted).await.expect("read").expect("it fits");
+        self.delivery.campaigns.create(app, wanted, None).await.expect("made").0.campaign.id
     }
 
     async fn until(&self, id: CampaignId, reached: impl Fn(&CampaignProgress) -> bool) -> CampaignProgress {
-        let read = async || self.delivery.campaign(self.app, id).await.expect("known");
+        let read = async || self.delivery.campaigns.get(self.app, id).await.expect("known");
         let waited = async {
             loop {
                 let progress = read().await;
@@ -102,7 +103,7 @@ impl Sending<'_> {
         let all = sizes(0..users);
         let told = [plain, emoji, all[2]];
         self.until(id, |progress| targeted(progress) == told).await;
-        let progress = self.delivery.abort_campaign(self.app, id).await.expect("aborted");
+        let progress = self.delivery.campaigns.abort(self.app, id).await.expect("aborted");
         assert_eq!(targeted(&progress), all, "who waited counts for what was drawn for it");
         let report = progress.report.as_ref().expect("a report");
         assert_eq!(

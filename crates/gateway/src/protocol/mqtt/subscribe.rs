@@ -50,7 +50,7 @@ impl Mqtt {
         let mut made = Vec::new();
         let had_wildcards = self.wildcards_since().is_some();
         let (asked, most) = (request.count(), mqtt.subscriptions_max);
-        let limit = cx.delivery.quotas().subscriptions_max(app, most);
+        let limit = cx.delivery.quotas.subscriptions_max(app, most);
         let config = Config { subscriptions_max: limit, ..mqtt.clone() };
         let since = cx.progress.offered();
         let shares: Vec<Share> = request.shares().filter_map(|(filter, _)| share(filter)).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use noroshi_delivery::rules::AppRules;
-use noroshi_delivery::{Delivery, Error};
+use noroshi_delivery::{Delivery, Error, Origin};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, Qos, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
 };
@@ -204,7 +204,7 @@ impl Job {
             Task::Undo { topics } => unsubscribe(delivery, session, &topics).await,
             Task::Store { session: stored, write } => {
                 // Another node that has the device by now writes for itself.
-                let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
+                let is_elsewhere = delivery.sessions.elsewhere(session.app, &session.device).await.is_some();
                 if !is_elsewhere
                     && let Err(error) =
                         delivery.store().keep_session(session.num, Some(stored.encode())).await
@@ -231,7 +231,7 @@ pub(super) async fn publish(
     if clears && let Target::Topic(topic) = &request.target {
         store.delete_retained(session.app, topic).await.map_err(|_| PublishRefused::Unavailable)?;
     }
-    match delivery.publish_as_root(session.app, request, None).await {
+    match delivery.publisher.publish_from(session.app, request, None, Origin::Untraced).await {
         Ok(_) => Ok(()),
         Err(Error::Store(StoreError::Limit(_)) | Error::OverQuota(_)) => Err(PublishRefused::OverQuota),
         Err(error) => {
@@ -251,7 +251,7 @@ async fn subscribe(
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
     let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
-    let held = match delivery.admit_subscriptions(session.app, &session.device, &topics).await {
+    let held = match delivery.usage.admit_subscriptions(session.app, &session.device, &topics).await {
         Ok(held) => held,
         Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),
         Err(error) => {
@@ -262,7 +262,7 @@ async fn subscribe(
     // Together, so that they are one commit.
     let all =
         join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
-    delivery.device_changed(session.app, &session.device);
+    delivery.freshness.device_changed(session.app, &session.device);
     let is_new = |(topic, result): (&Topic, &Result<bool, StoreError>)| {
         matches!(result, Ok(true)).then(|| topic.clone())
     };
@@ -319,7 +319,7 @@ async fn join(
     expiry_s: u32,
 ) -> Result<(), Error> {
     let (app, device, generation) = (session.app, session.num, session.address.generation);
-    delivery.join_shares(JoinShares { app, device, shares, generation, expiry_s }).await
+    delivery.shares.join(JoinShares { app, device, shares, generation, expiry_s }).await
 }
 
 async fn leave_shares(
@@ -329,7 +329,7 @@ async fn leave_shares(
     held: Vec<NotificationId>,
 ) -> Result<(), Error> {
     let (device, generation) = (session.num, session.address.generation);
-    delivery.leave_shares(session.app, LeaveShares { device, generation, what, held }).await
+    delivery.shares.leave(session.app, LeaveShares { device, generation, what, held }).await
 }
 
 /// Ends durable subscriptions. `stored` becomes the stored state of the session.
@@ -342,7 +342,7 @@ pub(super) async fn forget(
     let store = delivery.store();
     // The session ended: the store keeps nothing of it.
     if stored.is_none()
-        && delivery.has_shares(session.app)
+        && delivery.shares.has(session.app)
         && let Err(error) = leave_shares(delivery, session, Leave::Session, Vec::new()).await
     {
         tracing::warn!(%error, "could not end a session's shared subscriptions; the leader ends them when the session expires");
@@ -358,7 +358,7 @@ async fn unsubscribe(delivery: &Arc<Delivery>, session: &Session, topics: &[Topi
     let store = delivery.store();
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
-    delivery.device_changed(session.app, &session.device);
+    delivery.freshness.device_changed(session.app, &session.device);
     if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
         tracing::warn!(%error, "could not remove the durable subscriptions of a session");
     }

@@ -87,7 +87,7 @@ pub(super) fn publish(
         let is_back = when == When::Late && is_elsewhere(&of_job, &session).await;
         let mut is_withheld = is_back || !still_holds(&of_job, &services.registry, &session).await;
         if let Some((rules, holder)) = ask.filter(|_| !is_withheld && verdict == Verdict::Ask) {
-            let asked = of_job.ask_topic(&rules, &holder, Action::Publish, name.as_str(), "mqtt").await;
+            let asked = of_job.rules.ask(&rules, &holder, Action::Publish, name.as_str(), "mqtt").await;
             is_withheld = asked != Verdict::Allowed;
         }
         if is_withheld {
@@ -120,5 +120,5 @@ async fn still_holds(delivery: &Delivery, registry: &Registry, session: &Session
 }
 
 async fn is_elsewhere(delivery: &Delivery, session: &Session) -> bool {
-    delivery.session_elsewhere(session.app, &session.device).await.is_some()
+    delivery.sessions.elsewhere(session.app, &session.device).await.is_some()
 }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use futures_util::poll;
+use noroshi_delivery::Origin;
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::Recover;
 use noroshi_types::{JsonText, Topic, When, limits};
@@ -45,8 +46,8 @@ impl Xmpp {
                 // Ends when the sender is dropped.
                 let _ = before.await;
             }
-            let begun = delivery.begin_publish_as_root(app, notification).await?;
-            let mut finish = pin!(delivery.finish_publish(begun));
+            let begun = delivery.publisher.begin_publish(app, notification, None, Origin::Untraced).await?;
+            let mut finish = pin!(delivery.publisher.finish_publish(begun));
             // The first poll gives it its place in the order: the next one need not wait for its commit.
             let first = poll!(finish.as_mut());
             drop(done);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use noroshi_delivery::rules::{AppRules, Verdict};
+use noroshi_delivery::rules::{AppRules, Verdict, is_ruled};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
@@ -41,7 +41,7 @@ impl Xmpp {
         }
         let key = cx.services.registry.topic_key(session.app, &topic);
         // One more than the limit: the device does not choose `$everyone`.
-        let most = cx.delivery.quotas().subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
+        let most = cx.delivery.quotas.subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
         let is_subscribed = cx.progress.topics.is_subscribed(key, cx.facts.slot);
         if !is_subscribed && cx.progress.subscriptions.len() > most {
             cx.count_over_subscriptions(session.app, most);
@@ -62,7 +62,7 @@ impl Xmpp {
         let Some(session) = cx.session.cloned() else { return };
         if durable {
             return self.query(cx, request, |delivery| async move {
-                let ended = delivery.unsubscribe(session.app, &session.device, &topic).await?;
+                let ended = delivery.devices.unsubscribe(session.app, &session.device, &topic).await?;
                 Ok(if ended { Answer::Done } else { Answer::Refused(Refusal::NotSubscribed) })
             });
         }
@@ -130,20 +130,20 @@ async fn subscribe_durably(
     topic: &Topic,
     mut rules: Option<Arc<AppRules>>,
 ) -> Result<Option<Refusal>, Error> {
-    let is_new = delivery.subscribe(session.app, &session.device, topic).await?;
+    let is_new = delivery.devices.subscribe(session.app, &session.device, topic).await?;
     let refused = loop {
-        if delivery.rules().are_current(session.app, rules.as_ref()) {
+        if delivery.rules.are_current(session.app, rules.as_ref()) {
             return Ok(None);
         }
-        rules = delivery.rules().of(session.app);
+        rules = delivery.rules.of(session.app);
         let Some(rules) = &rules else { continue };
         // The session has to log in again to be decided about: see `recheck`.
         if !knows(session, rules.rules.needs()) {
             break Refusal::Overloaded;
         }
         let (holder, name) = (holder_of(session), topic.as_str());
-        if Delivery::is_ruled(name)
-            && delivery.ask_topic(rules, &holder, Action::Subscribe, name, Protocol::Xmpp.as_str()).await
+        if is_ruled(name)
+            && delivery.rules.ask(rules, &holder, Action::Subscribe, name, Protocol::Xmpp.as_str()).await
                 != Verdict::Allowed
         {
             break Refusal::Forbidden;
@@ -151,7 +151,7 @@ async fn subscribe_durably(
     };
     // An older one may be an API key's, to which rules for clients do not apply.
     if is_new {
-        delivery.unsubscribe(session.app, &session.device, topic).await?;
+        delivery.devices.unsubscribe(session.app, &session.device, topic).await?;
     }
     Ok(Some(refused))
 }

@@ -112,7 +112,7 @@ impl Shard {
         };
         let ids = self.converse(slot, |conversation, _| conversation.late_confirmations(input));
         if let Some(ids) = ids.filter(|ids| !ids.is_empty()) {
-            self.delivery.ack(num, ids);
+            self.delivery.acks.push(num, ids);
         }
     }
 

@@ -19,7 +19,7 @@ impl Shard {
         let Some(app) = self.app_of(slot) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let new = keys.iter().filter(|key| !self.sessions.topics.is_subscribed(**key, slot)).count();
-        let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
+        let most = self.delivery.quotas.subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: the device does not choose `$everyone`.
         let held = self.connections[slot as usize].attachment.topics.len();
         if new > 0 && held + new > most + 1 {
@@ -49,7 +49,7 @@ impl Shard {
     /// Counts a subscription that only the app's quota refuses.
     pub(crate) fn over_subscriptions(&self, app: AppId, most: usize) -> Option<noroshi_delivery::OverQuota> {
         let is_quota = most < limits::TOPICS_PER_DEVICE_MAX;
-        is_quota.then(|| self.delivery.quotas().refused(app, Quota::SubscriptionsPerDevice)).flatten()
+        is_quota.then(|| self.delivery.quotas.refused(app, Quota::SubscriptionsPerDevice)).flatten()
     }
 
     pub(crate) fn unsubscribe_all(&mut self, slot: u32, topics: &[Topic]) {

@@ -74,7 +74,7 @@ impl World {
     /// What devices confirmed so far is written.
     pub(crate) async fn confirmations_written(&self) {
         let id = self.node.publish(user(MARKER), When::Stored, "0").await;
-        self.node.delivery.ack(self.marker, vec![id]);
+        self.node.delivery.acks.push(self.marker, vec![id]);
         self.node.until_confirmed(MARKER).await;
     }
 }
