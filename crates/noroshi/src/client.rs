@@ -33,63 +33,37 @@ const DEFAULT_ADMIN: &str = "http://127.0.0.1:9090";
 
 /// Address and credential of the server, the same for all commands.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct Connect {
     /// Base URL of the server [default: the node running on the data folder, or http://127.0.0.1:8080]
-    #[arg(long, global = true, env = "NOROSHI_URL", value_name = "URL", help_heading = "Server")]
+    #[arg(long, global = true, env = "NOROSHI_URL", value_name = "URL")]
     pub(crate) server: Option<String>,
     /// API key [default: NOROSHI_DEV_KEY, or dev.key in the data folder]
-    #[arg(
-        long,
-        global = true,
-        env = "NOROSHI_KEY",
-        hide_env_values = true,
-        value_name = "KEY",
-        help_heading = "Server"
-    )]
+    #[arg(long, global = true, env = "NOROSHI_KEY", hide_env_values = true, value_name = "KEY")]
     pub(crate) key: Option<Secret>,
     /// Data folder of a node on this machine, with its key and addresses
-    #[arg(
-        long,
-        global = true,
-        env = "NOROSHI_DATA",
-        default_value = "./noroshi-data",
-        value_name = "DIR",
-        help_heading = "Server"
-    )]
+    #[arg(long, global = true, env = "NOROSHI_DATA", default_value = "./noroshi-data", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// Also trust the certificates in this PEM file
-    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
+    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 }
 
 /// For the admin address.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct ConnectAdmin {
     /// Base URL of the admin address [default: the node running on the data folder, or http://127.0.0.1:9090]
-    #[arg(long, global = true, env = "NOROSHI_ADMIN_URL", value_name = "URL", help_heading = "Server")]
+    #[arg(long, global = true, env = "NOROSHI_ADMIN_URL", value_name = "URL")]
     pub(crate) admin_url: Option<String>,
     /// Operator token [default: operator.token in the data folder]
-    #[arg(
-        long,
-        global = true,
-        env = "NOROSHI_OPERATOR_TOKEN",
-        hide_env_values = true,
-        value_name = "TOKEN",
-        help_heading = "Server"
-    )]
+    #[arg(long, global = true, env = "NOROSHI_OPERATOR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(crate) operator_token: Option<Secret>,
     /// Data folder of a node on this machine, with its token and addresses
-    #[arg(
-        long,
-        global = true,
-        env = "NOROSHI_DATA",
-        default_value = "./noroshi-data",
-        value_name = "DIR",
-        help_heading = "Server"
-    )]
+    #[arg(long, global = true, env = "NOROSHI_DATA", default_value = "./noroshi-data", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// Also trust the certificates in this PEM file
-    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
+    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 }
 

@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// For every command that prints a result.
+/// For every command that prints a result; after the options of the server, whose heading ends here.
 #[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = None::<&'static str>)]
 pub(crate) struct Format {
     /// Print JSON instead of text
     #[arg(long, global = true)]

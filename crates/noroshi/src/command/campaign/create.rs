@@ -408,6 +408,13 @@ mod tests {
     }
 
     #[test]
+    fn json_is_not_listed_with_the_schedule() {
+        let command = <Line as clap::CommandFactory>::command();
+        let json = command.get_arguments().find(|option| option.get_id() == "json").expect("an option");
+        assert_eq!(json.get_help_heading(), None);
+    }
+
+    #[test]
     fn flags_override_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("campaign.json");
