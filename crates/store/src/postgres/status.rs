@@ -28,11 +28,8 @@ pub(super) async fn state(
     let read = async |tx: Tx| {
         let (nums, app) = ([num], i64::from(app.0));
         let values: Values<'_> = &[&num, &app];
-        let (found, sums, opened) = tokio::try_join!(
-            tx.query_opt(&sql, values),
-            outcome::sums(&tx, &nums),
-            opened::count(&tx, num)
-        )?;
+        let (found, sums, opened) =
+            tokio::try_join!(tx.query_opt(&sql, values), outcome::sums(&tx, &nums), opened::count(&tx, num))?;
         let Some(row) = found else { return Ok(None) };
         let sums = sums.get(&num).copied().unwrap_or(NO_SUMS);
         Ok(Some(notification_state(&row, tx.ids(), sums, opened, now)?))
