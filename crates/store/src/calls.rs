@@ -175,7 +175,7 @@ calls! { Sessions {
         = own inbox::list(*app, device, *limit, *now);
     read inbox_range(asked: InboxRange) -> Option<InboxPage> = own inbox::range(asked);
     ask first_call(app: AppId, &device: DeviceId, newest: usize, now: Timestamp) -> Option<FirstCall>
-        = own inbox::first_call(*app, device, *newest, *now);
+        = own session::first_call(*app, device, *newest, *now);
     {
         fn inbox_rows(&self) -> u32 {
             self.inbox_rows()

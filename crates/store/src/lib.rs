@@ -29,7 +29,7 @@
 //! A new engine is a module next to [`sqlite`] with a type that implements
 //!
 //! - [`Notifications`] and [`Usages`];
-//! - the other traits of [`Store`], by the tables of `calls`: the engine has a function for each row that says `own`,
+//! - [`Store`] itself, and its other traits by the tables of `calls`: the engine has a function for each row that says `own`,
 //!   and rules in `run!` and `apply!` for its transactions;
 //! - [`Cells`], in the same way, if a front over several cells may use it;
 //! - for an SQL database, `engine::session::Session`, `engine::cells::residence::Residences` and

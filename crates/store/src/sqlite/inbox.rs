@@ -9,12 +9,12 @@ use super::backlog::Reading;
 use super::reader::Read;
 use super::statement::{Db, ready};
 use super::writer::Write;
-use super::{device, number, outcome};
+use super::{number, outcome};
 use crate::engine::inbox::Range;
 use crate::engine::outcome::Part;
 use crate::engine::record::Record;
 use crate::ids::Num;
-use crate::{Error, FirstCall, InboxPage, InboxRange, RemovedMessages, Work, engine};
+use crate::{Error, InboxPage, InboxRange, RemovedMessages, Work, engine};
 
 /// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
 pub(super) fn deliver(
@@ -147,26 +147,4 @@ pub(crate) fn range(read: Read<'_>, asked: &InboxRange) -> Result<Option<InboxPa
     let mut reading = Reading::new(read);
     let messages = nums.iter().map(|num| reading.message(*num)).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(InboxPage { messages: messages.into_iter().flatten().collect(), index, total }))
-}
-
-/// What an app shows first of a device: how many unread messages, and the newest of them.
-pub(crate) fn first_call(
-    read: Read<'_>,
-    app: AppId,
-    device: &DeviceId,
-    newest: usize,
-    now: Timestamp,
-) -> Result<Option<FirstCall>, Error> {
-    let Some(device) = device::load(read.db, app, device)? else { return Ok(None) };
-    let sql = "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
-               WHERE i.device = ?1 AND n.expires_at > ?2";
-    let counted = read
-        .db
-        .first(sql, (device.num.0 as i64, now.0 as i64), |row| Ok((row.count(0)?, row.time_or_null(1)?)))?;
-    let (unread, expires_at) = counted.unwrap_or_default();
-    let newest = match unread {
-        0 => Vec::new(),
-        _ => Reading::new(read).inbox(device.num, 0, "DESC", newest, now)?,
-    };
-    Ok(Some(FirstCall { device, unread, newest, expires_at }))
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{DeviceNum, Topic};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic};
 
 use super::backlog::{Reading, Source};
 use super::reader::Read;
@@ -15,7 +15,7 @@ use crate::engine::backlog::unused_head;
 use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::record::Record;
 use crate::ids;
-use crate::{BacklogPage, Error, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked};
+use crate::{BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked};
 
 pub(crate) async fn log_in(
     store: &Sqlite,
@@ -136,4 +136,26 @@ fn first_page(
     page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
     let topics = rows.iter().map(|row| row.topic.clone()).chain(unused).collect();
     Ok((topics, page))
+}
+
+/// What an app shows first of a device: how many unread messages, and the newest of them.
+pub(crate) fn first_call(
+    read: Read<'_>,
+    app: AppId,
+    device: &DeviceId,
+    newest: usize,
+    now: Timestamp,
+) -> Result<Option<FirstCall>, Error> {
+    let Some(device) = device::load(read.db, app, device)? else { return Ok(None) };
+    let sql = "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
+               WHERE i.device = ?1 AND n.expires_at > ?2";
+    let counted = read
+        .db
+        .first(sql, (device.num.0 as i64, now.0 as i64), |row| Ok((row.count(0)?, row.time_or_null(1)?)))?;
+    let (unread, expires_at) = counted.unwrap_or_default();
+    let newest = match unread {
+        0 => Vec::new(),
+        _ => Reading::new(read).inbox(device.num, 0, "DESC", newest, now)?,
+    };
+    Ok(Some(FirstCall { device, unread, newest, expires_at }))
 }
