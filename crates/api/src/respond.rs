@@ -3,7 +3,6 @@
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use noroshi_types::{JsonText, Message};
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -29,28 +28,29 @@ pub(crate) fn ok(body: &impl Serialize) -> Answer {
 
 /// `200` with a JSON object of one field.
 pub(crate) fn field(name: &'static str, value: impl Serialize) -> Answer {
-    ok(&Fields { name, value, next: None })
+    ok(&Field { name, value })
 }
 
 /// `200` with a page of a list. `next`: the position of the next page.
 pub(crate) fn page(name: &'static str, items: Vec<impl Serialize>, next: Option<String>) -> Answer {
-    ok(&Fields { name, value: items, next: Some(next) })
+    ok(&Page { list: Field { name, value: items }, next })
 }
 
-struct Fields<T> {
+#[derive(Serialize)]
+struct Page<T> {
+    #[serde(flatten)]
+    list: Field<T>,
+    next: Option<String>,
+}
+
+struct Field<T> {
     name: &'static str,
     value: T,
-    next: Option<Option<String>>,
 }
 
-impl<T: Serialize> Serialize for Fields<T> {
+impl<T: Serialize> Serialize for Field<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(self.name, &self.value)?;
-        if let Some(next) = &self.next {
-            map.serialize_entry("next", next)?;
-        }
-        map.end()
+        serializer.collect_map([(self.name, &self.value)])
     }
 }
 
@@ -83,7 +83,7 @@ impl Lines {
 
     /// A line with one field.
     pub(crate) fn push_field(&mut self, name: &'static str, value: impl Serialize) -> Result<(), Problem> {
-        self.push(&Fields { name, value, next: None })
+        self.push(&Field { name, value })
     }
 
     pub fn push_problem(&mut self, problem: &Problem) -> Result<(), Problem> {
