@@ -25,14 +25,12 @@ enum State {
 /// What may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
+    /// Everything.
     All,
     /// One push, whose answer decides.
     Probe,
     /// Nothing for this long.
-    None {
-        reason: Reason,
-        after: Duration,
-    },
+    None { reason: Reason, after: Duration },
 }
 
 impl Breaker {

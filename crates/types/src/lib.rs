@@ -13,6 +13,7 @@
 //!   trace (W3C trace context)
 //!   recent (a bounded map)
 //!   close (why a connection ended)   limits (every limit, with its reason)
+//!   names (enums whose variants have names: a macro for every crate)
 //! ```
 //!
 //! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`experiment`], [`close`],

@@ -137,13 +137,11 @@ pub struct Subject<'a> {
 pub enum Decision {
     /// The app has no rules for this action.
     Unruled,
-    Allowed {
-        rule: usize,
-    },
+    /// This rule allows it.
+    Allowed { rule: usize },
     /// The webhook decides.
-    Ask {
-        rule: usize,
-    },
+    Ask { rule: usize },
+    /// It is not allowed.
     Denied(Denied),
 }
 

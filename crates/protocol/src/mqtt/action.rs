@@ -9,37 +9,27 @@ use super::{Publication, Qos, ReasonCode, SubscribeOptions, Subscription, TopicF
 /// The request of one packet; at most one. Replies that need no request are already in the output.
 #[derive(Debug)]
 pub enum Action<'a> {
+    /// Nothing to do.
     None,
     /// The caller answers with `logged_in` or `close`.
     LogIn(LogIn<'a>),
     /// If `answer` is set, the caller passes it to `published` once the outcome is final.
-    Publish {
-        publication: Publication<'a>,
-        answer: Option<Answer>,
-    },
+    Publish { publication: Publication<'a>, answer: Option<Answer> },
     /// The caller answers with `subscribed`.
     Subscribe(SubscribeRequest),
     /// The caller answers with `unsubscribed`.
     Unsubscribe(UnsubscribeRequest),
     /// The device has received these messages. `room`: messages rejected as [`super::Delivery::Full`] may be
     /// offered again.
-    Settled {
-        ids: Vec<NotificationId>,
-        room: bool,
-    },
+    Settled { ids: Vec<NotificationId>, room: bool },
+    /// The client reports that it is in use, or idle.
     Presence(Presence),
     /// The caller passes `answer` to `published`.
-    RenewToken {
-        token: &'a str,
-        answer: Option<Answer>,
-    },
+    RenewToken { token: &'a str, answer: Option<Answer> },
     /// The connection is over: the credentials are rejected for this reason, which was sent to the client.
     Refused(&'static str),
     /// The conversation is over; the closing packet is in the output.
-    Close {
-        reason: CloseReason,
-        violation: Option<Violation>,
-    },
+    Close { reason: CloseReason, violation: Option<Violation> },
 }
 
 /// A log-in request.

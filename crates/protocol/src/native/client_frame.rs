@@ -14,28 +14,19 @@ use super::token::Token;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFrame {
     /// The first frame, unless the request contained the token.
-    Connect {
-        token: Token,
-    },
+    Connect { token: Token },
     /// At most `limits::ACK_IDS_MAX`.
-    Ack {
-        ids: Vec<NotificationId>,
-    },
+    Ack { ids: Vec<NotificationId> },
     /// `Active` or `Idle`.
     Presence(Presence),
     /// At most `limits::TOPICS_PER_DEVICE_MAX` topics, each once; `since` names only topics of `topics`.
-    Sub {
-        topics: Vec<Topic>,
-        since: Vec<(Topic, Position)>,
-    },
-    Unsub {
-        topics: Vec<Topic>,
-    },
+    Sub { topics: Vec<Topic>, since: Vec<(Topic, Position)> },
+    /// Ends subscriptions.
+    Unsub { topics: Vec<Topic> },
+    /// Asks for a pong.
     Ping,
     /// Renews the token of an open connection.
-    Token {
-        token: Token,
-    },
+    Token { token: Token },
 }
 
 /// Parses one frame.

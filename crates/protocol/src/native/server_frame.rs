@@ -10,25 +10,17 @@ use serde_json::value::RawValue;
 /// One frame; text without escapes is borrowed.
 #[derive(Debug, Clone)]
 pub enum ServerFrame<'a> {
-    Ready {
-        device: Cow<'a, str>,
-        session: Cow<'a, str>,
-        ping_s: u64,
-    },
+    /// The session began.
+    Ready { device: Cow<'a, str>, session: Cow<'a, str>, ping_s: u64 },
+    /// A notification.
     Msg(Msg<'a>),
-    Recovered {
-        topic: Cow<'a, str>,
-        complete: bool,
-    },
-    Error {
-        code: Cow<'a, str>,
-        message: Cow<'a, str>,
-    },
-    Close {
-        reason: Cow<'a, str>,
-        reconnect: bool,
-        after_ms: u64,
-    },
+    /// What a topic had missed was sent.
+    Recovered { topic: Cow<'a, str>, complete: bool },
+    /// A frame of the client was rejected.
+    Error { code: Cow<'a, str>, message: Cow<'a, str> },
+    /// The connection is about to be closed.
+    Close { reason: Cow<'a, str>, reconnect: bool, after_ms: u64 },
+    /// The answer to a ping.
     Pong,
     /// A type that a newer service added.
     Unknown(Cow<'a, str>),

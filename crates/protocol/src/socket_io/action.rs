@@ -16,25 +16,16 @@ pub enum Action {
     /// The device ended its session but may keep the connection. Another log-in may follow.
     LogOut,
     /// Subscribes until the connection ends. The caller answers through `reply`.
-    Subscribe {
-        topics: Vec<Topic>,
-        since: Vec<(Topic, Position)>,
-        reply: Reply,
-    },
-    Unsubscribe {
-        topics: Vec<Topic>,
-    },
+    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, reply: Reply },
+    /// Ends subscriptions.
+    Unsubscribe { topics: Vec<Topic> },
     /// The device has received these messages.
-    Acknowledge {
-        ids: Vec<NotificationId>,
-    },
+    Acknowledge { ids: Vec<NotificationId> },
     /// `Active` or `Idle`.
     Presence(Presence),
     /// Renews the session's token. The caller answers through `reply`.
-    RenewToken {
-        token: Token,
-        reply: Reply,
-    },
+    RenewToken { token: Token, reply: Reply },
+    /// Send a packet.
     Send(Outgoing),
     /// Start to close: `Conversation::last_words` returns the remaining packets.
     Close(CloseReason),

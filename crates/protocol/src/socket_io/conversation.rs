@@ -43,12 +43,12 @@ impl Default for Config {
 #[derive(Debug)]
 enum State {
     /// CONNECT is due.
-    Fresh {
-        connect_by_ms: u64,
-    },
+    Fresh { connect_by_ms: u64 },
+    /// The log-in is being verified by the caller.
     LoggingIn,
     /// With the messages emitted and not acknowledged, if any.
     Open(Option<Box<Window>>),
+    /// It ended.
     Over,
 }
 

@@ -36,25 +36,16 @@ pub enum Action {
         token: Token,
     },
     /// Find the keys or the token of the device with this lower-case name. The caller answers with `keys`.
-    FindKeys {
-        user: Box<str>,
-        hash: Hash,
-    },
+    FindKeys { user: Box<str>, hash: Hash },
     /// The client failed to prove its identity for this reason. The client has been informed; the caller
     /// records the reason for the operator.
     Refused(&'static str),
     /// Start a session for the device. The caller answers with `logged_in` or `refused`. Until `Presence`
     /// makes it available, only messages of topics are delivered. An account has one session per resource.
-    LogIn {
-        device: DeviceId,
-        resource: Box<str>,
-    },
+    LogIn { device: DeviceId, resource: Box<str> },
     /// Resume the session with this id, if it belongs to this device, and log in. The caller answers with
     /// `resumed`.
-    Resume {
-        device: DeviceId,
-        id: Box<str>,
-    },
+    Resume { device: DeviceId, id: Box<str> },
     /// `Offline`: connected, but the device's own notifications stay in its inbox (RFC 6121 §4.5, and
     /// negative priorities, §8.5.2). They are delivered when it leaves `Offline` (XEP-0160 §3).
     Presence(Presence),
@@ -64,75 +55,33 @@ pub enum Action {
     /// from the inbox again.
     Redeliver(Vec<NotificationId>),
     /// A durable subscription belongs to the account, another one ends with the connection.
-    Subscribe {
-        topic: Topic,
-        durable: bool,
-        request: Request,
-    },
-    Unsubscribe {
-        topic: Topic,
-        durable: bool,
-        request: Request,
-    },
+    Subscribe { topic: Topic, durable: bool, request: Request },
+    /// End a subscription.
+    Unsubscribe { topic: Topic, durable: bool, request: Request },
     /// List the device's subscriptions, or those to this topic.
-    Subscriptions {
-        topic: Option<Topic>,
-        request: Request,
-    },
+    Subscriptions { topic: Option<Topic>, request: Request },
     /// The latest items, at most `max`, oldest first; or the one with this id.
-    Items {
-        topic: Topic,
-        id: Option<NotificationId>,
-        max: usize,
-        request: Request,
-    },
-    Publish {
-        topic: Topic,
-        data: JsonText,
-        request: Request,
-    },
+    Items { topic: Topic, id: Option<NotificationId>, max: usize, request: Request },
+    /// Publish an item to a topic.
+    Publish { topic: Topic, data: JsonText, request: Request },
     /// Check that the device may publish to the topic, and that the topic is still empty.
-    Create {
-        topic: Topic,
-        request: Request,
-    },
+    Create { topic: Topic, request: Request },
     /// The device's affiliation to a topic according to the topic rules.
-    Affiliation {
-        topic: Topic,
-        request: Request,
-    },
+    Affiliation { topic: Topic, request: Request },
     /// Accounts only: a node at the PubSub service. If no account created it, `topic` is executed, or is the
     /// answer.
-    Node {
-        command: NodeRequest,
-        topic: Result<Box<Action>, Refused>,
-        request: Request,
-    },
+    Node { command: NodeRequest, topic: Result<Box<Action>, Refused>, request: Request },
     /// Accounts only: describe a topic.
-    DescribeTopic {
-        request: Request,
-    },
+    DescribeTopic { request: Request },
     /// For conformance suites only.
-    Register {
-        user: Box<str>,
-        password: Token,
-        request: Request,
-    },
+    Register { user: Box<str>, password: Token, request: Request },
     /// For conformance suites only: remove the connection's own account; its streams end after the response
     /// is written.
-    Unregister {
-        request: Request,
-    },
+    Unregister { request: Request },
     /// Accounts only. Without a request, the client expects no answer.
-    Account {
-        command: Command,
-        request: Option<Request>,
-    },
+    Account { command: Command, request: Option<Request> },
     /// A page of the archive of the device or account.
-    Archive {
-        query: ArchiveQuery,
-        request: Request,
-    },
+    Archive { query: ArchiveQuery, request: Request },
     /// Close the connection; the closing element is in `bytes`.
     Close(CloseReason),
 }
@@ -174,44 +123,33 @@ impl Request {
 
 #[derive(Debug)]
 pub(super) enum About {
-    Subscription {
-        node: Box<str>,
-        jid: Box<str>,
-    },
+    /// A new subscription of this address.
+    Subscription { node: Box<str>, jid: Box<str> },
+    /// The list of subscriptions.
     Subscriptions {
         node: Option<Box<str>>,
         /// Elements of other subscriptions.
         more: Bytes,
     },
-    Items {
-        node: Box<str>,
-    },
-    Publication {
-        node: Box<str>,
-    },
-    Creation {
-        node: Box<str>,
-    },
-    Affiliation {
-        node: Box<str>,
-    },
+    /// Items of a topic.
+    Items { node: Box<str> },
+    /// A published item.
+    Publication { node: Box<str> },
+    /// A created topic.
+    Creation { node: Box<str> },
+    /// The affiliation to a topic.
+    Affiliation { node: Box<str> },
     /// A topic, described in this namespace.
-    Topic {
-        node: Box<str>,
-        namespace: &'static str,
-    },
+    Topic { node: Box<str>, namespace: &'static str },
     /// Accounts only.
     Unsubscription,
     /// A message instead of a request: only an error is answered.
     Decision,
     /// An account, described in this namespace.
-    Account {
-        namespace: &'static str,
-    },
+    Account { namespace: &'static str },
     /// Archived messages, with the client's query id.
-    Archive {
-        query_id: Box<str>,
-    },
+    Archive { query_id: Box<str> },
+    /// The response needs nothing else.
     Nothing,
 }
 
@@ -225,12 +163,11 @@ pub enum Credentials {
 /// The outcome of a resumption.
 #[derive(Debug)]
 pub enum Resumed {
+    /// The session continues.
     Yes(Box<Suspended>),
     /// It no longer exists or belongs to another device; with the number of the client's stanzas that were
     /// handled, if known.
-    Gone {
-        handled: Option<u32>,
-    },
+    Gone { handled: Option<u32> },
 }
 
 /// The outcome of a delivery.

@@ -98,17 +98,12 @@ struct Fetch {
 /// How many pushes may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    Some {
-        count: usize,
-        probe: bool,
-    },
+    /// As many as `count`; as a probe, one.
+    Some { count: usize, probe: bool },
     /// Nothing; ask again then.
     Wait(Instant),
     /// Nothing, for longer than a push should wait in the queue.
-    Refuse {
-        reason: Reason,
-        after: Duration,
-    },
+    Refuse { reason: Reason, after: Duration },
 }
 
 impl Account {

@@ -32,17 +32,14 @@ pub struct Pattern {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Level {
+    /// Text without variables.
     Literal(Box<str>),
     /// `+`
     Any,
     /// `#`
     Rest,
     /// A variable part between two literals.
-    Hole {
-        before: Box<str>,
-        what: Variable,
-        after: Box<str>,
-    },
+    Hole { before: Box<str>, what: Variable, after: Box<str> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

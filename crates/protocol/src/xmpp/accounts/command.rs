@@ -12,43 +12,31 @@ use crate::xmpp::error::Refusal;
 #[derive(Debug)]
 pub enum Command {
     /// Relay a stanza, possibly to the account itself.
-    Relay {
-        to: Recipient,
-        stanza: Relayed,
-    },
+    Relay { to: Recipient, stanza: Relayed },
     /// Broadcast presence.
     Announce(Relayed),
     /// The roster, unless the client has this version.
-    Roster {
-        known: Option<Box<str>>,
-    },
+    Roster { known: Option<Box<str>> },
+    /// Add, change or remove a contact.
     ChangeRoster(RosterChange),
     /// Publish a personal event (XEP-0163).
     PublishPersonal(PersonalItem),
     /// Personal events of the account or of another bare address.
-    PersonalItems {
-        owner: Box<str>,
-        node: Box<str>,
-    },
+    PersonalItems { owner: Box<str>, node: Box<str> },
     /// The nodes whose events the client wants.
     Want(Vec<Box<str>>),
     /// Archiving preferences (XEP-0313 §5), replaced if set.
     ArchiveRules(Option<ArchiveRules>),
     /// Enable or disable carbons for this resource (XEP-0280).
-    Copy {
-        wanted: bool,
-    },
+    Copy { wanted: bool },
     /// The vCard of the account, or of another bare address (XEP-0054).
-    Card {
-        owner: Option<Box<str>>,
-    },
+    Card { owner: Option<Box<str>> },
+    /// Replace the vCard.
     PutCard(Card),
     /// Change push registrations (XEP-0357).
     ChangePush(PushChange),
     /// Whether the account may learn that another bare address exists.
-    Describe {
-        owner: Box<str>,
-    },
+    Describe { owner: Box<str> },
 }
 
 impl<S: Copy + Eq> Accounts<S> {

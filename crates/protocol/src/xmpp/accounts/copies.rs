@@ -6,10 +6,12 @@ use super::{Accounts, Outbox, Recipient, Relayed};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::write::{push_end, push_start};
 
-#[derive(Debug, Clone, Copy)]
-enum Direction {
-    Sent,
-    Received,
+noroshi_types::names! {
+    #[derive(Debug, Clone, Copy)]
+    enum Direction {
+        Sent => "sent",
+        Received => "received",
+    }
 }
 
 impl<S: Copy + Eq> Accounts<S> {
@@ -57,10 +59,7 @@ impl<S: Copy + Eq> Accounts<S> {
     ) {
         let Some(account) = self.accounts.get(user) else { return };
         let own = self.bare(user);
-        let name = match direction {
-            Direction::Sent => "sent",
-            Direction::Received => "received",
-        };
+        let name = direction.as_str();
         for resource in account.resources.iter().filter(|resource| resource.copies) {
             let Some(session) = resource.session.filter(|session| !without.contains(session)) else {
                 continue;

@@ -38,12 +38,10 @@ pub struct PushRegistration {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushChange {
+    /// Add a registration, or replace it.
     Enable(PushRegistration),
     /// Of all nodes, or of one.
-    Disable {
-        jid: Box<str>,
-        node: Option<Box<str>>,
-    },
+    Disable { jid: Box<str>, node: Option<Box<str>> },
 }
 
 impl PushChange {

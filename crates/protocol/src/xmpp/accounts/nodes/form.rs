@@ -53,19 +53,12 @@ names! {
     }
 }
 
-/// The type of a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::xmpp) enum FormKind {
-    Configuration,
-    Authorization,
-}
-
-impl FormKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            FormKind::Configuration => "http://jabber.org/protocol/pubsub#node_config",
-            FormKind::Authorization => "http://jabber.org/protocol/pubsub#subscribe_authorization",
-        }
+names! {
+    /// The type of a form.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in crate::xmpp) enum FormKind {
+        Configuration => "http://jabber.org/protocol/pubsub#node_config",
+        Authorization => "http://jabber.org/protocol/pubsub#subscribe_authorization",
     }
 }
 

@@ -35,6 +35,7 @@ pub(in crate::xmpp) enum NodeCommand {
     Defaults,
     /// §8.2
     Configuration,
+    /// §8.2.4
     Configure(Option<Fields>),
     /// §8.4
     Delete,
@@ -42,6 +43,7 @@ pub(in crate::xmpp) enum NodeCommand {
     Purge,
     /// §8.9
     Affiliations,
+    /// §8.9.2
     Affiliate(Vec<(Box<str>, Affiliation)>),
     /// §8.8
     Subscribers,
@@ -52,28 +54,15 @@ pub(in crate::xmpp) enum NodeCommand {
     /// §5.6
     OwnSubscriptions,
     /// §6.1, §6.2. Nodes of accounts reject options (§6.3).
-    Subscribe {
-        jid: Box<str>,
-        has_options: bool,
-    },
-    Unsubscribe {
-        jid: Box<str>,
-    },
+    Subscribe { jid: Box<str>, has_options: bool },
+    /// §6.2
+    Unsubscribe { jid: Box<str> },
     /// §7.1. Nodes of accounts reject options (§7.1.5).
-    Publish {
-        item: Option<NewItem>,
-        has_options: bool,
-    },
+    Publish { item: Option<NewItem>, has_options: bool },
     /// §7.2
-    Retract {
-        id: Box<str>,
-        tells: bool,
-    },
+    Retract { id: Box<str>, tells: bool },
     /// §6.5
-    Items {
-        ids: Vec<Box<str>>,
-        max: usize,
-    },
+    Items { ids: Vec<Box<str>>, max: usize },
     /// §5.3
     Describe,
     /// §5.2; for a node its items, §5.5.

@@ -138,7 +138,7 @@ fn escaped_quotes_fit_the_send_queue() {
     assert_eq!(kept, OWN_BYTES_MAX / (3_000 + 255 + "<e xmlns='e'></e>o00@x".len()));
     let outbox = world.get("c", &format!("<items node=\"{node}\"/>")).len();
     assert!((OWN_BYTES_MAX..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
-    let list = NodeRequest::new(&node, NodeCommand::List);
+    let list = NodeRequest::new(node, NodeCommand::List);
     let outbox = world.accounts.ask_node("c", list, &mut world.outbox).unwrap().unwrap().len();
     assert!((20_000..limits::SEND_QUEUE_BYTES).contains(&outbox), "{outbox}");
     world.ask("o00", &format!("<retract node=\"{node}\"><item id=\"00{}\"/></retract>", quotes(253)));
