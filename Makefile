@@ -40,7 +40,7 @@ dist: ## Build target/release/noroshi as packages contain it: link-time optimiza
 	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	@$(NO_FAULTS_release)
 
-test: unit e2e ## Run every test: unit, component, and end to end with third-party clients
+test: unit e2e ## Run unit, component and end-to-end tests, with third-party clients
 
 unit: ## Run the tests of the workspace
 	@scripts/setup build engines

@@ -96,7 +96,7 @@ pub fn presence(bytes: &[u8]) -> Result<Presence, Problem> {
     Ok(json::parse::<Body>(bytes)?.state.0.0)
 }
 
-/// `{"ids": […]}`: confirmed or opened messages, without duplicates.
+/// `{"ids": […]}`: acknowledged or opened messages, without duplicates.
 pub fn ids(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

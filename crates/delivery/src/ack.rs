@@ -1,9 +1,9 @@
-//! Coalesces confirmations until the store writes them.
+//! Coalesces acknowledgements until the store writes them.
 //!
-//! A device confirms one notification at a time; the store gets many in one write. The queue is bounded: above the
-//! bound confirmations are dropped and counted, and the devices receive those notifications again, with the same ids.
+//! A device acknowledges one notification at a time; the store gets many in one write. The queue is bounded: above the
+//! bound acknowledgements are dropped and counted, and the devices receive those notifications again, with the same ids.
 //!
-//! A backlog read on an open connection waits for the earlier confirmations of its device ([`Acks::settle`]): otherwise
+//! A backlog read on an open connection waits for the earlier acknowledgements of its device ([`Acks::settle`]): otherwise
 //! the client would get those notifications as new ones.
 
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ use crate::share_feed::ShareFeed;
 /// being written.
 const QUEUED_IDS_MAX: usize = 1_000_000;
 
-/// How long a confirmation waits for others. A crash within this time repeats the notification.
+/// How long an acknowledgement waits for others. A crash within this time repeats the notification.
 const LINGER: Duration = Duration::from_millis(5);
 
 /// Ids in one write, which occupies the writer for some tens of milliseconds at most.
@@ -35,13 +35,13 @@ const IDS_PER_WRITE: usize = 20_000;
 /// The pause between two attempts while the store fails.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest wait of a read for confirmations. If the store is slower, notifications may be delivered again.
+/// The longest wait of a read for acknowledgements. If the store is slower, notifications may be delivered again.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 metrics! {
     pub(crate) struct Metrics {
-        acked_seconds: Histogram = "Time from acceptance to confirmation",
-        acks_dropped: Counter = "Confirmations that were dropped",
+        acked_seconds: Histogram = "Time from acceptance to acknowledgement",
+        acks_dropped: Counter = "Acknowledgements dropped because the queue was full",
     }
 }
 
@@ -59,7 +59,7 @@ struct AckQueue {
 struct Queued {
     ids_count: usize,
     devices: HashMap<DeviceNum, Vec<NotificationId>>,
-    /// Devices whose confirmations are being written.
+    /// Devices whose acknowledgements are being written.
     writing: HashSet<DeviceNum>,
     is_writing: bool,
     /// The number of finished writes.
@@ -67,7 +67,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// The number of finished writes after which the present confirmations of a device were attempted; `None` if all
+    /// The number of finished writes after which the present acknowledgements of a device were attempted; `None` if all
     /// were.
     fn settled_at(&self, device: DeviceNum) -> Option<u64> {
         let next = self.writes + 1;
@@ -96,7 +96,7 @@ impl AckQueue {
         }
     }
 
-    /// Queues confirmations again after a failed write. Returns false if there is no room. Does not wake the writer:
+    /// Queues acknowledgements again after a failed write. Returns false if there is no room. Does not wake the writer:
     /// the caller retries.
     fn put_back(&self, acks: Vec<Ack>) -> bool {
         let count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
@@ -129,7 +129,7 @@ impl AckQueue {
         self.written.notify_waiters();
     }
 
-    /// Waits until the present confirmations of a device were written, or failed. Cancel-safe.
+    /// Waits until the present acknowledgements of a device were written, or failed. Cancel-safe.
     pub(crate) async fn settle(&self, device: DeviceNum) {
         let Some(settled_at) = self.queued.lock().settled_at(device) else { return };
         let settled = async {
@@ -144,12 +144,12 @@ impl AckQueue {
         };
         if tokio::time::timeout(SETTLE_MAX, settled).await.is_err() {
             tracing::warn!(
-                "confirmations were not written in time; devices may receive their notifications again"
+                "acknowledgements were not written in time; devices may receive their notifications again"
             );
         }
     }
 
-    /// Waits for the first confirmation, and then briefly for more. Cancel-safe.
+    /// Waits for the first acknowledgement, and then briefly for more. Cancel-safe.
     async fn ready(&self) {
         if self.queued.lock().ids_count == 0 {
             self.filled.notified().await;
@@ -158,7 +158,7 @@ impl AckQueue {
     }
 }
 
-/// Queues confirmations and writes them.
+/// Queues acknowledgements and writes them.
 pub struct Acks {
     context: Arc<Context>,
     freshness: Arc<Freshness>,
@@ -183,13 +183,13 @@ impl Acks {
         self.queue.push(device, ids, &self.metrics);
     }
 
-    /// Waits until the present confirmations of a device were written, or failed. Cancel-safe.
+    /// Waits until the present acknowledgements of a device were written, or failed. Cancel-safe.
     pub(crate) async fn settle(&self, device: DeviceNum) {
         self.queue.settle(device).await;
     }
 
-    /// Writes confirmations as they arrive. When `drain` resolves, writes the rest and returns. Not cancel-safe:
-    /// confirmations that were taken from the queue and not yet handed to the store would be lost.
+    /// Writes acknowledgements as they arrive. When `drain` resolves, writes the rest and returns. Not cancel-safe:
+    /// acknowledgements that were taken from the queue and not yet handed to the store would be lost.
     pub(crate) async fn write_until(&self, drain: impl Future<Output = ()>) {
         let mut drain = std::pin::pin!(drain);
         loop {
@@ -213,24 +213,24 @@ impl Acks {
         }
     }
 
-    /// Writes the queue. Returns false if some confirmations must be retried; the `last` attempt drops them instead.
+    /// Writes the queue. Returns false if some acknowledgements must be retried; the `last` attempt drops them instead.
     async fn flush(&self, last: bool) -> bool {
         let mut wrote_all = true;
         let queued = self.queue.take();
         for acks in writes(queued) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
             let Err(error) = self.write(acks.clone()).await else { continue };
-            // Confirming twice is the same as once, so an attempt with an unknown result is repeated.
+            // Acknowledging twice is the same as once, so an attempt with an unknown result is repeated.
             let may_succeed = matches!(
                 error,
                 Error::Store(StoreError::Engine(_) | StoreError::Overloaded | StoreError::Full)
             );
             if may_succeed && !last && self.queue.put_back(acks) {
-                tracing::warn!(%error, ids_count, "could not write confirmations; retrying");
+                tracing::warn!(%error, ids_count, "could not write acknowledgements; retrying");
                 wrote_all = false;
             } else {
                 self.metrics.acks_dropped.inc_by(ids_count as u64);
-                tracing::warn!(%error, ids_count, "could not write confirmations; devices receive their notifications again");
+                tracing::warn!(%error, ids_count, "could not write acknowledgements; devices receive their notifications again");
             }
         }
         self.queue.finish();
@@ -243,12 +243,12 @@ impl Acks {
         self.write(vec![Ack { device, ids }]).await
     }
 
-    /// Writes confirmations now. Returns how many of the notifications were outstanding.
+    /// Writes acknowledgements now. Returns how many of the notifications were outstanding.
     async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.context.now();
         let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
         let acked = self.context.store.ack(acks.clone(), now).await;
-        // Also after an error, since the confirmations may have been written.
+        // Also after an error, since the acknowledgements may have been written.
         if acked.as_ref().is_ok_and(|acked| !acked.is_empty()) || acked.is_err() {
             self.freshness.nums_changed(devices);
         }
@@ -257,7 +257,7 @@ impl Acks {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
         self.context.outcomes.acked(&acks, &acked);
-        self.feed.confirmed();
+        self.feed.acknowledged();
         Ok(acked.iter().map(|acked| acked.count).sum())
     }
 }
@@ -317,17 +317,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_settles_with_the_write_that_takes_what_it_confirmed() {
+    fn a_device_settles_with_the_write_that_takes_what_it_acknowledged() {
         let (queue, metrics) = (AckQueue::default(), Metrics::default());
         let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
-        let confirm = |device| {
+        let acknowledge = |device| {
             queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);
         };
-        confirm(1);
+        acknowledge(1);
         assert_eq!((settled_at(1), settled_at(2)), (Some(1), None));
         queue.take();
         // One is being written, two waits for the write behind it.
-        confirm(2);
+        acknowledge(2);
         assert_eq!((settled_at(1), settled_at(2)), (Some(1), Some(2)));
         queue.finish();
         assert_eq!((settled_at(1), settled_at(2)), (None, Some(2)));

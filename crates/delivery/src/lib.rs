@@ -1,4 +1,4 @@
-//! The decisions: recipients, live delivery or inbox, confirmations, and outcomes.
+//! The decisions: recipients, live delivery or inbox, acknowledgements, and outcomes.
 //!
 //! ```text
 //!   api ──► Publisher::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards

@@ -188,7 +188,7 @@ impl Outcomes {
         self.events().emit(self.clock.now(), event);
     }
 
-    /// Counts the confirmations of notifications that the store knew, and emits who confirmed them.
+    /// Counts the acknowledgements of notifications that the store knew, and emits who acknowledged them.
     pub(crate) fn acked(&self, acks: &[Ack], acked: &[Acked]) {
         let count = acked.iter().map(|acked| acked.count).sum();
         self.metrics.outcome(Outcome::Acked).inc_by(count);
@@ -198,9 +198,9 @@ impl Outcomes {
         let known: std::collections::HashSet<NotificationId> =
             acked.iter().filter(|acked| acked.count > 0).map(|acked| acked.id).collect();
         let each = acks.iter().flat_map(|ack| ack.ids.iter().map(|id| (*id, ack.device)));
-        let mut confirmed: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
-        confirmed.sort_unstable();
-        self.events().emit(self.clock.now(), || Event::Acked(confirmed.into()));
+        let mut acknowledged: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
+        acknowledged.sort_unstable();
+        self.events().emit(self.clock.now(), || Event::Acked(acknowledged.into()));
     }
 
     /// The user of a device opened these for the first time.

@@ -253,7 +253,7 @@ impl Publisher {
         ticket
     }
 
-    /// Cancels a notification on every device that has not confirmed it.
+    /// Cancels a notification on every device that has not acknowledged it.
     pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.context.store.cancel(app, id, self.context.now()).await?;
         self.context.outcomes.departed(&cancelled.departed);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! One node leads, for all groups of all apps (the task `shares`). It takes connected members in turn and skips those
-//! that have too many unconfirmed copies. If none is left it waits: the log keeps unassigned messages. What a
-//! disconnected member has not confirmed goes to another member, except what the member may have received with QoS 2
+//! that have too many unacknowledged copies. If none is left it waits: the log keeps unassigned messages. What a
+//! disconnected member has not acknowledged goes to another member, except what the member may have received with QoS 2
 //! ([MQTT-4.8.2-5]). A message that is not `stored` goes to a member that is connected now, or is dropped.
 //!
 //! Reading order: `group` (the next member, the outcome of a copy; pure), `copy` (the sent messages), `members`
@@ -56,7 +56,7 @@ metrics! {
         pub(crate) share_messages_dropped: Counter =
             "Messages that are not stored and found no connected member, or a full queue",
         share_groups_waiting: Gauge =
-            "Groups whose messages wait because all connected members have too many unconfirmed copies",
+            "Groups whose messages wait because all connected members have too many unacknowledged copies",
     }
 }
 
@@ -93,7 +93,7 @@ impl Shares {
         self.feed.has(app)
     }
 
-    /// Sends what a device has not confirmed to other members, before the device is deleted.
+    /// Sends what a device has not acknowledged to other members, before the device is deleted.
     pub(crate) async fn release(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         match self.has(app) {
             true => reclaim::release(self, app, device).await,

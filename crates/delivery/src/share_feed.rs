@@ -1,4 +1,4 @@
-//! The input of the leader of shared subscriptions from the rest of the node: published messages, confirmations, and
+//! The input of the leader of shared subscriptions from the rest of the node: published messages, acknowledgements, and
 //! changes of groups.
 //!
 //! Filled by publishing, by the cluster and by acknowledgements, on any thread and without waiting. Read by
@@ -23,7 +23,7 @@ pub(crate) struct ShareFeed {
     woken: Notify,
     /// Groups or members changed since they were last read.
     changed: AtomicBool,
-    /// Messages wait for confirmations.
+    /// Messages wait for acknowledgements.
     awaits_acks: AtomicBool,
     /// Another node leads.
     follows: AtomicBool,
@@ -77,8 +77,8 @@ impl ShareFeed {
         self.woken.notify_one();
     }
 
-    /// Devices confirmed messages.
-    pub(crate) fn confirmed(&self) {
+    /// Devices acknowledged messages.
+    pub(crate) fn acknowledged(&self) {
         if self.awaits_acks.load(Ordering::Relaxed) {
             self.woken.notify_one();
         }

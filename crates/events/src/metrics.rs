@@ -76,7 +76,7 @@ impl Metrics {
         registry.register("written", "Events written, by kind", metrics.written.clone());
         registry.register(
             "lost",
-            "Events that a sink did not get, by reason; sink `all`: no sink got them",
+            "Events that a sink did not receive, by reason; sink `all`: no sink received them",
             metrics.lost.clone(),
         );
         registry.register("sink_sent", "Events that a sink accepted", metrics.sent.clone());

@@ -61,7 +61,7 @@ macro_rules! metrics {
 
             fn register(&self, registry: &mut Registry) {
                 $(registry.register($name, $help, self.$field.clone());)*
-                let help = "Since the current drain began; 0 is no drain";
+                let help = "Seconds since the current drain began; 0 without a drain";
                 let elapsed = self.drain_elapsed_seconds.clone();
                 registry.register_with_unit("drain_elapsed", help, Unit::Seconds, elapsed);
             }
@@ -80,7 +80,7 @@ metrics! {
     pub(crate) handshake_failures: Counter = "tls_handshake_failures", "TLS handshakes that failed";
     pub(crate) handed_over: Counter = "connections_handed_over", "Sockets handed over to the API";
     pub(crate) taken_back: Counter =
-        "connections_taken_back", "Sockets taken back from the API, since their next request was the gateway's";
+        "connections_taken_back", "Sockets that the API returned because their next request was for the gateway";
     pub(crate) bridged: Counter = "connections_bridged", "HTTP/2 streams that the API passed to the gateway";
     pub(crate) evicted: Counter = "connections_evicted", "Connections without a credential that were evicted";
     pub(crate) refused_client: Counter =
@@ -109,23 +109,23 @@ metrics! {
     pub(crate) resyncs: Counter = "resyncs", "Times a shard read the backlogs of its sessions again";
     pub(crate) panics: Counter = "connection_panics", "Panics that ended a connection";
     parked_bytes: Family<ProtocolLabels, Gauge> =
-        "sessions_suspended_bytes", "Memory of parked sessions, by protocol; gateway.parked_sessions is the limit of each";
+        "sessions_suspended_bytes", "Memory of suspended sessions, by protocol; gateway.parked_sessions is the limit of each";
     parked_evicted: Family<ProtocolLabels, Counter> =
         "sessions_suspended_evicted", "Parked sessions that were evicted, by protocol";
     mqtt_suspended: Gauge = "mqtt_sessions_suspended", "Parked sessions of MQTT on this node";
     pub(crate) mqtt_wills_withheld: Counter =
-        "mqtt_wills_withheld", "Wills that were not published: the device was revoked, deleted or given to another user, it is connected again, or it may not publish there any more";
+        "mqtt_wills_withheld", "Wills not published: the device was revoked, deleted, reassigned or reconnected, or lost the permission for the topic";
     pub(crate) retained_topics_scanned: Counter =
         "mqtt_retained_topics_scanned", "Topics scanned for retained messages, for new filters with wildcards";
     xmpp_suspended: Gauge =
-        "xmpp_sessions_suspended", "Sessions of XMPP whose connections broke and that may be resumed";
-    pub(crate) xmpp_resumed: Counter = "xmpp_sessions_resumed", "Sessions of XMPP that were resumed";
+        "xmpp_sessions_suspended", "Suspended XMPP sessions on this node";
+    pub(crate) xmpp_resumed: Counter = "xmpp_sessions_resumed", "XMPP sessions resumed";
     drain_active: Gauge =
         "drain_active", "1 while devices are moved away, and then until they are admitted again";
     drain_remaining: Gauge =
         "drain_remaining", "Connections that a drain still has to close; divided by drain_rate: the remaining seconds";
     pub(crate) drain_moved: Counter = "drain_moved", "Connections that drains closed";
-    drain_rate: Gauge = "drain_rate", "Connections a second that the current drain closes; 0 without a drain";
+    drain_rate: Gauge = "drain_rate", "Connections per second that the current drain closes; 0 without a drain";
 }
 
 impl Metrics {

@@ -53,7 +53,7 @@ impl Bucket {
         missing.div_ceil(u64::from(rate.per_second.max(1)))
     }
 
-    /// Adds tokens, also above the burst: a device that is sent a thousand notifications may confirm each.
+    /// Adds tokens, also above the burst: a device that is sent a thousand notifications may acknowledge each.
     pub(crate) fn grant(&mut self, tokens: u32) {
         self.millitokens = self.millitokens.saturating_add(tokens.saturating_mul(1_000));
     }

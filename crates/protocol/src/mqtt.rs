@@ -31,8 +31,8 @@ mod writer;
 
 pub use action::{
     Action, Answer, ConnectionEnd, LogIn, LogInRefused, LoggedIn, OfferedWill, PublishRefused, Saved,
-    ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnconfirmedMessage, UnsubscribeRequest,
-    Will,
+    ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnacknowledgedMessage,
+    UnsubscribeRequest, Will,
 };
 pub use close::{CloseCodes, close_codes};
 pub use config::{Config, WILDCARDS_MAX};

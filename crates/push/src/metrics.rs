@@ -114,7 +114,7 @@ impl Metrics {
         registry.register("push_overloads", "Answers that request a slower rate", m.overloads.clone());
         registry.register(
             "push_breaker_open",
-            "Credentials that a push service rejects: an operator has to act",
+            "Credentials that a push service rejects: an operator must act",
             m.breaker_open.clone(),
         );
         registry.register("push_token_renewals", "Authorizations fetched or renewed", m.renewals.clone());

@@ -56,7 +56,7 @@ impl Metrics {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("intake");
         registry.register("messages", "Messages of the intake queue, by outcome", metrics.messages.clone());
-        registry.register("in_work", "Messages received and not decided yet", metrics.in_work.clone());
+        registry.register("in_work", "Messages received and still in progress", metrics.in_work.clone());
         let retries = metrics.retries.clone();
         registry.register("retries", "Messages that could not be accepted yet and are retried here", retries);
         registry.register("errors", "Failed calls to the queue", metrics.errors.clone());

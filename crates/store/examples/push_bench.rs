@@ -4,7 +4,7 @@
 //! `cargo run --release -p noroshi-store --example push_bench -- [--postgres URL] [devices] [folder]`
 //!
 //! Every device has a token and its own user; batches have 500 recipients. The audience is walked three times: as
-//! `always`; as the `fallback` of a live message that half of the devices confirmed before it was due; and as
+//! `always`; as the `fallback` of a live message that half of the devices acknowledged before it was due; and as
 //! `always` again behind 100,000 waiting batches of one device, half of a paused campaign and half due later.
 //! Durability is on, and calls run one at a time. With a URL the benchmark runs on SQLite and then on the (empty)
 //! PostgreSQL database, where two nodes also send at once.
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let open = async || Postgres::open(PostgresOptions::new(&url), &mut Registry::default()).await;
     let (store, other) = (open().await?, open().await?);
     let postgres = run(&store, devices).await?;
-    let names = ["always", "fallback, half confirmed", "behind batches that wait"];
+    let names = ["always", "fallback, half acknowledged", "behind batches that wait"];
     println!("\ndevices through, PostgreSQL / SQLite");
     for (name, (postgres, sqlite)) in names.into_iter().zip(postgres.into_iter().zip(sqlite)) {
         println!("{name:<24} {:>10.2}", postgres / sqlite);
@@ -82,7 +82,7 @@ async fn run(store: &dyn Store, devices: usize) -> Result<[f64; 3], Box<dyn std:
     walk(store).await?;
     let plain = send(store).await?;
 
-    println!("\nfallback, half confirmed");
+    println!("\nfallback, half acknowledged");
     let id = accept(store, app, Push { mode: PushMode::Fallback, ..Push::default() }).await?;
     let started = Instant::now();
     let half: Vec<DeviceNum> = nums.iter().copied().step_by(2).collect();
@@ -90,7 +90,7 @@ async fn run(store: &dyn Store, devices: usize) -> Result<[f64; 3], Box<dyn std:
         let acks = some.iter().map(|device| Ack { device: *device, ids: vec![id] }).collect();
         store.ack(acks, NOW).await?;
     }
-    report("confirmations", half.len(), started.elapsed());
+    report("acknowledgements", half.len(), started.elapsed());
     walk(store).await?;
     let fallback = send(store).await?;
 

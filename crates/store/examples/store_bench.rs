@@ -75,8 +75,8 @@ async fn measure(
     report("log-ins", logged.len(), started.elapsed());
 
     let started = Instant::now();
-    let acked = confirm(&**store, logged).await?;
-    report("confirmations", acked, started.elapsed());
+    let acked = acknowledge(&**store, logged).await?;
+    report("acknowledgements", acked, started.elapsed());
     Ok(())
 }
 
@@ -190,7 +190,7 @@ async fn log_in(
     Ok(lanes.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-async fn confirm(store: &dyn Store, logged: Vec<LoggedIn>) -> Result<usize, Error> {
+async fn acknowledge(store: &dyn Store, logged: Vec<LoggedIn>) -> Result<usize, Error> {
     let mut count = 0;
     for devices in logged.chunks(BATCH) {
         let acks = devices.iter().map(|one| Ack {

@@ -119,7 +119,7 @@ pub struct AbandonedBatch {
 pub struct Taken {
     /// By lane, then by due time.
     pub batches: Vec<Batch>,
-    /// Devices that had confirmed: [`Outcome::PushNotNeeded`]; devices of notifications whose ttl had ended:
+    /// Devices that had acknowledged: [`Outcome::PushNotNeeded`]; devices of notifications whose ttl had ended:
     /// [`Outcome::PushExpired`]; devices of cancelled or aborted work: [`Outcome::Cancelled`].
     pub departed: RemovedMessages,
     /// Batches that were taken too often, recorded as [`Outcome::PushRefused`] with [`SENDER_ENDED`]. All devices are
@@ -328,11 +328,11 @@ pub trait PushQueue: Send + Sync {
     /// The decision about a `fallback` batch is made here, once, in the same transaction. A device needs a push if
     /// - `stored` to users, devices or a condition: the notification is in its inbox,
     /// - `stored` to a topic or everyone: its position is before the message,
-    /// - otherwise: no confirmation was written since the notification was accepted.
+    /// - otherwise: no acknowledgement was written since the notification was accepted.
     ///
     /// Other devices leave the batch as [`Outcome::PushNotNeeded`], and the rest is written back as *claimed*. Of a
-    /// confirmation and the claim, exactly the one whose commit comes first takes effect. After a crash exactly the
-    /// claimed devices are taken again, whatever was confirmed later.
+    /// acknowledgement and the claim, exactly the one whose commit comes first takes effect. After a crash exactly the
+    /// claimed devices are taken again, whatever was acknowledged later.
     async fn take(&self, take: Take) -> Result<Taken, Error>;
 
     /// Moves the end of leases to `until`, which is `lease` from now by the clock of a store with several nodes; with

@@ -26,14 +26,14 @@ pub struct Message {
     pub sent_at: Timestamp,
     /// Not delivered after this time.
     pub expires_at: Timestamp,
-    /// A push follows if the device does not confirm.
+    /// A push follows if the device does not acknowledge.
     pub push_waits: bool,
     /// It stays in the inbox of an idle connected device until the device is in use.
     pub waits_for_use: bool,
 }
 
 impl Message {
-    /// Whether the device must confirm it: stored messages, and those with a pending push.
+    /// Whether the device must acknowledge it: stored messages, and those with a pending push.
     pub fn wants_ack(&self) -> bool {
         self.when == When::Stored || self.push_waits
     }

@@ -10,7 +10,7 @@ crate::names! {
         Kept = 1 => "kept",
         /// Written to the device's connection.
         Written = 2 => "written",
-        /// Confirmed by the device; its inbox row is gone.
+        /// Acknowledged by the device; its inbox row is gone.
         Acked = 3 => "acked",
         /// Not connected, and the policy does not store.
         Offline = 4 => "offline",
@@ -18,11 +18,11 @@ crate::names! {
         Inactive = 5 => "inactive",
         /// Dropped because the connection was too slow.
         Slow = 6 => "slow",
-        /// The ttl ended before the device confirmed it.
+        /// The ttl ended before the device acknowledged it.
         Expired = 7 => "expired",
         /// Replaced by a newer notification with the same collapse key.
         Collapsed = 8 => "collapsed",
-        /// Cancelled before the device confirmed it.
+        /// Cancelled before the device acknowledged it.
         Cancelled = 9 => "cancelled",
         /// Evicted from a full inbox by newer notifications.
         Evicted = 10 => "evicted",
@@ -41,11 +41,11 @@ crate::names! {
         PushTokenSuspect = 16 => "push_token_suspect",
         /// Push was requested, but the device has no push token.
         NoPushToken = 17 => "no_push_token",
-        /// The device confirmed in time: no push was needed.
+        /// The device acknowledged in time: no push was needed.
         PushNotNeeded = 18 => "push_not_needed",
         /// The ttl ended before a push service accepted it.
         PushExpired = 19 => "push_expired",
-        /// The user opened it on the device, whether or not the device confirmed it.
+        /// The user opened it on the device, whether or not the device acknowledged it.
         Opened = 20 => "opened",
         /// The device's campaign variant sends nothing.
         HeldOut = 21 => "held_out",
@@ -56,15 +56,15 @@ impl Outcome {
     /// One sentence of explanation for operators.
     pub fn explain(self) -> &'static str {
         match self {
-            Outcome::Kept => "kept in the device's inbox until it confirms",
+            Outcome::Kept => "kept in the device's inbox until it acknowledges",
             Outcome::Written => "written to the device's connection",
-            Outcome::Acked => "confirmed by the device",
+            Outcome::Acked => "acknowledged by the device",
             Outcome::Offline => "the device was not connected and the policy does not store messages",
             Outcome::Inactive => "the device was connected but idle, and the policy is \"active\"",
             Outcome::Slow => "dropped: the connection was too slow",
-            Outcome::Expired => "the ttl ended before the device confirmed it",
+            Outcome::Expired => "the ttl ended before the device acknowledged it",
             Outcome::Collapsed => "replaced by a newer notification with the same collapse key",
-            Outcome::Cancelled => "cancelled before the device confirmed it",
+            Outcome::Cancelled => "cancelled before the device acknowledged it",
             Outcome::Evicted => "evicted from the device's full inbox by newer notifications",
             Outcome::Unknown => "the user or device does not exist",
             Outcome::PushUnconfigured => {
@@ -79,7 +79,7 @@ impl Outcome {
                 "the push service reported that the device's token belongs elsewhere; it is suspended"
             }
             Outcome::NoPushToken => "push was requested, but the device has no push token",
-            Outcome::PushNotNeeded => "the device confirmed in time: no push was needed",
+            Outcome::PushNotNeeded => "the device acknowledged in time: no push was needed",
             Outcome::PushExpired => "the ttl ended before the push service accepted it",
             Outcome::Opened => "opened by the user on the device",
             Outcome::HeldOut => "held out: the device's variant receives nothing from the campaign",

@@ -16,7 +16,7 @@ use super::{Limits, each_once};
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, FromText, Line, Span, Text};
 
-/// Default time for a device to confirm before a fallback push.
+/// Default time for a device to acknowledge before a fallback push.
 const PUSH_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]

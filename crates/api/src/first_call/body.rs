@@ -16,7 +16,7 @@ use crate::respond::{self, device, raw};
 struct MeBody<'a> {
     #[serde(flatten)]
     device: device::DeviceBody,
-    /// Number of unconfirmed messages.
+    /// Number of unacknowledged messages.
     inbox: u64,
     /// The newest of them, newest first.
     messages: Vec<Box<RawValue>>,

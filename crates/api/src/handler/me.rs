@@ -141,7 +141,7 @@ pub(crate) async fn ack(consumer: Consumer, JsonBody(body): JsonBody) -> Answer 
     respond::field("acked", acked)
 }
 
-/// `POST /v1/me/opened`: durable when the response is sent. Does not confirm messages.
+/// `POST /v1/me/opened`: durable when the response is sent. Does not acknowledge messages.
 pub(crate) async fn open(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
     let opened = consumer.delivery.devices.open(consumer.device.num, ids).await?;

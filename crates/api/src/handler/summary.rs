@@ -9,8 +9,8 @@ pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
     let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
     if had(Outcome::Acked) {
         return match had(Outcome::Opened) {
-            true => "The device confirmed it, and its user opened it.",
-            false => "The device confirmed it.",
+            true => "The device acknowledged it, and its user opened it.",
+            false => "The device acknowledged it.",
         }
         .to_owned();
     }
@@ -33,30 +33,30 @@ pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
 /// None: the only steps are those of push services.
 fn live(trace: &Trace, connected: bool, had: &impl Fn(Outcome) -> bool) -> Option<&'static str> {
     let ended = [
-        (Outcome::Cancelled, "It was cancelled before the device confirmed it."),
+        (Outcome::Cancelled, "It was cancelled before the device acknowledged it."),
         (
             Outcome::Collapsed,
-            "A newer notification with the same collapse key replaced it before the device confirmed it.",
+            "A newer notification with the same collapse key replaced it before the device acknowledged it.",
         ),
         (Outcome::Evicted, "It was evicted from the device's full inbox by newer notifications."),
-        (Outcome::Expired, "Its ttl ended before the device confirmed it."),
+        (Outcome::Expired, "Its ttl ended before the device acknowledged it."),
     ];
     if let Some((_, sentence)) = ended.into_iter().find(|(outcome, _)| had(*outcome)) {
         return Some(sentence);
     }
     Some(match (trace.in_inbox, had(Outcome::Written), connected) {
         (true, true, true) => {
-            "It was written to the device's connection; the device has not confirmed it yet."
+            "It was written to the device's connection; the device has not acknowledged it yet."
         }
         (true, true, false) => {
-            "It was written to a connection that closed before the device confirmed it; it is still in the inbox."
+            "It was written to a connection that closed before the device acknowledged it; it is still in the inbox."
         }
         (true, false, true) => {
             "It is in the device's inbox; the device is connected, but it was not written to the connection yet."
         }
         (true, false, false) => "It is in the device's inbox until the device connects.",
         (false, true, _) => {
-            "It was written to the device's connection; no confirmation was requested or has arrived."
+            "It was written to the device's connection; no acknowledgement was requested or has arrived."
         }
         (false, false, _) if had(Outcome::Slow) => {
             "It was dropped because the device did not read earlier messages."
@@ -95,7 +95,7 @@ fn push(step: &TraceStep) -> Option<String> {
         Outcome::PushUnconfigured => {
             "It was not pushed: the app has no credential for the device's push service.".to_owned()
         }
-        Outcome::PushNotNeeded => "No push was needed: the device confirmed in time.".to_owned(),
+        Outcome::PushNotNeeded => "No push was needed: the device acknowledged in time.".to_owned(),
         Outcome::PushExpired => format!("Its ttl ended before a push service accepted it{because}."),
         _ => return None,
     })
@@ -135,13 +135,13 @@ mod tests {
             true,
             &format!("{waits} A push service accepted it for the device."),
         );
-        check(&[(Kept, None), (Pushed, None), (Acked, None)], false, "The device confirmed it.");
+        check(&[(Kept, None), (Pushed, None), (Acked, None)], false, "The device acknowledged it.");
         let opened = (Outcome::Opened, None);
         check(&[(Pushed, None), opened], false, "Its user opened it on the device.");
         check(
             &[(Kept, None), (Acked, None), opened],
             false,
-            "The device confirmed it, and its user opened it.",
+            "The device acknowledged it, and its user opened it.",
         );
         check(
             &[(Kept, None), (PushRefused, Some("sender_ended"))],
@@ -164,7 +164,7 @@ mod tests {
         check(
             &[(Kept, None), (PushExpired, Some("timeout")), (Outcome::Expired, None)],
             false,
-            "Its ttl ended before the device confirmed it. Its ttl ended before a push service accepted it (timeout).",
+            "Its ttl ended before the device acknowledged it. Its ttl ended before a push service accepted it (timeout).",
         );
     }
 

@@ -99,7 +99,7 @@ pub(crate) async fn post(
     answered.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// `DELETE /push/message/{token}`: cancels the message if the device has not confirmed it.
+/// `DELETE /push/message/{token}`: cancels the message if the device has not acknowledged it.
 pub(crate) async fn cancel(
     Shared(web_push): Shared<Arc<WebPush>>,
     Path(token): Path<String>,

@@ -63,7 +63,7 @@ async fn a_device_has_a_bounded_number_of_topics() {
 }
 
 #[tokio::test]
-async fn the_inbox_is_listed_and_confirmed() {
+async fn the_inbox_is_listed_and_acknowledged() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;
     let mut ids = Vec::new();
@@ -100,7 +100,7 @@ async fn an_opened_message_is_counted_once() {
     assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 1}));
     assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 0}));
     assert_eq!(service.post("/v1/me/opened", &other, &body).await.json(), json!({"opened": 1}));
-    // Confirms nothing.
+    // Acknowledges nothing.
     assert_eq!(service.get("/v1/me/inbox", &token).await.json()["total"], 1);
     let path = format!("/v1/notifications/{id}");
     let counts = service.get(&path, &service.key).await.json()["counts"].clone();

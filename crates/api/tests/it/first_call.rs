@@ -116,7 +116,7 @@ async fn changes_on_this_node_are_visible_at_once() {
     service.publish(r#"{"to": {"devices": ["d1"]}, "data": 2}"#).await;
     assert_eq!(changed("published to the device").await["inbox"], 2);
     service.post("/v1/me/inbox/ack", &token, &format!(r#"{{"ids": ["{id}"]}}"#)).await;
-    assert_eq!(changed("confirmed").await["inbox"], 1);
+    assert_eq!(changed("acknowledged").await["inbox"], 1);
     service.put("/v1/me/topics/news", &token, "").await;
     assert_eq!(changed("subscribed").await["topics"], json!(["news"]));
     let id = service.publish(r#"{"to": {"condition": "'news' in topics"}, "data": 3}"#).await;

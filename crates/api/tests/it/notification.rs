@@ -57,7 +57,10 @@ async fn a_trace_has_a_summary() {
     let acked = service.post("/v1/me/inbox/ack", &token, &format!("{{\"ids\": [\"{id}\"]}}")).await;
     assert_eq!(acked.json(), json!({"acked": 1}));
     let trace = service.get(&path("d1"), &service.key).await.json();
-    assert_eq!((&trace["in_inbox"], &trace["summary"]), (&json!(false), &json!("The device confirmed it.")));
+    assert_eq!(
+        (&trace["in_inbox"], &trace["summary"]),
+        (&json!(false), &json!("The device acknowledged it."))
+    );
 }
 
 #[tokio::test]

@@ -208,7 +208,7 @@ async fn a_receipt_reports_the_outcome_of_a_message() {
     let pending = service.get(&receipt, "").await;
     assert_eq!((pending.status, pending.header("retry-after")), (StatusCode::ACCEPTED, Some("1")));
 
-    // A waiting sender gets the confirmation when it arrives.
+    // A waiting sender gets the acknowledgement when it arrives.
     let id = service.get("/v1/me/inbox", &token).await.json()["messages"][0]["id"].clone();
     let waits = Request::get(&receipt).header("prefer", "wait=30").body(Body::empty()).expect("a request");
     let (waited, acked) = tokio::join!(service.send(waits), async {

@@ -33,7 +33,7 @@ pub struct VariantReport {
     pub pushed: u64,
     /// Written to a connection; a device that reconnects may count twice.
     pub written: u64,
-    /// Confirmed by the device; only for `stored` messages.
+    /// Acknowledged by the device; only for `stored` messages.
     pub acked: u64,
     pub delivered: Share,
     pub opened: Share,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmed_stored_messages_are_delivered() {
+    fn acknowledged_stored_messages_are_delivered() {
         use Outcome::{Acked, Kept, Opened, Pushed, Written};
         let mut spec = Spec { trial: Some(trial()), ..spec() };
         spec.message.when = Some(When::Stored);

@@ -17,9 +17,9 @@ metrics! {
         pub(crate) untold: Counter = "Changes of sessions that could not be sent to other nodes",
         pub(crate) losses: Counter = "Times that messages of other nodes may have been lost",
         pub(crate) turns_late: Counter =
-            "Times that this node delivered its own messages without waiting longer for their order",
+            "Times that this node stopped waiting for the order of the bus and delivered its own messages",
         pub(crate) unread: Counter = "Parts of other nodes' messages that this version cannot read",
-        pub(crate) unanswered: Counter = "Questions that other nodes did not answer in time",
+        pub(crate) unanswered: Counter = "Queries that other nodes did not answer in time",
         pub(crate) sweeps: Counter = "Times that all sessions were compared with the store",
         pub(crate) rechecked_devices: Counter = "Connected devices compared with the store",
         pub(crate) reread_devices: Counter = "Connected devices whose inbox was read again",

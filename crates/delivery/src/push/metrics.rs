@@ -39,18 +39,18 @@ metrics! {
         /// By lane.
         batches: Family<Labels<1>, Counter> = "Batches taken from the queue",
         retries: Counter = "Recipients scheduled for a retry",
-        pub(crate) answered_seconds: Histogram = "Time from dequeue to answer",
+        pub(crate) answered_seconds: Histogram = "Time from the claim of a batch to the answer of the push service, per push",
         pub(crate) recipients_in_flight: Gauge = "Recipients waiting for an answer",
         pub(crate) batches_in_flight: Gauge = "Batches in flight",
         pub(crate) campaign_batches_waiting: Gauge = "Batches of running campaigns on the queue",
         pub(crate) campaigns_running: Gauge = "Running campaigns",
         pub(crate) walk_pages: Counter = "Pages read from audiences",
-        pub(crate) tokens_removed: Counter = "Push tokens removed on proof",
-        pub(crate) tokens_set_aside: Counter = "Push tokens set aside as suspect",
+        pub(crate) tokens_removed: Counter = "Push tokens removed because the push service reported them invalid",
+        pub(crate) tokens_set_aside: Counter = "Push tokens suspended as suspect",
         suspect_alarm: Family<RealmLabels, Gauge> =
             "1 while so many tokens are suspect that the credential or its environment must be wrong",
         pub(crate) store_errors: Counter = "Store and queue operations that failed and are retried",
-        pub(crate) credentials_unreadable: Gauge = "Credentials that could not be opened",
+        pub(crate) credentials_unreadable: Gauge = "Credentials that could not be decrypted",
         pub(crate) leader: Gauge = "1 while this node leads the push work of its store",
         pub(crate) batches_lost: Counter =
             "Batches whose lease expired on this node, and that another node sends",
@@ -58,7 +58,7 @@ metrics! {
             "Times that sending a batch panicked; after five times on one node the batch is set aside",
         pub(crate) batches_set_aside: Counter =
             "Batches that no sender could send, with all recipients refused (sender_failed, sender_ended)",
-        parcels: Family<Labels<1>, Counter> = "Parcels on the queue of the cluster, by result",
+        parcels: Family<Labels<1>, Counter> = "Entries of the cluster's push queue, by result",
     }
 }
 

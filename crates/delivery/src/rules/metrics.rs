@@ -36,7 +36,7 @@ metrics! {
     pub(crate) struct Metrics {
         /// By action and reason.
         topic_denied: Family<Labels<2>, Counter> = "Subscriptions and publications that topic rules denied",
-        topic_asks: Family<Labels<1>, Counter> = "Questions to webhooks of topic rules, by result",
+        topic_asks: Family<Labels<1>, Counter> = "Calls to webhooks of topic rules, by result",
         pub(super) topic_ask_seconds: Histogram = "Time until webhooks of topic rules answered",
         pub(super) topic_ask_cache_hits: Counter = "Decisions of webhooks answered from the cache",
     }

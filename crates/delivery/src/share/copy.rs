@@ -103,7 +103,7 @@ pub(super) async fn in_inbox(
         let asked = InboxRange { app, device: device.clone(), since: None, until: None, place, limit, now };
         let page = match shares.context.store.inbox_range(asked).await {
             Ok(Some(page)) => page,
-            // The row before the page was confirmed in the meantime: start again, which is idempotent.
+            // The row before the page was acknowledged in the meantime: start again, which is idempotent.
             Ok(None) if place != InboxPlace::First => {
                 copies.clear();
                 place = InboxPlace::First;

@@ -1,6 +1,6 @@
-//! Which member of a group is next, and the outcome of copies that a member has not confirmed.
+//! Which member of a group is next, and the outcome of copies that a member has not acknowledged.
 //!
-//! Pure: `members` provides connections and unconfirmed copies.
+//! Pure: `members` provides connections and unacknowledged copies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,15 +11,15 @@ use noroshi_types::{DeviceNum, NotificationId};
 /// Members with an open connection, and its generation.
 pub(super) type Connections = HashSet<(DeviceNum, u64)>;
 
-/// The copies that each member has not confirmed.
+/// The copies that each member has not acknowledged.
 #[derive(Default)]
-pub(super) struct UnconfirmedCopies {
+pub(super) struct UnacknowledgedCopies {
     copies: HashMap<DeviceNum, Vec<NotificationId>>,
     /// How many copies a member may have before it is skipped.
     most: usize,
 }
 
-impl UnconfirmedCopies {
+impl UnacknowledgedCopies {
     pub(super) fn new(most: usize) -> Self {
         Self { copies: HashMap::new(), most }
     }
@@ -70,7 +70,7 @@ pub(super) enum Progress {
     Done,
     /// The log has more.
     More,
-    /// The connected members have too much unconfirmed.
+    /// The connected members have too much unacknowledged.
     Blocked,
 }
 
@@ -138,7 +138,7 @@ impl Group {
     }
 }
 
-/// The outcome of a copy that a member had not confirmed when it disconnected or left.
+/// The outcome of a copy that a member had not acknowledged when it disconnected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The member gets it when it reconnects.
@@ -200,7 +200,7 @@ mod tests {
     fn turns(
         group: &mut Group,
         members: &[u64],
-        rooms: &UnconfirmedCopies,
+        rooms: &UnacknowledgedCopies,
         count: usize,
     ) -> Vec<Option<u64>> {
         let connected = connected(members);
@@ -216,7 +216,7 @@ mod tests {
     fn connected_members_take_turns() {
         use MemberState::{Away, Here, Left};
         let mut group = group(&[(1, Here), (2, Away), (3, Here), (4, Left), (5, Here)]);
-        let rooms = UnconfirmedCopies::new(9);
+        let rooms = UnacknowledgedCopies::new(9);
         let all = [1, 2, 3, 4, 5];
         assert_eq!(turns(&mut group, &all, &rooms, 4), [Some(1), Some(3), Some(5), Some(1)]);
         assert_eq!(turns(&mut group, &[5], &rooms, 2), [Some(5), Some(5)]);
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_member_without_room_is_skipped() {
         let mut group = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
-        let mut rooms = UnconfirmedCopies::new(2);
+        let mut rooms = UnacknowledgedCopies::new(2);
         let (a, b) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
         assert_eq!(rooms.has(DeviceNum(3)), None);
         rooms.add(DeviceNum(3), a);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn unconfirmed_copies_move_unless_the_member_may_have_received_them() {
+    fn unacknowledged_copies_move_unless_the_member_may_have_received_them() {
         use MemberState::{Away, Ended, Left};
         let (begun, other) = (NotificationId::from_bytes([1; 16]), NotificationId::from_bytes([2; 16]));
         let check = |state, qos, fates: [Fate; 3]| {
@@ -278,10 +278,10 @@ mod tests {
     fn a_group_continues_after_it_is_read_again() {
         let mut first = group(&[(1, MemberState::Here), (3, MemberState::Here)]);
         first.since = Place(9);
-        assert_eq!(turns(&mut first, &[1, 3], &UnconfirmedCopies::new(9), 1), [Some(1)]);
+        assert_eq!(turns(&mut first, &[1, 3], &UnacknowledgedCopies::new(9), 1), [Some(1)]);
         let mut again = Group::new(first.of.clone(), Some(&first));
         assert_eq!((again.since, &*again.share), (Place(9), "$share/g/a/+"));
-        assert_eq!(turns(&mut again, &[1, 3], &UnconfirmedCopies::new(9), 1), [Some(3)]);
+        assert_eq!(turns(&mut again, &[1, 3], &UnacknowledgedCopies::new(9), 1), [Some(3)]);
         assert!(again.matches("a/b") && !again.matches("a"));
     }
 }

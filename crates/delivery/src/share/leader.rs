@@ -28,7 +28,7 @@ const READ: Duration = Duration::from_secs(5);
 /// The leader waits this many times the duration of the last read before the next one, so that a burst of joins causes
 /// few reads.
 const PAUSES: u32 = 4;
-/// The pause between two looks while members have no room. Confirmations on this node wake the task.
+/// The pause between two looks while members have no room. Acknowledgements on this node wake the task.
 const RETRY: Duration = Duration::from_millis(100);
 /// The pause between two writes of the groups' places.
 const SAVE: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
 //! Members that can get a message now: they are connected and have room.
 //!
 //! Asks the sessions of all nodes which members are connected, and the store how many copies a member has not
-//! confirmed. Reports members whose node cannot report the end of their connection.
+//! acknowledged. Reports members whose node cannot report the end of their connection.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use futures_util::StreamExt;
 use noroshi_store::{Leave, LeaveShares, MemberState, Outstanding, ShareMember};
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Timestamp};
 
-use super::group::{Connections, Group, UnconfirmedCopies};
+use super::group::{Connections, Group, UnacknowledgedCopies};
 use super::{Shares, copy};
 use crate::edge::GENERATION_BITS;
 use crate::error::Error;
 use crate::sessions::Connected;
 
-/// Unconfirmed copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a quarter
+/// Unacknowledged copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a quarter
 /// of its rows, so that copies do not evict each other.
-const UNCONFIRMED_MAX: u32 = 128;
+const UNACKNOWLEDGED_MAX: u32 = 128;
 /// A member without a connection, whose node did not report its end, is away after this.
 const UNSEEN: Duration = Duration::from_secs(5);
 /// How long the leader keeps a member whose disconnect no node reported, if its session ends with its connection. A
@@ -37,14 +37,14 @@ pub(super) struct Members {
     pub(super) connected: Connections,
     /// Members that should be connected and are not, with the time since when.
     unseen: HashMap<(DeviceNum, u64), Instant>,
-    pub(super) copies: UnconfirmedCopies,
+    pub(super) copies: UnacknowledgedCopies,
     counts_left: usize,
 }
 
 impl Members {
     pub(super) fn new(inbox_rows: u32) -> Self {
-        let most = UNCONFIRMED_MAX.min(inbox_rows / 4).max(1);
-        let copies = UnconfirmedCopies::new(usize::try_from(most).unwrap_or(usize::MAX));
+        let most = UNACKNOWLEDGED_MAX.min(inbox_rows / 4).max(1);
+        let copies = UnacknowledgedCopies::new(usize::try_from(most).unwrap_or(usize::MAX));
         Self { connected: Connections::new(), unseen: HashMap::new(), copies, counts_left: 0 }
     }
 
@@ -104,7 +104,7 @@ impl Members {
         Ok(found)
     }
 
-    /// Counts again what some members have not confirmed. Returns true if one of them has room.
+    /// Counts again what some members have not acknowledged. Returns true if one of them has room.
     async fn count(&mut self, shares: &Shares, group: &mut Group) -> Result<bool, Error> {
         let now = shares.context.now();
         let chosen = group.next_to_count(&self.connected, COUNTED.min(self.counts_left));

@@ -1,4 +1,4 @@
-//! Copies that members did not confirm before their connection or session ended, or before they unsubscribed.
+//! Copies that members did not acknowledge before their connection or session ended, or before they unsubscribed.
 //!
 //! Sends them to other members, cancels them in the first member's inbox, and reports memberships that are over. The
 //! leader runs it at intervals; the deletion of a device runs it once for that device.
@@ -19,7 +19,7 @@ use crate::error::Error;
 const INBOXES: usize = 64;
 /// The pause before a retry for a member whose copies no other member could take, or that could not be read.
 const RETRY: Duration = Duration::from_millis(500);
-/// The pause between two looks at what a member that left still confirms.
+/// The pause between two looks at what a member that left still acknowledges.
 const HELD: Duration = Duration::from_secs(5);
 /// How long a member that unsubscribed may subscribe again and keep its copies. Without this pause two members would
 /// get what the leader reassigns at this moment.
@@ -51,7 +51,7 @@ pub(super) struct Reclaimed {
 /// What remains with a member after its copies were reassigned.
 enum Remaining {
     Nothing,
-    /// It is still confirming copies it had when it unsubscribed.
+    /// It is still acknowledging copies it had when it unsubscribed.
     Held,
     /// No other member has room now.
     NoRoom,
@@ -182,7 +182,7 @@ async fn cancel(shares: &Shares, app: AppId, id: NotificationId) -> Result<(), E
     }
 }
 
-/// Ends the sessions of a device before its deletion, and sends its unconfirmed copies to other members. The deletion
+/// Ends the sessions of a device before its deletion, and sends its unacknowledged copies to other members. The deletion
 /// removes its inbox, with the copies that no leader has reassigned.
 pub(super) async fn release(shares: &Shares, app: AppId, device: &DeviceId) -> Result<(), Error> {
     let mut groups = groups_of(shares, app, device).await?;

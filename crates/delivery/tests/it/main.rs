@@ -193,7 +193,7 @@ async fn a_message_for_connected_devices_leaves_a_trace() {
 }
 
 #[tokio::test]
-async fn queued_confirmations_are_written_at_the_drain() {
+async fn queued_acknowledgements_are_written_at_the_drain() {
     let bench = bench().await;
     let (device, num) = bench.device("u1").await;
     let receipt =
@@ -208,7 +208,7 @@ async fn queued_confirmations_are_written_at_the_drain() {
 }
 
 #[tokio::test]
-async fn an_invented_confirmation_is_not_measured() {
+async fn an_invented_acknowledgement_is_not_measured() {
     let bench = bench().await;
     let (_, num) = bench.device("u1").await;
     let made_up =

@@ -219,7 +219,7 @@ async fn exactly_one_of_ack_and_push_wins() {
     for round in 0..4 {
         let before = bench.outlet.count();
         let id = bench.publish(pushed(users(&names), When::Stored, PushMode::Fallback, after)).await;
-        // Confirmations arrive around the time at which pushes are due.
+        // Acknowledgements arrive around the time at which pushes are due.
         let acks = devices.iter().enumerate().map(|(n, (_, num))| {
             let (delivery, num) = (bench.delivery.clone(), *num);
             async move {

@@ -32,8 +32,8 @@ pub(crate) struct Batch {
     /// Bytes of all rests.
     shared_bytes: usize,
     pub(crate) totals: DeflateTotals,
-    /// Messages that no client will confirm.
-    pub(crate) confirmed: Vec<NotificationId>,
+    /// Messages that no client will acknowledge.
+    pub(crate) acknowledged: Vec<NotificationId>,
 }
 
 impl Batch {

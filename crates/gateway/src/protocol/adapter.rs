@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use noroshi_protocol::mqtt::{TopicFilter, UnconfirmedMessage};
+use noroshi_protocol::mqtt::{TopicFilter, UnacknowledgedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Topic};
@@ -42,11 +42,11 @@ pub(crate) enum Cause {
 
 /// What an adapter does with a message.
 pub(crate) enum Offered {
-    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: the client will send
-    /// no confirmation, so the message counts as confirmed once it is written.
-    Send { shared: Bytes, confirmed: bool },
-    /// Not for this connection now. `confirmed`: and never will be.
-    Pass { confirmed: bool },
+    /// The connection's own bytes were appended to the head; `shared` follows them. `acknowledged`: the client will send
+    /// no acknowledgement, so the message counts as acknowledged once it is written.
+    Send { shared: Bytes, acknowledged: bool },
+    /// Not for this connection now. `acknowledged`: and never will be.
+    Pass { acknowledged: bool },
     /// The client's window is full. The shard offers the message again after [`super::effect::Effect::MakeRoom`].
     Full,
 }
@@ -144,7 +144,7 @@ pub(crate) trait Adapter: Sized {
         _cause: Cause,
         _head: &mut Vec<u8>,
     ) -> Offered {
-        Offered::Pass { confirmed: false }
+        Offered::Pass { acknowledged: false }
     }
 
     /// Appends what follows messages that were offered together.
@@ -156,7 +156,7 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// Only these messages among those in flight still exist.
-    fn handle_outstanding(&mut self, _found: &HashSet<UnconfirmedMessage>) {}
+    fn handle_outstanding(&mut self, _found: &HashSet<UnacknowledgedMessage>) {}
 
     /// Which subscriptions match a topic's message at a place in the order of commits.
     fn matched(&self, _topic: &Topic, _at: Place) -> Matched {
@@ -193,8 +193,8 @@ pub(crate) trait Adapter: Sized {
         None
     }
 
-    /// Messages that a device confirms after the node asked it to reconnect elsewhere.
-    fn late_confirmations(&self, _input: &Input<'_>) -> Vec<NotificationId> {
+    /// Messages that a device acknowledges after the node asked it to reconnect elsewhere.
+    fn late_acknowledgements(&self, _input: &Input<'_>) -> Vec<NotificationId> {
         Vec::new()
     }
 

@@ -1,4 +1,4 @@
-//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, confirms,
+//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, acknowledges,
 //! publishes and asks the store.
 
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) enum Effect {
     Recheck(Option<Arc<AppRules>>),
 
     /// The device has these messages.
-    Confirm(Vec<NotificationId>),
+    Acknowledge(Vec<NotificationId>),
     /// The client's window has room again.
     MakeRoom,
     /// Continue with the backlog.

@@ -86,8 +86,8 @@ impl Adapter for Native {
         send(cx, |json| native::topic_error(json, code, topic, reason.code(), reason.text()));
     }
 
-    /// A device that was asked to reconnect elsewhere confirms messages until it disconnects.
-    fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId> {
+    /// A device that was asked to reconnect elsewhere acknowledges messages until it disconnects.
+    fn late_acknowledgements(&self, input: &Input<'_>) -> Vec<NotificationId> {
         match input {
             Input::Text(text) => match native::parse_client_frame(text) {
                 Ok(ClientFrame::Ack { ids }) => ids,
@@ -129,7 +129,7 @@ impl Native {
 /// A frame on an open connection.
 fn handle_open_frame(cx: &mut Context<'_>, frame: ClientFrame) {
     match frame {
-        ClientFrame::Ack { ids } => cx.push(Effect::Confirm(ids)),
+        ClientFrame::Ack { ids } => cx.push(Effect::Acknowledge(ids)),
         ClientFrame::Presence(presence) => cx.push(Effect::SetPresence(presence)),
         ClientFrame::Ping => send(cx, native::pong),
         ClientFrame::Sub { topics, since } => {

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use noroshi_protocol::mqtt::{TopicFilter, UnconfirmedMessage};
+use noroshi_protocol::mqtt::{TopicFilter, UnacknowledgedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
@@ -191,7 +191,7 @@ impl Conversation {
         fn offer(&mut self, encoding: &Encoding<'_>, dispatch: &Dispatch, cause: Cause, head: &mut Vec<u8>) -> Offered;
         fn finish_offers(&mut self, config: &Config, out: &mut Vec<u8>);
         fn handle_caught_up(&mut self) -> Vec<NotificationId>;
-        fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>);
+        fn handle_outstanding(&mut self, found: &HashSet<UnacknowledgedMessage>);
         fn queue(&mut self, packet: Bytes);
         fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
     }
@@ -204,7 +204,7 @@ impl Conversation {
         fn may_resume(&self, services: &Services, session: &Session) -> bool;
         fn is_resumable_as(&self, id: &str) -> bool;
         fn frame_rate(&self, services: &Services, has_session: bool) -> Option<Rate>;
-        fn late_confirmations(&self, input: &Input<'_>) -> Vec<NotificationId>;
+        fn late_acknowledgements(&self, input: &Input<'_>) -> Vec<NotificationId>;
         fn misses_close_frames(&self) -> bool;
         fn wants_retained(&self) -> bool;
         fn frames_granted(&self) -> u32;

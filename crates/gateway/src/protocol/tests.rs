@@ -118,7 +118,7 @@ async fn a_client_of_the_line_protocol_receives_what_it_subscribed_to() {
     let id = node.publish(Target::Topic(topic), When::Connected, r#"{"n":1}"#).await;
     assert_eq!(client.receive().await, format!(r#"MSG {id} {{"n":1}}"#));
 
-    // A stored message comes again until it is confirmed.
+    // A stored message comes again until it is acknowledged.
     let device = || Target::Devices(vec![DeviceId::parse("d").expect("an id")]);
     let id = node.publish(device(), When::Stored, r#"{"n":2}"#).await;
     let message = format!(r#"MSG {id} {{"n":2}}"#);

@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use noroshi_protocol::mqtt::UnconfirmedMessage;
+use noroshi_protocol::mqtt::UnacknowledgedMessage;
 use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
@@ -34,7 +34,7 @@ mod recovery;
 
 pub(crate) use ended::{EndedNames, Gaps, Range};
 pub(crate) use held::Hold;
-use in_flight::{Confirmed, Outstanding, SentByName};
+use in_flight::{Acknowledged, Outstanding, SentByName};
 pub(crate) use recovery::Reached;
 use recovery::Recovery;
 
@@ -90,7 +90,7 @@ pub(crate) struct CatchUp {
     pub(crate) page_bytes: usize,
     /// The rest of a page for which the conversation had no room ([`crate::fanout::batch`]).
     rest: Vec<Paged>,
-    /// Nothing continues before the client confirms.
+    /// Nothing continues before the client acknowledges.
     pub(crate) waits_for_room: bool,
     /// The logs of the app's topics are read from here, after the backlog: for filters with wildcards.
     log: Option<Place>,
@@ -114,7 +114,7 @@ pub(crate) struct CatchUp {
     /// Where the current read for gaps began.
     reads_gaps: Option<Place>,
     /// Messages that earlier reads may bring once more.
-    confirmed: Confirmed,
+    acknowledged: Acknowledged,
     /// Reads of retained messages, each with its filters. Nothing overtakes their results.
     retained_reads: VecDeque<Vec<Box<str>>>,
 }
@@ -182,8 +182,8 @@ impl Paged {
         Self { message, retained, by: Brought::Page }
     }
 
-    fn owed(&self) -> UnconfirmedMessage {
-        UnconfirmedMessage { id: self.message.id, retained: self.retained }
+    fn owed(&self) -> UnacknowledgedMessage {
+        UnacknowledgedMessage { id: self.message.id, retained: self.retained }
     }
 }
 

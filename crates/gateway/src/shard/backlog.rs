@@ -100,9 +100,9 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.attachment.catch_up = None;
-                    let confirmed =
+                    let acknowledged =
                         connection.conversation.as_mut().map(|conversation| conversation.handle_caught_up());
-                    self.confirm(slot, confirmed.unwrap_or_default());
+                    self.acknowledge(slot, acknowledged.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
             }
@@ -298,7 +298,7 @@ impl Shard {
         paged.retain(|paged| {
             let (id, retained) = (paged.message.id, paged.retained);
             let is_settled =
-                catch_up.is_sent_again(id) || catch_up.is_confirmed(id) || of_ended.contains(&id);
+                catch_up.is_sent_again(id) || catch_up.is_acknowledged(id) || of_ended.contains(&id);
             if !retained && is_settled || session.is_some_and(|session| session.holds_back(&paged.message)) {
                 return false;
             }
@@ -394,7 +394,7 @@ impl Shard {
     }
 
     /// The session wants messages that it passed over: behind `after`, or from the beginning of its backlog. Other
-    /// messages that the device has not confirmed are sent once more with the same ids.
+    /// messages that the device has not acknowledged are sent once more with the same ids.
     pub(crate) fn reread_backlog(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let offered = Place::of(connection.offered_to(self.fanout.offered()));

@@ -130,7 +130,7 @@ impl Shard {
             });
             self.fanout.forget(&mut connection.marks, session.num);
             self.shared.registry.detach(&session);
-            // The device may have confirmed messages before it received the close.
+            // The device may have acknowledged messages before it received the close.
             let moves = matches!(
                 connection.close_reason,
                 Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)

@@ -216,7 +216,7 @@ impl Shard {
                 }
             }
             Effect::Unsubscribe(topics) => self.unsubscribe_all(slot, &topics),
-            Effect::Confirm(ids) => self.confirm(slot, ids),
+            Effect::Acknowledge(ids) => self.acknowledge(slot, ids),
             Effect::SetPresence(presence) => {
                 if self.session(slot).is_some_and(|session| session.set_presence(presence)) {
                     self.read_held_back(slot);

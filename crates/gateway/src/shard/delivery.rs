@@ -157,7 +157,7 @@ impl Shard {
     }
 
     /// A message of another node may be missing before this one, or this one was missing. Returns none if the log has
-    /// to bring the message behind the missing one: if it were written now, the device could confirm it, and its
+    /// to bring the message behind the missing one: if it were written now, the device could acknowledge it, and its
     /// position would be behind a message that it never received.
     fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Option<Arc<Dispatch>> {
         let message = &dispatch.message;
@@ -346,7 +346,7 @@ impl Shard {
         for (_, connection) in &mut self.connections {
             connection.marks = Marks::default();
         }
-        // Every session reads behind its own watermark and may receive unconfirmed messages again.
+        // Every session reads behind its own watermark and may receive unacknowledged messages again.
         for mail in self.fanout.rebuild(OfferHistory::new(self.shared.registry.is_shared())) {
             self.mailbox().marked(&mail);
         }
@@ -398,8 +398,8 @@ impl Shard {
                     frame.add_written(device);
                 }
                 // The conversation does not want it: a kept one stays in the store.
-                Fate::Passed { confirmed }
-                    if !confirmed && !dispatch.is_stored() && dispatch.message.topic.is_none() =>
+                Fate::Passed { acknowledged }
+                    if !acknowledged && !dispatch.is_stored() && dispatch.message.topic.is_none() =>
                 {
                     frame.add_offline(device);
                 }
@@ -426,7 +426,7 @@ impl Shard {
         }
         let Outbound { mut batch, failed } = outbound;
         let broken = failed | !self.write_batch(slot, &mut batch, written);
-        self.confirm(slot, batch.confirmed);
+        self.acknowledge(slot, batch.acknowledged);
         match broken {
             true => self.abort(slot, CloseReason::PeerReset),
             false => self.limit_unsent(slot),
@@ -472,13 +472,13 @@ impl Shard {
         }
     }
 
-    /// Confirms messages that no client will confirm.
-    pub(crate) fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
+    /// Acknowledges messages that no client will acknowledge.
+    pub(crate) fn acknowledge(&mut self, slot: u32, ids: Vec<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize).filter(|_| !ids.is_empty()) else {
             return;
         };
         if let Some(catch_up) = &mut connection.attachment.catch_up {
-            catch_up.confirm(&ids);
+            catch_up.acknowledge(&ids);
         }
         if let Some(session) = &connection.attachment.session {
             self.delivery.acks.push(session.num, ids);
@@ -506,7 +506,7 @@ impl Shard {
             Fate::Passed { .. } => {}
             Fate::Full => return false,
         }
-        self.confirm(slot, batch.confirmed);
+        self.acknowledge(slot, batch.acknowledged);
         true
     }
 
@@ -542,7 +542,7 @@ impl Shard {
         }
         self.follow(slot, &mut batch);
         let whole = self.write_batch(slot, &mut batch, None);
-        self.confirm(slot, batch.confirmed);
+        self.acknowledge(slot, batch.acknowledged);
         match whole {
             true => {
                 self.limit_unsent(slot);
@@ -552,7 +552,7 @@ impl Shard {
         }
     }
 
-    /// A confirmation freed space: offers the waiting messages again.
+    /// An acknowledgement freed space: offers the waiting messages again.
     pub(crate) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if let Some(catch_up) = &mut connection.attachment.catch_up {
@@ -565,9 +565,9 @@ impl Shard {
 /// What became of one message.
 enum Fate {
     Written,
-    /// Not for this client now. `confirmed`: and never will be, which the store has to know.
+    /// Not for this client now. `acknowledged`: and never will be, which the store has to know.
     Passed {
-        confirmed: bool,
+        acknowledged: bool,
     },
     Full,
 }
@@ -581,23 +581,25 @@ fn offer(
     batch: &mut Batch,
 ) -> Fate {
     let encoding = Encoding { config, framing: connection.framing, now };
-    let Some(conversation) = &mut connection.conversation else { return Fate::Passed { confirmed: false } };
+    let Some(conversation) = &mut connection.conversation else {
+        return Fate::Passed { acknowledged: false };
+    };
     let (begin, message) = (batch.heads.len(), &dispatch.message);
     match conversation.offer(&encoding, dispatch, cause, &mut batch.heads) {
-        Offered::Send { mut shared, confirmed } => {
+        Offered::Send { mut shared, acknowledged } => {
             if let Framing::Deflated(window_bits) = connection.framing {
                 let plain_bytes = batch.heads.len() - begin + shared.len();
                 shared = dispatch.pack(window_bits, &mut batch.heads, begin, shared);
                 batch.totals.add(plain_bytes, batch.heads.len() - begin + shared.len());
             }
             batch.push(shared);
-            batch.confirmed.extend((confirmed && message.wants_ack()).then_some(message.id));
+            batch.acknowledged.extend((acknowledged && message.wants_ack()).then_some(message.id));
             Fate::Written
         }
-        Offered::Pass { confirmed } => {
-            let confirmed = confirmed && message.wants_ack();
-            batch.confirmed.extend(confirmed.then_some(message.id));
-            Fate::Passed { confirmed }
+        Offered::Pass { acknowledged } => {
+            let acknowledged = acknowledged && message.wants_ack();
+            batch.acknowledged.extend(acknowledged.then_some(message.id));
+            Fate::Passed { acknowledged }
         }
         Offered::Full => Fate::Full,
     }

@@ -129,7 +129,7 @@ impl Dispatch {
         self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
     }
 
-    /// The part that all connections of Socket.IO share with this way of confirmation.
+    /// The part that all connections of Socket.IO share with this way of acknowledgement.
     pub(crate) fn socket_io(&self, variant: Variant) -> &Notification {
         let variants = self.socket_io.get_or_init(Box::default);
         let place = match variant {

@@ -80,7 +80,7 @@ async fn messages_lost_between_nodes_are_delivered_once_and_others_not_again() {
     pair.publish(2).await;
     pair.publish(3).await;
     assert_eq!(heard(&mut client, 4).await, [json!(2), json!(3), json!(102), json!(103)]);
-    // One more sweep, without losses: the client receives nothing twice, although it confirmed nothing.
+    // One more sweep, without losses: the client receives nothing twice, although it acknowledged nothing.
     let sweeps = "noroshi_delivery_cluster_sweeps_total";
     let before = pair.b.metric(sweeps);
     pair.at_b.partition();
@@ -104,7 +104,7 @@ async fn a_lost_topic_message_is_delivered_with_the_next_one() {
     pair.at_b.lose_messages_unseen(1);
     publish("2").await;
     publish("3").await;
-    // In order: what is behind the gap could be confirmed anywhere.
+    // In order: what is behind the gap could be acknowledged anywhere.
     assert_eq!([client.next_data().await, client.next_data().await], [json!(2), json!(3)]);
     publish("4").await;
     assert_eq!(client.next_data().await, json!(4));
@@ -150,7 +150,7 @@ async fn a_gap_holds_up_nothing_that_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_confirmed_at_another_node_are_not_offered() {
+async fn messages_acknowledged_at_another_node_are_not_offered() {
     let pair = Pair::start().await;
     let num = pair.b.device("d1", "u1", &["news"]).await;
     let mut client = pair.a.connect("d1").await;

@@ -209,7 +209,7 @@ async fn a_broadcast_is_compressed_for_clients_that_agreed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn backlogs_and_confirmations_are_compressed() {
+async fn backlogs_and_acknowledgements_are_compressed() {
     let node = Node::start(deflating()).await;
     node.device("d1", "u1", &["news"]).await;
     let mut ids = Vec::new();
@@ -230,7 +230,7 @@ async fn backlogs_and_confirmations_are_compressed() {
     peer.send_deflated(&json!({"t": "ack", "ids": ids}).to_string()).await;
     peer.send_deflated(r#"{"t":"ping"}"#).await;
     assert_eq!(peer.text().await, (r#"{"t":"pong"}"#.to_owned(), false));
-    node.until_confirmed("d1").await;
+    node.until_acknowledged("d1").await;
     peer.send_frame(0x88, &1_000_u16.to_be_bytes()).await;
     assert_eq!(peer.closed().await, 1_000);
 }

@@ -191,10 +191,10 @@ async fn an_idle_device_does_not_get_messages_that_wait_for_use() {
     a.send(presence("active")).await;
     let mut first = a.next_data().await;
     if first == json!(1) {
-        first = a.next_data().await; // of the same millisecond, and not confirmed
+        first = a.next_data().await; // of the same millisecond, and not acknowledged
     }
     assert_eq!([first, a.next_data().await], [2, 3].map(|n| json!(n)));
-    assert_eq!(a.next_data().await, json!(4), "not confirmed yet, and behind what was held back");
+    assert_eq!(a.next_data().await, json!(4), "not acknowledged yet, and behind what was held back");
     counted(&node, held, Outcome::Written, 1).await;
 
     // Presence may be set over HTTP too.

@@ -161,7 +161,7 @@ async fn a_node_without_devices_hands_on_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn confirmations_during_a_drain_count() {
+async fn acknowledgements_during_a_drain_count() {
     let node = Arc::new(Node::start(plain()).await);
     node.device("d1", "u1", &["news"]).await;
     let mut client = node.connect("d1").await;
@@ -175,13 +175,13 @@ async fn confirmations_during_a_drain_count() {
     client.send(json!({"t": "ack", "ids": ids.map(|id| id.to_string())})).await;
     client.closed().await;
     node.gateway.cancel_drain().expect("serving");
-    let confirmed = async || {
+    let acknowledged = async || {
         let app = noroshi_store::Notifications::notification(&*node.store, node.app, ids[1], node.now());
         let counts = app.await.expect("read").expect("known").counts;
         counts.iter().any(|(outcome, count)| *outcome == noroshi_types::Outcome::Acked && *count == 1)
     };
-    let written = async { while !confirmed().await {} };
-    tokio::time::timeout(PATIENCE, written).await.expect("confirmed");
+    let written = async { while !acknowledged().await {} };
+    tokio::time::timeout(PATIENCE, written).await.expect("acknowledged");
     let mut client = node.connect("d1").await;
     assert_eq!(client.sync().await, Vec::<serde_json::Value>::new());
     node.gateway.stop();

@@ -30,7 +30,7 @@ const XMPP: usize = 2;
 const SHORT: Duration = Duration::from_secs(60);
 /// How long a session outlasts its connection, where it ends.
 const EXPIRY_S: u32 = 3_600;
-/// Most of a step is waiting: for commits, for confirmations to be written, for the other end of a socket.
+/// Most of a step is waiting: for commits, for acknowledgements to be written, for the other end of a socket.
 const RUNS_AT_ONCE: usize = 4;
 /// No token ends within a run.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -67,8 +67,8 @@ impl Scene<'_> {
         self.ledger.received(self.at, number, topic, retained)
     }
 
-    fn confirm(&mut self, number: usize, retained: bool) {
-        self.ledger.confirm(self.at, number, retained);
+    fn acknowledge(&mut self, number: usize, retained: bool) {
+        self.ledger.acknowledge(self.at, number, retained);
     }
 
     fn note(&mut self, number: usize, what: String) {
@@ -102,9 +102,9 @@ trait Speaker: Send {
     fn is_cut(&mut self, scene: &mut Scene<'_>);
     /// Reads everything that the server has sent so far.
     async fn read(&mut self, scene: &mut Scene<'_>) -> Came;
-    /// Confirms at most `count` messages.
-    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize);
-    /// Whether all received messages are confirmed, and all expected redeliveries arrived.
+    /// Acknowledges at most `count` messages.
+    async fn acknowledge(&mut self, scene: &mut Scene<'_>, count: usize);
+    /// Whether all received messages are acknowledged, and all expected redeliveries arrived.
     fn is_done(&self, account: &Account) -> bool;
 
     /// Whether its session ends some time after its connection.
@@ -141,7 +141,7 @@ struct Device {
 /// What may happen in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Devices read and confirm before they go, and nothing else ends a connection: no confirmed message may come
+    /// Devices read and acknowledge before they go, and nothing else ends a connection: no acknowledged message may come
     /// again.
     Calm,
     /// Connections end at any moment.
@@ -238,7 +238,7 @@ impl Run {
                     self.publish().await;
                 }
             }
-            340..680 => self.read_and_confirm(at).await,
+            340..680 => self.read_and_acknowledge(at).await,
             680..760 => self.leave(at).await,
             760..900 => self.connect(at).await,
             900..975 => self.change_subscriptions(at).await,
@@ -279,13 +279,13 @@ impl Run {
         self.ledger.accepted(name, expires_at, (qos == 5, retain), to);
     }
 
-    async fn read_and_confirm(&mut self, at: usize) {
+    async fn read_and_acknowledge(&mut self, at: usize) {
         if self.is_connected(at) {
             let count = [0, 1, 3, 10, 100][self.random.below(5)];
-            self.note(at, format!("reads and confirms {count}"));
+            self.note(at, format!("reads and acknowledges {count}"));
             self.read(at).await;
             let (device, mut scene) = self.turn(at);
-            device.confirm(&mut scene, count).await;
+            device.acknowledge(&mut scene, count).await;
         }
     }
 
@@ -304,16 +304,16 @@ impl Run {
         }
         let repeated = self.ledger.accounts[at].take_repeated();
         if self.kind == Kind::Calm && !repeated.is_empty() {
-            self.differs(at, &format!("{repeated:?} came again, and were confirmed"), &repeated);
+            self.differs(at, &format!("{repeated:?} came again, and were acknowledged"), &repeated);
         }
         result.is_ok()
     }
 
-    /// In a calm run: the server has received a device's confirmations, and has written them.
+    /// In a calm run: the server has received a device's acknowledgements, and has written them.
     async fn calm(&mut self, at: usize) {
         if self.kind == Kind::Calm && self.is_connected(at) {
             self.read(at).await;
-            self.world.confirmations_written().await;
+            self.world.acknowledgements_written().await;
         }
     }
 
@@ -338,7 +338,7 @@ impl Run {
     }
 
     async fn log_in(&mut self, at: usize, clean: bool) {
-        // What a member did not confirm may be another member's by now.
+        // What a member did not acknowledge may be another member's by now.
         let forgets = self.kind == Kind::Forgetful || self.shares;
         let entry = Entry { clean, forgets };
         let takes_over = self.is_connected(at);
@@ -407,7 +407,7 @@ impl Run {
                 break;
             }
             let (device, mut scene) = self.turn(at);
-            device.confirm(&mut scene, 1_000).await;
+            device.acknowledge(&mut scene, 1_000).await;
             if tokio::time::Instant::now() > until {
                 break;
             }
@@ -441,7 +441,7 @@ impl Run {
                 }
                 self.read(at).await;
                 let (device, mut scene) = self.turn(at);
-                device.confirm(&mut scene, 1_000).await;
+                device.acknowledge(&mut scene, 1_000).await;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -509,7 +509,7 @@ async fn check(speaks: Speaks) {
             }
         };
         println!("{speaks:?}, seed {seed}, {steps} steps, {:?}: {tally:?}", Kind::of(seed));
-        // Confirmed messages of groups still come again where a member leaves its group and joins it once more.
+        // Acknowledged messages of groups still come again where a member leaves its group and joins it once more.
         let is_strict = chosen.is_some() || speaks != Speaks::Shared;
         if tally.lost > 0 || (is_strict && !differences.is_empty()) {
             let _ = writeln!(failed, "seed {seed}, {steps} steps, {tally:?}\n{differences}");

@@ -211,7 +211,7 @@ fn describe(packet: Packet<'_>) -> Said {
 }
 
 #[tokio::test]
-async fn inbox_and_topic_messages_are_received_and_confirmed() {
+async fn inbox_and_topic_messages_are_received_and_acknowledged() {
     let node = node().await;
     node.device("d1", "u1", &["news"]).await;
     node.publish(user("u1"), When::Stored, "\"kept\"").await;
@@ -229,7 +229,7 @@ async fn inbox_and_topic_messages_are_received_and_confirmed() {
     assert_eq!(client.next().await, "news 2 qos0 #0");
     client.send(Packet::PubAck(Ack::success(2))).await;
     client.is_quiet().await;
-    node.until_confirmed("d1").await;
+    node.until_acknowledged("d1").await;
     drop(client);
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
     assert_eq!(client.next().await, "connack 0x00 false");
@@ -374,7 +374,7 @@ async fn a_client_without_a_token_is_refused_and_counted() {
     assert_eq!(open.metric("noroshi_log_ins_refused_total"), 1);
 }
 
-/// The client vanishes before it gets the confirmation of its QoS 2 publications, and sends them again.
+/// The client vanishes before it gets the acknowledgement of its QoS 2 publications, and sends them again.
 #[tokio::test]
 async fn exactly_once_publications_are_not_repeated() {
     const COUNT: u16 = 50;

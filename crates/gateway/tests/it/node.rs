@@ -258,9 +258,9 @@ impl Node {
         self.store.keep_session(DeviceNum(0), None).await.expect("written"); // no such device
     }
 
-    /// Waits until no message waits for a device. Its confirmations are written a little later, together with those of
+    /// Waits until no message waits for a device. Its acknowledgements are written a little later, together with those of
     /// others: a device that reconnects before receives the messages again.
-    pub(crate) async fn until_confirmed(&self, device: &str) {
+    pub(crate) async fn until_acknowledged(&self, device: &str) {
         let device = DeviceId::parse(device).expect("an id");
         let found = self.store.device(self.app, &device).await.expect("read");
         let asked = Backlog {
@@ -273,7 +273,7 @@ impl Node {
         };
         let until = tokio::time::Instant::now() + PATIENCE;
         while !self.store.backlog(asked.clone()).await.expect("read").messages.is_empty() {
-            assert!(tokio::time::Instant::now() < until, "{device} has not confirmed all");
+            assert!(tokio::time::Instant::now() < until, "{device} has not acknowledged all");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

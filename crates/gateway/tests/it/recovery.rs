@@ -44,7 +44,7 @@ fn numbers(frames: &[Value]) -> Vec<u64> {
         .collect()
 }
 
-/// Reads messages and confirms them, until `last` arrives.
+/// Reads messages and acknowledges them, until `last` arrives.
 async fn hear_until(client: &mut Client, last: u64, heard: &mut Vec<u64>) {
     while heard.last() != Some(&last) {
         let frame = client.next().await;
@@ -185,7 +185,7 @@ async fn a_retained_message_arrives_at_each_log_in_and_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unconfirmed_messages_are_redelivered_with_the_same_id() {
+async fn unacknowledged_messages_are_redelivered_with_the_same_id() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let id = node.publish(user("u1"), When::Stored, "1").await.to_string();

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::node::{Node, plain, user};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_logs_in_receives_and_confirms() {
+async fn a_device_logs_in_receives_and_acknowledges() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     let mut client = node.connect("d1").await;
@@ -23,8 +23,8 @@ async fn a_device_logs_in_receives_and_confirms() {
     client.sync().await;
     drop(client);
     node.until_sessions(0).await;
-    // Confirmed: the next log-in does not receive it again.
-    node.until_confirmed("d1").await;
+    // Acknowledged: the next log-in does not receive it again.
+    node.until_acknowledged("d1").await;
     let mut client = node.connect("d1").await;
     assert!(client.sync().await.is_empty());
 }
@@ -237,7 +237,7 @@ async fn a_change_that_races_with_a_log_in_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_sent_many_may_confirm_each() {
+async fn whoever_is_sent_many_may_acknowledge_each() {
     let node = Node::start(Config { frames_burst: 20, frames_per_second: 1, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
     for n in 0..150 {

@@ -75,18 +75,18 @@ async fn a_thousand_disconnects_at_once_write_nothing_and_leak_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_nothing() {
     const COUNT: usize = 200;
-    const CONFIRMED: usize = 3;
+    const ACKNOWLEDGED: usize = 3;
     let node = Arc::new(Node::start(plain()).await);
     node.crowd("d", COUNT, &["news"]).await;
     let all = Target::Devices((0..COUNT).map(device).collect());
     let mut clients = connect_all(&node, COUNT).await;
-    // What was confirmed never comes again.
-    for n in 0..CONFIRMED {
+    // What was acknowledged never comes again.
+    for n in 0..ACKNOWLEDGED {
         node.publish(all.clone(), When::Stored, &n.to_string()).await;
     }
     for client in &mut clients {
         let mut ids = Vec::new();
-        for n in 0..CONFIRMED {
+        for n in 0..ACKNOWLEDGED {
             let message = client.next().await;
             assert_eq!(message["data"], json!(n));
             ids.push(message["id"].clone());
@@ -94,10 +94,10 @@ async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_not
         client.send(json!({"t": "ack", "ids": ids})).await;
     }
     for n in 0..COUNT {
-        node.until_confirmed(&format!("d{n}")).await;
+        node.until_acknowledged(&format!("d{n}")).await;
     }
     // Published without a pause from before the storms until after them: to each by name, and to a topic.
-    let (over, published) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(CONFIRMED)));
+    let (over, published) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(ACKNOWLEDGED)));
     let publisher = tokio::spawn({
         let (node, over, published, all) = (node.clone(), over.clone(), published.clone(), all.clone());
         async move {
@@ -119,7 +119,7 @@ async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_not
     publisher.await.expect("no panic");
     let count = published.load(Ordering::SeqCst);
     for (n, client) in clients.iter_mut().enumerate() {
-        for expected in CONFIRMED..count {
+        for expected in ACKNOWLEDGED..count {
             assert_eq!(client.next_data().await, json!(expected), "device {n} of {count} messages");
         }
         assert!(client.sync().await.is_empty(), "device {n} hears nothing twice");

@@ -188,7 +188,7 @@ async fn waiting_messages_arrive_when_the_device_is_available() {
     let own = peer.ask("<presence/>", "</message>").await;
     assert!(own.contains(&format!("<message from='localhost' id='{kept}'")), "{own}");
     assert!(own.contains("\"data\":1") && !own.contains("\"data\":2"), "{own}");
-    // The answer to the ping behind the message confirms that it was read.
+    // The answer to the ping behind the message acknowledges that it was read.
     peer.answer().await;
     node.publish(user("u1"), When::Active, "5").await;
     assert!(peer.until("</message>").await.contains("\"data\":5"));
@@ -198,10 +198,10 @@ async fn waiting_messages_arrive_when_the_device_is_available() {
     node.publish(user("u1"), When::Active, "6").await;
     node.publish(user("u1"), When::Connected, "7").await;
     assert!(peer.until("</message>").await.contains("\"data\":7"));
-    // Confirmed, and so it does not come again.
+    // Acknowledged, and so it does not come again.
     peer.say("</stream:stream>").await;
     assert!(peer.ended().await.ends_with("</stream:stream>"));
-    node.until_confirmed("d1").await;
+    node.until_acknowledged("d1").await;
     let mut again = Peer::log_in(&node, "d1").await;
     again.say("<presence/>").await;
     let heard = again.sync().await;
@@ -237,7 +237,7 @@ async fn a_session_resumes_where_it_broke() {
     assert!(!more.contains("<message"), "each came once: {more}");
     assert_eq!(node.metric("noroshi_xmpp_sessions_resumed_total"), 1);
 
-    // All were confirmed: a new session receives none of them.
+    // All were acknowledged: a new session receives none of them.
     node.until("acknowledgements", |node| node.outcome("acked") == 3).await;
     let mut fresh = Peer::log_in(&node, "d1").await;
     fresh.say("<presence/>").await;
@@ -605,7 +605,7 @@ async fn an_archive_is_one_devices_inbox() {
     let receipt =
         format!("<message to='localhost'><received xmlns='urn:xmpp:receipts' id='{mine}'/></message>");
     peer.say(&receipt).await;
-    node.until_confirmed("d1").await;
+    node.until_acknowledged("d1").await;
     assert_eq!(archived(&mut peer, "").await, [""; 0]);
     // Requests during the revocation of the credential, or afterwards, are not answered.
     node.publish(user("u1"), When::Stored, "5").await;
@@ -616,7 +616,7 @@ async fn an_archive_is_one_devices_inbox() {
 }
 
 /// Reads stanzas, and answers each request of stream management with the number it has read, until this is `read`.
-async fn confirm(peer: &mut Peer, handled: &mut u32, read: u32) {
+async fn acknowledge(peer: &mut Peer, handled: &mut u32, read: u32) {
     while *handled < read {
         let heard = peer.until("<r xmlns='urn:xmpp:sm:3'/>").await;
         *handled += u32::try_from(heard.matches("<iq ").count()).expect("few");
@@ -625,7 +625,7 @@ async fn confirm(peer: &mut Peer, handled: &mut u32, read: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_confirms_what_it_reads_stays() {
+async fn a_client_that_acknowledges_what_it_reads_stays() {
     const PING: &str = "<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
     let mut config = config();
     (config.frames_per_second, config.frames_burst) = (1, 3_500);
@@ -633,13 +633,13 @@ async fn a_client_that_confirms_what_it_reads_stays() {
     node.device("d1", "u1", &[]).await;
     let (mut peer, _) = Peer::managed(&node, "d1").await;
     let mut handled = 0;
-    // The server requests a confirmation of one stanza after a while, of many at once.
+    // The server requests an acknowledgement of one stanza after a while, of many at once.
     peer.say(PING).await;
-    confirm(&mut peer, &mut handled, 1).await;
+    acknowledge(&mut peer, &mut handled, 1).await;
     for _ in 0..50 {
         peer.say(&PING.repeat(60)).await;
         let read = handled + 60;
-        confirm(&mut peer, &mut handled, read).await;
+        acknowledge(&mut peer, &mut handled, read).await;
     }
     assert!(handled >= 3_000);
     peer.sync().await;

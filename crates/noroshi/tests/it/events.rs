@@ -68,7 +68,7 @@ fn explain_works_from_event_files_alone() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("a listener");
-    until("the device to confirm", || {
+    until("the device to acknowledge", || {
         let lines = lines(&events);
         named(&lines, "acked").iter().any(|line| line["id"] == id.as_str()).then_some(())
     });

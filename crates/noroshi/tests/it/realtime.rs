@@ -1,4 +1,4 @@
-//! `noroshi listen` as a device: receiving, confirming and reconnecting.
+//! `noroshi listen` as a device: receiving, acknowledging and reconnecting.
 
 use std::process::{Child, Stdio};
 
@@ -33,7 +33,7 @@ fn present(node: &Node, user: &str, presence: &str) {
 }
 
 #[test]
-fn confirmed_messages_are_not_redelivered() {
+fn acknowledged_messages_are_not_redelivered() {
     let (_folder, node) = node();
     for transport in [&[][..], &["--sse"]] {
         let user = format!("u{}", transport.len());
@@ -44,12 +44,12 @@ fn confirmed_messages_are_not_redelivered() {
             received(listen(&node, &[&["--user", &user, "--count", "1"], transport, more].concat()))
         };
         assert_eq!(once(&["--no-ack"])[0]["id"], id);
-        assert_eq!(once(&[])[0]["id"], id, "it was not confirmed");
-        until("the confirmation", || {
+        assert_eq!(once(&[])[0]["id"], id, "it was not acknowledged");
+        until("the acknowledgement", || {
             (node.json(&["explain", id.as_str().expect("id")])["counts"]["acked"] == 1).then_some(())
         });
         let next = node.json(&["send", "--user", &user, "--title", "next"])["id"].clone();
-        assert_eq!(once(&[])[0]["id"], next, "a confirmed message was redelivered");
+        assert_eq!(once(&[])[0]["id"], next, "an acknowledged message was redelivered");
     }
 }
 

@@ -300,18 +300,18 @@ impl Will {
     }
 }
 
-/// A message that is sent and not yet confirmed.
+/// A message that is sent and not yet acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UnconfirmedMessage {
+pub struct UnacknowledgedMessage {
     pub id: NotificationId,
     /// It was sent as a retained message.
     pub retained: bool,
 }
 
-pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = UnconfirmedMessage> {
+pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = UnacknowledgedMessage> {
     sent.iter()
         .filter(|sent| sent.is_open())
-        .map(|sent| UnconfirmedMessage { id: sent.id, retained: sent.retained })
+        .map(|sent| UnacknowledgedMessage { id: sent.id, retained: sent.retained })
 }
 
 /// Session state that is not in the store (§4.1): in-flight messages in both directions, and the
@@ -333,8 +333,8 @@ impl Saved {
             + self.unreleased.capacity() * size_of::<u16>()
     }
 
-    /// Messages sent and not confirmed, in sending order.
-    pub fn in_flight(&self) -> impl Iterator<Item = UnconfirmedMessage> {
+    /// Messages sent and not acknowledged, in sending order.
+    pub fn in_flight(&self) -> impl Iterator<Item = UnacknowledgedMessage> {
         in_flight(&self.sent)
     }
 

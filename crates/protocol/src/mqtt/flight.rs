@@ -1,4 +1,4 @@
-//! The in-flight state of a connection: messages sent and not confirmed, messages received and not finished,
+//! The in-flight state of a connection: messages sent and not acknowledged, messages received and not finished,
 //! and topic aliases in both directions. It is bounded, and does not exist while empty.
 
 use std::collections::VecDeque;
@@ -20,14 +20,14 @@ pub(super) struct Sent {
     pub(super) resend: bool,
     /// Sent as a retained message: its receipt does not advance the position in the topic's log.
     pub(super) retained: bool,
-    /// The client confirmed it, but the service was not informed yet.
+    /// The client acknowledged it, but the service was not informed yet.
     pub(super) unreported: bool,
     /// The client may hold its packet id for another message: it has not answered the preceding PUBREL.
     pub(super) id_in_doubt: bool,
 }
 
 impl Sent {
-    /// Whether the client has not confirmed it.
+    /// Whether the client has not acknowledged it.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Ack | Stage::Rec)
     }
@@ -129,15 +129,15 @@ impl Flight {
         find(true).or_else(|| find(false))
     }
 
-    /// Whether an unconfirmed message of this log exists.
+    /// Whether an unacknowledged message of this log exists.
     pub(super) fn is_open(&self, log: u32) -> bool {
         log != 0 && self.sent.iter().any(|sent| sent.log == log && sent.is_open())
     }
 
     /// Removes and returns the messages that can be reported to the service. A device has one position in a
-    /// log, so a message counts as confirmed once every message sent before it from the same log is confirmed
+    /// log, so a message counts as acknowledged once every message sent before it from the same log is acknowledged
     /// too.
-    pub(super) fn take_confirmed(&mut self) -> Vec<NotificationId> {
+    pub(super) fn take_acknowledged(&mut self) -> Vec<NotificationId> {
         let (mut open, mut ids) = (Vec::new(), Vec::new());
         self.sent.retain_mut(|sent| {
             let follows = sent.log != 0 && open.contains(&sent.log);
@@ -215,23 +215,23 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_a_log_are_confirmed_in_order() {
+    fn messages_of_a_log_are_acknowledged_in_order() {
         let mut flight = Flight::default();
         let id = |number: u16| NotificationId::from_bytes([number as u8; 16]);
         for (number, log) in [(1, 7), (2, 0), (3, 7), (4, 8), (5, 7)] {
             flight.sent.push(sent(id(number), number, log));
         }
-        let confirm = |flight: &mut Flight, number: u16| {
+        let acknowledge = |flight: &mut Flight, number: u16| {
             let at = flight.find(number).expect("in flight");
             (flight.sent[at].stage, flight.sent[at].unreported) = (Stage::Done, true);
-            flight.take_confirmed()
+            flight.take_acknowledged()
         };
-        assert_eq!(confirm(&mut flight, 2), [id(2)], "of no log");
-        assert_eq!(confirm(&mut flight, 3), []);
-        assert_eq!(confirm(&mut flight, 4), [id(4)], "of another log");
+        assert_eq!(acknowledge(&mut flight, 2), [id(2)], "of no log");
+        assert_eq!(acknowledge(&mut flight, 3), []);
+        assert_eq!(acknowledge(&mut flight, 4), [id(4)], "of another log");
         assert_eq!((flight.find(3), flight.sent_count(), flight.is_open(7)), (None, 2, true));
-        assert_eq!(confirm(&mut flight, 1), [id(1), id(3)]);
-        assert_eq!(confirm(&mut flight, 5), [id(5)]);
+        assert_eq!(acknowledge(&mut flight, 1), [id(1), id(3)]);
+        assert_eq!(acknowledge(&mut flight, 5), [id(5)]);
         assert!(flight.is_empty());
     }
 

@@ -26,7 +26,7 @@ pub struct Outgoing {
     pub(super) id: NotificationId,
     pub(super) wants_ack: bool,
     /// The topic's log that contains it, as a number; 0: none. Topics with equal numbers share one order of
-    /// confirmation.
+    /// acknowledgement.
     pub(super) log: u32,
     pub(super) topic: Arc<str>,
     /// The shared subscription that it was assigned to, if any.

@@ -117,7 +117,7 @@ struct Envelope<'a> {
 }
 
 /// A topic's message as sent to one member of a shared subscription: a message to that device which contains
-/// topic and subscription. It stays in the device's inbox until confirmed, and MQTT clients receive it under
+/// topic and subscription. It stays in the device's inbox until acknowledged, and MQTT clients receive it under
 /// its topic through that subscription only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareCopy {

@@ -48,7 +48,7 @@ pub struct LogIn {
 
 impl LogIn {
     /// Whether the client can have missed no stored message: durable subscriptions and the inbox continue
-    /// after the last confirmation, and `topics` after `offset`.
+    /// after the last acknowledgement, and `topics` after `offset`.
     pub fn is_recoverable(&self) -> bool {
         self.pid.is_some() && (self.offset.is_some() || self.topics.is_empty())
     }

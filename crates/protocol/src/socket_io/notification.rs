@@ -20,10 +20,10 @@ use crate::ws::{self, Opcode};
 /// How a connection tracks its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Variant {
-    /// Messages that need a confirmation are emitted with an ack id: the client's callback confirms them.
+    /// Messages that need an acknowledgement are emitted with an ack id: the client's callback acknowledges them.
     #[default]
     Acks,
-    /// Stored messages are emitted with an offset as last argument, and confirmed by the event `ack`.
+    /// Stored messages are emitted with an offset as last argument, and acknowledged by the event `ack`.
     Offsets,
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn message_with_confirmation_has_an_ack_id() {
+    fn message_with_acknowledgement_has_an_ack_id() {
         let encoded = Notification::new(&message(When::Stored), Variant::Acks);
         assert!(encoded.asks());
         for ack_id in [0, 9, 10, 4_294_967_295] {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn message_with_confirmation_may_have_an_offset() {
+    fn message_with_acknowledgement_may_have_an_offset() {
         let position = Position { epoch: Epoch(42), offset: 7 };
         let topic = Some(TopicPosition { topic: Topic::parse("news").unwrap(), position });
         let encoded =

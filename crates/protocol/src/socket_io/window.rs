@@ -1,6 +1,6 @@
 //! Notifications that were emitted with an ack id and not acknowledged yet. Ids are consecutive, so the
 //! position in the queue determines the id. At most [`UNACKED_MAX`] are kept; the oldest are evicted. Evicted
-//! notifications stay in the inbox and can be confirmed by notification id.
+//! notifications stay in the inbox and can be acknowledged by notification id.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -40,11 +40,11 @@ impl Window {
         id
     }
 
-    /// Removes notifications that were confirmed by id.
-    pub(super) fn forget(&mut self, confirmed: &[NotificationId]) {
-        let confirmed: HashSet<_> = confirmed.iter().collect();
+    /// Removes notifications that were acknowledged by id.
+    pub(super) fn forget(&mut self, acknowledged: &[NotificationId]) {
+        let acknowledged: HashSet<_> = acknowledged.iter().collect();
         for id in &mut self.ids {
-            if id.is_some_and(|id| confirmed.contains(&id)) {
+            if id.is_some_and(|id| acknowledged.contains(&id)) {
                 *id = None;
             }
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_confirmed_by_id_are_removed() {
+    fn entries_acknowledged_by_id_are_removed() {
         let mut window = Window::new(5);
         (0..3).for_each(|n| window.push(id(n)));
         window.forget(&[id(0), id(2), id(7)]);

@@ -51,7 +51,7 @@ pub enum Action {
     Presence(Presence),
     /// The client received these. Empty: only more capacity became available.
     Acknowledge(Vec<NotificationId>),
-    /// The client did not confirm these before the session was resumed, and they are not cached: read them
+    /// The client did not acknowledge these before the session was resumed, and they are not cached: read them
     /// from the inbox again.
     Redeliver(Vec<NotificationId>),
     /// A durable subscription belongs to the account, another one ends with the connection.
@@ -175,6 +175,6 @@ pub enum Resumed {
 pub enum Delivery {
     /// Write the message now.
     Write,
-    /// Do not write it: too many stanzas are unconfirmed, or there is no session.
+    /// Do not write it: too many stanzas are unacknowledged, or there is no session.
     Full,
 }

@@ -217,7 +217,7 @@ impl Conversation {
             return Delivery::Write;
         }
         let management = self.management.get_or_insert_default();
-        if management.unconfirmed() >= config.unacked_max {
+        if management.unacknowledged() >= config.unacked_max {
             return Delivery::Full;
         }
         let keep = if wants_ack { Keep::Stored } else { Keep::Passing };
@@ -250,7 +250,7 @@ impl Conversation {
 
     /// Sends the request after some time since [`Conversation::wants_checkpoint`].
     pub fn remind(&mut self, cx: &Context<'_>, out: &mut Output) {
-        self.ask_to_confirm(cx.config, out);
+        self.ask_to_acknowledge(cx.config, out);
     }
 
     /// Appends a ping that every live client answers, for idle connections.
@@ -293,8 +293,8 @@ impl Conversation {
         suspended
     }
 
-    /// Whether a notification was sent and is not confirmed.
-    pub fn is_unconfirmed(&self, id: NotificationId) -> bool {
+    /// Whether a notification was sent and is not acknowledged.
+    pub fn is_unacknowledged(&self, id: NotificationId) -> bool {
         self.management.as_ref().is_some_and(|management| management.holds(id))
     }
 

@@ -1,13 +1,13 @@
 //! Unacknowledged stanzas. With stream management (XEP-0198) every stanza is counted, and acknowledged by the
-//! client's counter. Without it, only notifications that need confirmation are tracked: a ping follows them
-//! (XEP-0199), and its answer confirms everything before it, since a stream is ordered.
+//! client's counter. Without it, only notifications that need acknowledgement are tracked: a ping follows them
+//! (XEP-0199), and its answer acknowledges everything before it, since a stream is ordered.
 //!
 //! Every stanza is covered by exactly one request: `asked_for` is the value of `sent` at the last request. A
 //! client that answers each request acknowledges everything, whatever else it sends unasked.
 //!
 //! Invariants: the queue represents the stanzas between `acked` and `sent`, so `sent - acked` is the sum of
 //! its counts, modulo 2^32. Stanzas without stored data share an entry, so the queue's length is bounded by
-//! the notifications that await confirmation and by the stored bytes; the caller bounds both.
+//! the notifications that await acknowledgement and by the stored bytes; the caller bounds both.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub(super) enum Keep {
 
 #[derive(Debug)]
 struct Entry {
-    /// Set for a notification that needs confirmation.
+    /// Set for a notification that needs acknowledgement.
     id: Option<NotificationId>,
     /// Kept for resending; empty if it exceeded the limit.
     bytes: Bytes,
@@ -56,7 +56,7 @@ impl Entry {
 /// What an acknowledgement covers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// The notifications that it confirms.
+    /// The notifications that it acknowledges.
     pub(super) ids: Vec<NotificationId>,
     /// More stanzas were sent since the request: another one is needed.
     pub(super) more: bool,
@@ -100,7 +100,7 @@ pub(super) struct Management {
 
 impl Management {
     /// The number of unacknowledged stanzas.
-    pub(super) fn unconfirmed(&self) -> usize {
+    pub(super) fn unacknowledged(&self) -> usize {
         self.sent.wrapping_sub(self.acked) as usize
     }
 
@@ -125,8 +125,8 @@ impl Management {
     }
 
     /// Whether the client exceeded a limit for `patience_ms` without acknowledging anything.
-    pub(super) fn is_exhausted(&mut self, unconfirmed_max: usize, now_ms: u32, patience_ms: u32) -> bool {
-        if self.unconfirmed() <= unconfirmed_max {
+    pub(super) fn is_exhausted(&mut self, unacknowledged_max: usize, now_ms: u32, patience_ms: u32) -> bool {
+        if self.unacknowledged() <= unacknowledged_max {
             return false;
         }
         let since = *self.over_since_ms.get_or_insert(now_ms);
@@ -163,7 +163,7 @@ impl Management {
     /// Handles an acknowledgement of everything up to `count`.
     pub(super) fn acknowledge(&mut self, count: u32) -> Result<Arrived, TooHigh> {
         let news = count.wrapping_sub(self.acked);
-        if news as usize > self.unconfirmed() {
+        if news as usize > self.unacknowledged() {
             return Err(TooHigh { sent: self.sent });
         }
         self.acked = count;
@@ -199,7 +199,7 @@ impl Management {
         Ok(Arrived { ids, more, count: news as usize })
     }
 
-    /// Starts the client's counting. Its first answer confirms everything sent before.
+    /// Starts the client's counting. Its first answer acknowledges everything sent before.
     pub(super) fn enable(&mut self, resume_id: Option<Box<str>>) {
         let earlier = self.queue.drain(..).filter_map(|entry| entry.id).collect();
         *self = Self { counts: true, resume_id, earlier, ..Self::default() };
@@ -215,8 +215,8 @@ impl Management {
         !self.counts && self.queue.is_empty() && self.asked.is_none()
     }
 
-    /// The notification was confirmed individually (XEP-0184), and must not be reported again.
-    pub(super) fn confirm(&mut self, id: NotificationId) {
+    /// The notification was acknowledged individually (XEP-0184), and must not be reported again.
+    pub(super) fn acknowledge_one(&mut self, id: NotificationId) {
         if let Some(entry) = self.queue.iter_mut().find(|entry| entry.id == Some(id)) {
             entry.id = None;
         }
@@ -244,8 +244,8 @@ impl Management {
     /// Returns the stanzas to resend, in order, and the notifications to read again: those not kept, and all
     /// after the first of them, since a device has one position per topic. Notifications read again are not
     /// part of the client's count.
-    pub(super) fn take_unconfirmed(&mut self) -> (Vec<u8>, Vec<NotificationId>) {
-        // Nothing on this connection can confirm these of the previous one.
+    pub(super) fn take_unacknowledged(&mut self) -> (Vec<u8>, Vec<NotificationId>) {
+        // Nothing on this connection can acknowledge these of the previous one.
         let (mut again, mut lost) = (Vec::with_capacity(self.bytes), std::mem::take(&mut self.earlier));
         self.queue.retain(|entry| {
             let is_lost = entry.bytes.is_empty() || entry.id.is_some() && !lost.is_empty();
@@ -264,7 +264,7 @@ impl Management {
         (again, lost)
     }
 
-    /// Whether the notification was sent and is not confirmed.
+    /// Whether the notification was sent and is not acknowledged.
     pub(super) fn holds(&self, id: NotificationId) -> bool {
         self.queue.iter().any(|entry| entry.id == Some(id)) || self.earlier.contains(&id)
     }
@@ -325,10 +325,10 @@ mod tests {
     }
 
     fn arrived(ids: &[u8]) -> Result<Arrived, TooHigh> {
-        confirmed(ids, ids.len())
+        acknowledged(ids, ids.len())
     }
 
-    fn confirmed(ids: &[u8], count: usize) -> Result<Arrived, TooHigh> {
+    fn acknowledged(ids: &[u8], count: usize) -> Result<Arrived, TooHigh> {
         Ok(Arrived { ids: ids.iter().copied().map(id).collect(), more: false, count })
     }
 
@@ -364,22 +364,22 @@ mod tests {
         assert!(it.holds(id(1)) && it.holds(id(2)));
         it.push(None, Keep::Needed, 20, || Bytes::from_static(b"<iq/>"));
         // The second notification was kept, but follows the first.
-        assert_eq!(it.take_unconfirmed(), (b"<iq/><iq/>".to_vec(), vec![id(1), id(2)]));
+        assert_eq!(it.take_unacknowledged(), (b"<iq/><iq/>".to_vec(), vec![id(1), id(2)]));
         // The client will count the two resent stanzas.
         assert!(!it.holds(id(1)) && !it.holds(id(2)) && it.sent == 2 && it.bytes == 10);
         assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
-        assert_eq!(it.acknowledge(1), confirmed(&[], 1));
-        assert_eq!(it.acknowledge(2), confirmed(&[], 1));
+        assert_eq!(it.acknowledge(1), acknowledged(&[], 1));
+        assert_eq!(it.acknowledge(2), acknowledged(&[], 1));
         it.push(Some(id(3)), Keep::Stored, 0, || Bytes::from_static(b"<m/>"));
-        it.confirm(id(3));
-        assert_eq!(it.take_unconfirmed().1, [], "it arrived by itself");
+        it.acknowledge_one(id(3));
+        assert_eq!(it.take_unacknowledged().1, [], "it arrived by itself");
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<message/>"));
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         assert!(!it.can_resume());
         // After the acknowledgement nothing is missing.
-        assert_eq!(it.acknowledge(3), confirmed(&[], 1));
+        assert_eq!(it.acknowledge(3), acknowledged(&[], 1));
         assert!(!it.can_resume());
-        assert_eq!(it.acknowledge(4), confirmed(&[], 1));
+        assert_eq!(it.acknowledge(4), acknowledged(&[], 1));
         assert!(it.can_resume());
     }
 
@@ -391,11 +391,11 @@ mod tests {
         (0..100_000).for_each(|_| push(&mut it, None));
         push(&mut it, Some(id(1)));
         (0..100_000).for_each(|_| push(&mut it, None));
-        assert_eq!((it.unconfirmed(), it.queue.len()), (200_001, 3));
-        assert_eq!(it.acknowledge(99_999), confirmed(&[], 99_999));
-        assert_eq!(it.acknowledge(100_001), confirmed(&[1], 2));
+        assert_eq!((it.unacknowledged(), it.queue.len()), (200_001, 3));
+        assert_eq!(it.acknowledge(99_999), acknowledged(&[], 99_999));
+        assert_eq!(it.acknowledge(100_001), acknowledged(&[1], 2));
         assert_eq!(it.acknowledge(200_002), Err(TooHigh { sent: 200_001 }));
-        assert_eq!(it.acknowledge(200_001), confirmed(&[], 100_000));
+        assert_eq!(it.acknowledge(200_001), acknowledged(&[], 100_000));
     }
 
     #[test]
@@ -428,7 +428,7 @@ mod tests {
         assert!(!it.is_exhausted(3, 100, 20) && !it.is_exhausted(3, 119, 20));
         assert!(it.acknowledge(1).is_ok());
         it.push(None, Keep::Passing, 0, Bytes::new);
-        assert!(!it.is_exhausted(3, 120, 20), "it confirmed something");
+        assert!(!it.is_exhausted(3, 120, 20), "it acknowledged something");
         assert!(it.is_exhausted(3, 140, 20));
     }
 
@@ -447,28 +447,28 @@ mod tests {
     }
 
     #[test]
-    fn first_answer_confirms_everything_before_counting() {
+    fn first_answer_acknowledges_everything_before_counting() {
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
-        assert_eq!((it.sent, it.unconfirmed()), (0, 0));
+        assert_eq!((it.sent, it.unacknowledged()), (0, 0));
         assert_eq!(it.acknowledge(0), arrived(&[]), "the client may not have read it yet");
         assert_eq!(it.ask(), Some(0));
-        assert_eq!(it.acknowledge(0), confirmed(&[1], 0));
+        assert_eq!(it.acknowledge(0), acknowledged(&[1], 0));
         assert_eq!(it.ask(), None);
-        // A lower answer does not confirm it.
+        // A lower answer does not acknowledge it.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
         it.push(Some(id(2)), Keep::Stored, 10, Bytes::new);
         assert_eq!(it.ask(), Some(1));
         assert_eq!(it.acknowledge(0), Ok(Arrived { ids: Vec::new(), more: false, count: 0 }));
-        // A count that includes later stanzas confirms it, requested or not.
+        // A count that includes later stanzas acknowledges it, requested or not.
         let mut it = Management::default();
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(Some("r".into()));
         it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
-        assert_eq!(it.acknowledge(1), confirmed(&[1, 2], 1));
+        assert_eq!(it.acknowledge(1), acknowledged(&[1, 2], 1));
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(it.ask(), Some(1));
         it.resume();
         assert_eq!(it.acknowledge(0), arrived(&[]), "what a client resumes from answers nothing");
-        assert_eq!(it.take_unconfirmed(), (Vec::new(), vec![id(1), id(2)]), "in its order");
+        assert_eq!(it.take_unacknowledged(), (Vec::new(), vec![id(1), id(2)]), "in its order");
         assert!(!it.holds(id(1)) && !it.holds(id(2)));
         it.push(Some(id(1)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
         assert_eq!(it.ask(), Some(1));
@@ -496,12 +496,12 @@ mod tests {
                     let bytes = || vec![n; usize::from(n)].into();
                     it.push((n % 2 == 0).then(|| id(n)), Keep::Stored, 500, bytes);
                 } else {
-                    let before = it.unconfirmed();
+                    let before = it.unacknowledged();
                     let result = it.acknowledge(it.acked.wrapping_add(u32::from(n)));
                     prop_assert_eq!(result.is_ok(), usize::from(n) <= before);
                 }
                 let counts = it.queue.iter().map(|entry| entry.count as usize).sum::<usize>();
-                prop_assert_eq!(it.unconfirmed(), counts);
+                prop_assert_eq!(it.unacknowledged(), counts);
                 prop_assert!(it.bytes <= 500);
                 prop_assert_eq!(it.bytes, it.queue.iter().map(|entry| entry.bytes.len()).sum::<usize>());
             }

@@ -143,8 +143,8 @@ pub(crate) enum Fallback {
     Inbox = 1,
     /// Whether the device's position in the topic is before the message.
     Position = 2,
-    /// Whether there is no confirmation.
-    Confirmed = 3,
+    /// Whether there is no acknowledgement.
+    Acknowledged = 3,
 }
 
 impl Fallback {
@@ -152,10 +152,10 @@ impl Fallback {
         let in_topic = matches!(request.target, Target::Topic(_) | Target::Everyone);
         match request.push.mode {
             PushMode::Never | PushMode::Always => Self::Settled,
-            PushMode::Fallback if request.when != When::Stored => Self::Confirmed,
+            PushMode::Fallback if request.when != When::Stored => Self::Acknowledged,
             PushMode::Fallback if in_topic => Self::Position,
             // With a ttl of 0 there is no inbox row.
-            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Confirmed,
+            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Acknowledged,
             PushMode::Fallback => Self::Inbox,
         }
     }
@@ -164,7 +164,7 @@ impl Fallback {
         match code {
             1 => Self::Inbox,
             2 => Self::Position,
-            3 => Self::Confirmed,
+            3 => Self::Acknowledged,
             _ => Self::Settled,
         }
     }

@@ -24,7 +24,7 @@ enum MessageKind {
     /// A stored topic message: the position moves forward. `outstanding`: the message is still in the log, so the
     /// acknowledgement counts.
     Position { topic: TopicNum, offset: i64, outstanding: bool },
-    /// A push waits for the confirmation.
+    /// A push waits for the acknowledgement.
     Push,
     /// An inbox may have a row.
     Nothing,
@@ -53,16 +53,16 @@ pub(crate) async fn ack(tx: &Tx, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
     if !waiting.1.is_empty() {
         claim::keep_out(tx, &waiting.1).await?;
     }
-    let confirm_sql = confirm_sql();
-    tx.prepare(&[inbox::REMOVE, ADVANCE, &confirm_sql]).await?;
-    let (removed, moved, confirmed) = tokio::try_join!(
+    let acknowledge_sql = acknowledge_sql();
+    tx.prepare(&[inbox::REMOVE, ADVANCE, &acknowledge_sql]).await?;
+    let (removed, moved, acknowledged) = tokio::try_join!(
         biased;
         inbox::remove(tx, &direct.0, &direct.1),
         positions.advance(tx),
-        confirm(tx, &confirm_sql, &waiting),
+        acknowledge(tx, &acknowledge_sql, &waiting),
     )?;
     let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
-    for (device, num) in removed.into_iter().chain(moved).chain(confirmed) {
+    for (device, num) in removed.into_iter().chain(moved).chain(acknowledged) {
         all.entry(num).or_default().push(device);
     }
     let (mut parts, mut acked) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
@@ -77,7 +77,7 @@ pub(crate) async fn ack(tx: &Tx, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
 }
 
 /// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
-/// before it. If no push waits for a confirmation, none will; if one does, it is checked again under the lock.
+/// before it. If no push waits for an acknowledgement, none will; if one does, it is checked again under the lock.
 async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, MessageKind>, Failed> {
     let mut nums: Vec<Num> = pairs.iter().map(|(_, num)| *num).collect();
     nums.sort_unstable();
@@ -102,14 +102,14 @@ async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Mes
     Ok(settles.collect())
 }
 
-/// Whether a push waits for confirmations of `asked.num`. Not an EXISTS, for which the planner may scan the whole
+/// Whether a push waits for acknowledgements of `asked.num`. Not an EXISTS, for which the planner may scan the whole
 /// queue.
 const WAITS: &str = "coalesce(
         (SELECT true FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3 LIMIT 1),
         (SELECT true FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3 LIMIT 1), false)";
 
-/// Confirmations of devices of the notification's app, while a push waits.
-fn confirm_sql() -> String {
+/// Acknowledgements of devices of the notification's app, while a push waits.
+fn acknowledge_sql() -> String {
     format!(
         "INSERT INTO push_confirmed (num, device)
          SELECT n.num, d.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
@@ -118,7 +118,7 @@ fn confirm_sql() -> String {
     )
 }
 
-async fn confirm(
+async fn acknowledge(
     tx: &Tx,
     sql: &str,
     (devices, nums): &(Vec<i64>, Vec<Num>),

@@ -174,7 +174,7 @@ async fn empty_inboxes(
     Ok(emptied)
 }
 
-/// Removes notifications whose retention has ended and that no push work needs, with their rows: confirmations that
+/// Removes notifications whose retention has ended and that no push work needs, with their rows: acknowledgements that
 /// no claim needed, openings, and outcomes, of which a campaign of small batches has many.
 async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let limit = rows_max as i64;
@@ -184,10 +184,10 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     let nums: Vec<Num> =
         tx.query(sql, &[&(now.0 as i64), &limit]).await?.iter().map(|row| row.get(0)).collect();
     let mut pruned = Pruned { more: nums.len() == rows_max, ..Pruned::default() };
-    let confirmed = "DELETE FROM push_confirmed c USING (
+    let acknowledged = "DELETE FROM push_confirmed c USING (
                          SELECT num, device FROM push_confirmed WHERE num = ANY($1) LIMIT $2) v
                      WHERE c.num = v.num AND c.device = v.device";
-    let mut removed = tx.execute(confirmed, &[&nums, &limit]).await?;
+    let mut removed = tx.execute(acknowledged, &[&nums, &limit]).await?;
     let outcomes =
         "DELETE FROM outcomes o USING (SELECT num, seq FROM outcomes WHERE num = ANY($1) LIMIT $2) v
                     WHERE o.num = v.num AND o.seq = v.seq";

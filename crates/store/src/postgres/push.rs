@@ -1,7 +1,7 @@
 //! The push queue: `take` and `claim` (leases, and which devices still need a push), `finish` with `token`,
 //! `walk`, and `recipient`. [`super::group`] writes the work of accepted requests.
 //!
-//! Several nodes take and finish at once. What they lock is described in `claim` (confirmations and claims),
+//! Several nodes take and finish at once. What they lock is described in `claim` (acknowledgements and claims),
 //! [`super::push_queue`] (rows), `take` (leases) and [`super::campaign_row`] (the end of a campaign).
 
 pub(super) mod claim;

@@ -24,27 +24,27 @@ enum MessageKind {
         offset: i64,
         outstanding: bool,
     },
-    /// A push waits for the confirmation.
+    /// A push waits for the acknowledgement.
     Push,
     Nothing,
 }
 
 /// Processes a batch. Returns what was outstanding.
 pub(crate) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
-    let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
+    let mut acknowledged: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
     let mut known: HashMap<Num, MessageKind> = HashMap::new();
     for Ack { device, ids } in acks {
         let mut nums: Vec<Num> = ids.iter().filter_map(|id| w.ids.num(*id)).collect();
         // In order, so that each topic message moves the position and counts.
         nums.sort_unstable();
         for num in nums {
-            if confirm(w.db, *device, num, &mut known)? {
-                confirmed.entry(num).or_default().push(*device);
+            if acknowledge(w.db, *device, num, &mut known)? {
+                acknowledged.entry(num).or_default().push(*device);
             }
         }
     }
-    let mut acked = Vec::with_capacity(confirmed.len());
-    for (num, mut devices) in confirmed {
+    let mut acked = Vec::with_capacity(acknowledged.len());
+    for (num, mut devices) in acknowledged {
         devices.sort_unstable();
         let count = devices.len() as u64;
         outcome::add(w.db, &Part::of(num, Outcome::Acked, now, devices))?;
@@ -55,7 +55,7 @@ pub(crate) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
 }
 
 /// True if the notification was outstanding on this device.
-fn confirm(
+fn acknowledge(
     db: &Db,
     device: DeviceNum,
     num: Num,
@@ -78,7 +78,7 @@ fn confirm(
                 "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3";
             Ok(db.run(sql, (device.0 as i64, topic, offset))? > 0 && outstanding)
         }
-        MessageKind::Push => push_queue::confirm(db, num, device),
+        MessageKind::Push => push_queue::acknowledge(db, num, device),
         MessageKind::Nothing => Ok(false),
     }
 }
@@ -94,7 +94,7 @@ fn look_up(db: &Db, num: Num) -> Result<MessageKind, Error> {
     })?;
     match position {
         Some(position) => Ok(position),
-        None if push_queue::waits_for_confirmation(db, num)? => Ok(MessageKind::Push),
+        None if push_queue::waits_for_acknowledgement(db, num)? => Ok(MessageKind::Push),
         None => Ok(MessageKind::Nothing),
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of the push queue, and the confirmations that spare a fallback push.
+//! Rows of the push queue, and the acknowledgements that spare a fallback push.
 
 use std::time::Duration;
 
@@ -75,15 +75,15 @@ pub(super) fn cancel(db: &Db, num: Num) -> Result<CancelledWork, Error> {
     Ok(work.finish())
 }
 
-/// Whether a confirmation of the notification would spare a device a push, and only `push_confirmed` could tell.
-pub(super) fn waits_for_confirmation(db: &Db, num: Num) -> Result<bool, Error> {
+/// Whether an acknowledgement of the notification would spare a device a push, and only `push_confirmed` could tell.
+pub(super) fn waits_for_acknowledgement(db: &Db, num: Num) -> Result<bool, Error> {
     let sql = "SELECT EXISTS (SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0 AND fallback = 3)
                    OR EXISTS (SELECT 1 FROM push_walks WHERE num = ?1 AND fallback = 3)";
     Ok(db.int(sql, (num,))? != 0)
 }
 
-/// Writes a confirmation; false if there was one, or the device belongs to another app.
-pub(super) fn confirm(db: &Db, num: Num, device: DeviceNum) -> Result<bool, Error> {
+/// Writes an acknowledgement; false if there was one, or the device belongs to another app.
+pub(super) fn acknowledge(db: &Db, num: Num, device: DeviceNum) -> Result<bool, Error> {
     let sql = "INSERT OR IGNORE INTO push_confirmed (num, device)
                SELECT n.num, d.num FROM notifications n JOIN devices d ON d.app = n.app
                WHERE n.num = ?1 AND d.num = ?2";

@@ -152,7 +152,7 @@ impl Speech {
         let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let rule = "--xmpp-domain may only contain letters, digits, '.' and '-'";
         check(self.xmpp_domain().chars().all(host), rule)?;
-        let rule = "--protocol sse cannot confirm messages on its stream: use --when connected";
+        let rule = "--protocol sse cannot acknowledge messages on its stream: use --when connected";
         check(protocol != Protocol::Sse || when == When::Connected, rule)
     }
 }

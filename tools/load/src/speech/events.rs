@@ -1,6 +1,6 @@
 //! Server-sent events: one request with an endless response, whose head completes the log-in. The client
 //! cannot send anything afterwards, so the request contains the topics, and `stored` messages cannot be
-//! confirmed (`args` rejects them).
+//! acknowledged (`args` rejects them).
 
 use super::native::effect;
 use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, refusal};

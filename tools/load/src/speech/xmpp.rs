@@ -1,5 +1,5 @@
 //! XMPP client on a plain stream (RFC 6120): SASL PLAIN, resource binding, presence, and a subscription to
-//! the topic's node (XEP-0060), if there is a topic. Pings are answered, which also confirms stored
+//! the topic's node (XEP-0060), if there is a topic. Pings are answered, which also acknowledges stored
 //! notifications, since stream management is not enabled. Each step follows from the server's element, so
 //! only an incomplete element is buffered.
 //!

@@ -84,7 +84,7 @@ fn talk(mut stream: TcpStream, name: &str, state: &State) {
                     named = true;
                 } else if text == "join" {
                     assert!(named, "frames come in their order");
-                    // Added before the confirmation is sent, so that a joined device misses nothing.
+                    // Added before the acknowledgement is sent, so that a joined device misses nothing.
                     let mut joined = state.joined.lock().unwrap();
                     joined.push(stream.try_clone().unwrap());
                     stream.write_all(&[text_frame(b"you joined"), text_frame(b"2")].concat()).unwrap();

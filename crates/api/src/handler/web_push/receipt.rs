@@ -1,8 +1,8 @@
 //! `GET /push/receipt/{token}`: the delivery receipt of a message (RFC 8030 §5.1, §6.3).
 //!
 //! The RFC keeps such a request open and sends receipts by HTTP/2 server push, which clients no longer support. Here each
-//! message has its own receipt subscription (§5.1 allows that), and the status is the receipt: 204 confirmed, 410 never to be
-//! confirmed, 202 pending. With `Prefer: wait=N` (RFC 7240 §4.3) the response waits for 204 or 410.
+//! message has its own receipt subscription (§5.1 allows that), and the status is the receipt: 204 acknowledged, 410 never to be
+//! acknowledged, 202 pending. With `Prefer: wait=N` (RFC 7240 §4.3) the response waits for 204 or 410.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::request::parameter::Path;
 
 /// Proxies close silent requests after a minute.
 const WAIT_MAX: Duration = Duration::from_secs(50);
-/// Interval between reads of the store, since any node may receive the confirmation.
+/// Interval between reads of the store, since any node may receive the acknowledgement.
 const POLL_FIRST: Duration = Duration::from_millis(100);
 const POLL_LAST: Duration = Duration::from_secs(2);
 
@@ -70,7 +70,7 @@ fn status_of(found: &NotificationState) -> StatusCode {
         found.counts.iter().any(|(outcome, count)| *count > 0 && outcomes.contains(outcome))
     };
     let kept = found.message.when == When::Stored;
-    // A message with a TTL of 0 is never confirmed: written to the connection is the final state.
+    // A message with a TTL of 0 is never acknowledged: written to the connection is the final state.
     if any(&[Outcome::Acked]) || (!kept && any(&[Outcome::Written])) {
         return StatusCode::NO_CONTENT;
     }

@@ -428,11 +428,11 @@ async fn every_step_of_a_campaign_is_reported() {
     let start_at = scheduled(bench.delivery.clock().now());
     let walked = bench.create(Spec { start_at, ..spec(Audience::Everyone) }).await;
     bench.ended(walked).await;
-    // A last batch that is not sent also ends it: its device confirmed, or the notification was cancelled.
+    // A last batch that is not sent also ends it: its device acknowledged, or the notification was cancelled.
     let (device, num) = bench.devices(&["a"]).await.remove(0);
-    let (confirmed, notification) = bench.published(&device, Duration::from_millis(500)).await;
+    let (acknowledged, notification) = bench.published(&device, Duration::from_millis(500)).await;
     bench.delivery.acks.push(num, vec![notification]);
-    bench.ended(confirmed).await;
+    bench.ended(acknowledged).await;
     let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
     bench.delivery.publisher.cancel(bench.app, notification).await.expect("cancelled");
     bench.ended(cancelled).await;
@@ -441,7 +441,7 @@ async fn every_step_of_a_campaign_is_reported() {
     let sent = bench.create(spec(Audience::Everyone)).await;
     bench.ended(sent).await;
     // The event follows the write that ended it.
-    let ends = [sent, confirmed, cancelled];
+    let ends = [sent, acknowledged, cancelled];
     let told = async {
         while steps(folder.path(), walked).len() < 3
             || ends.iter().any(|id| steps(folder.path(), *id).len() < 2)

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Action, Answer, Cause as Why, Delivery, Frame, OfferedWill, PublishRefused, ServerReference,
-    SubscribeRefused, SubscribeRequest, TopicFilter, UnconfirmedMessage, UnsubscribeRequest, filter_matches,
-    is_topic_name,
+    SubscribeRefused, SubscribeRequest, TopicFilter, UnacknowledgedMessage, UnsubscribeRequest,
+    filter_matches, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Input, Opcode};
 use noroshi_store::Place;
@@ -192,7 +192,7 @@ impl Adapter for Mqtt {
     ) -> Offered {
         // It closes: the message stays where it is, and the parked session counts it as not sent.
         if !self.conversation.is_open() {
-            return if dispatch.is_ordered() { Offered::Full } else { Offered::Pass { confirmed: false } };
+            return if dispatch.is_ordered() { Offered::Full } else { Offered::Pass { acknowledged: false } };
         }
         let outgoing = dispatch.mqtt();
         let why = match cause {
@@ -211,18 +211,18 @@ impl Adapter for Mqtt {
             wanted && is_published && self.conversation.passes(&encoding.config.mqtt, outgoing)
         };
         match delivery {
-            Delivery::Send { shared, confirmed } => {
+            Delivery::Send { shared, acknowledged } => {
                 frame_head(encoding.framing, head, begin, shared.len());
-                Offered::Send { shared, confirmed: passes(confirmed) }
+                Offered::Send { shared, acknowledged: passes(acknowledged) }
             }
             // A client never wants a topic's message that it rejects now (No Local). A message to the device itself
             // waits for a subscription.
             Delivery::NoMatch => {
                 let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
-                Offered::Pass { confirmed: passes(topic.is_some()) }
+                Offered::Pass { acknowledged: passes(topic.is_some()) }
             }
-            Delivery::InFlight => Offered::Pass { confirmed: false },
-            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
+            Delivery::InFlight => Offered::Pass { acknowledged: false },
+            Delivery::TooBig | Delivery::Expired => Offered::Pass { acknowledged: passes(true) },
             Delivery::Full => Offered::Full,
         }
     }
@@ -231,7 +231,7 @@ impl Adapter for Mqtt {
         self.conversation.caught_up()
     }
 
-    fn handle_outstanding(&mut self, found: &HashSet<UnconfirmedMessage>) {
+    fn handle_outstanding(&mut self, found: &HashSet<UnacknowledgedMessage>) {
         self.conversation.retain_in_flight(|owed| found.contains(&owed));
     }
 
@@ -312,7 +312,7 @@ impl Mqtt {
             Action::Subscribe(request) => cx.authorize(Request::Subscribe(request)),
             Action::Unsubscribe(request) => cx.authorize(Request::Unsubscribe(request)),
             Action::Settled { ids, room } => {
-                cx.push(Effect::Confirm(ids));
+                cx.push(Effect::Acknowledge(ids));
                 if room {
                     cx.push(Effect::MakeRoom);
                 }

@@ -185,7 +185,7 @@ impl Mqtt {
         cx: &Context<'_>,
         begun: &OpenedSession,
         parked: Option<&ParkedSession>,
-        owed: &mut Vec<noroshi_protocol::mqtt::UnconfirmedMessage>,
+        owed: &mut Vec<noroshi_protocol::mqtt::UnacknowledgedMessage>,
     ) -> Continued {
         let (session, now) = (&begun.session, cx.now.wall);
         let sessions: &ParkedSessions = &service(cx.services).sessions;

@@ -1,8 +1,8 @@
 //! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what
 //! is in flight, a will that is not due, and when the session ends.
 //!
-//! The position of a durable subscription says which messages of a topic are not confirmed. Filters with wildcards have
-//! no position: the session has the ids of messages that they matched and the client has not confirmed, and messages
+//! The position of a durable subscription says which messages of a topic are not acknowledged. Filters with wildcards have
+//! no position: the session has the ids of messages that they matched and the client has not acknowledged, and messages
 //! behind a place in the order of commits were not sent. A session with such filters writes this when its connection
 //! ends; others write nothing. So a node that is killed forgets wills that were not due and what was in flight: those
 //! messages come again with new packet ids and the same notification ids. It forgets no subscription and no stored
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_protocol::mqtt::{Answer, Saved, UnconfirmedMessage, Will};
+use noroshi_protocol::mqtt::{Answer, Saved, UnacknowledgedMessage, Will};
 use noroshi_store::Place;
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub(crate) struct Progress {
     /// See [`StoredSession::since`].
     pub(crate) since: Place,
     /// Messages at or before `since` that were not sent; at most [`OWED_MAX`].
-    pub(crate) unsent: Vec<UnconfirmedMessage>,
+    pub(crate) unsent: Vec<UnacknowledgedMessage>,
     /// Names that delivered some of the messages behind `since`.
     pub(crate) ended: Vec<Range>,
     /// Messages before `since` that are owed, by topics.
@@ -70,8 +70,8 @@ impl ParkedSession {
         Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
     }
 
-    /// Unconfirmed messages of the session, in addition to those behind [`Progress::since`].
-    pub(crate) fn owed(&self) -> Vec<UnconfirmedMessage> {
+    /// Unacknowledged messages of the session, in addition to those behind [`Progress::since`].
+    pub(crate) fn owed(&self) -> Vec<UnacknowledgedMessage> {
         let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
         owed(in_flight, &self.progress.unsent)
     }
@@ -91,7 +91,7 @@ impl ParkedSession {
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
         let ranges: usize = self.progress.ended.iter().chain(&self.progress.gaps).map(Range::bytes).sum();
         let due: usize = self.progress.retained_due.iter().map(|due| size_of::<Box<str>>() + due.len()).sum();
-        let unsent = self.progress.unsent.capacity() * size_of::<UnconfirmedMessage>() + ranges + due;
+        let unsent = self.progress.unsent.capacity() * size_of::<UnacknowledgedMessage>() + ranges + due;
         size_of::<Self>()
             + size_of::<Session>()
             + self.session.device.as_str().len()
@@ -104,11 +104,11 @@ impl ParkedSession {
 
 /// Messages that were sent, then those that were not; each once.
 pub(crate) fn owed(
-    in_flight: impl Iterator<Item = UnconfirmedMessage>,
-    unsent: &[UnconfirmedMessage],
-) -> Vec<UnconfirmedMessage> {
-    let mut owed: Vec<UnconfirmedMessage> = in_flight.collect();
-    let sent: HashSet<UnconfirmedMessage> = owed.iter().copied().collect();
+    in_flight: impl Iterator<Item = UnacknowledgedMessage>,
+    unsent: &[UnacknowledgedMessage],
+) -> Vec<UnacknowledgedMessage> {
+    let mut owed: Vec<UnacknowledgedMessage> = in_flight.collect();
+    let sent: HashSet<UnacknowledgedMessage> = owed.iter().copied().collect();
     owed.extend(unsent.iter().filter(|one| !sent.contains(one)));
     owed.truncate(OWED_MAX);
     owed

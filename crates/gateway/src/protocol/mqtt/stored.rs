@@ -1,10 +1,10 @@
 //! A session as the store has it, in versions.
 //!
-//! Filters with wildcards have no position. Messages that they matched and the client has not confirmed are stored by
+//! Filters with wildcards have no position. Messages that they matched and the client has not acknowledged are stored by
 //! id; of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other
 //! versions read the versions that they know: see docs/cluster.md.
 
-use noroshi_protocol::mqtt::{SubscribeOptions, Subscription, TopicFilter, UnconfirmedMessage};
+use noroshi_protocol::mqtt::{SubscribeOptions, Subscription, TopicFilter, UnacknowledgedMessage};
 use noroshi_store::{ENDED_STATE_PREFIX, Place};
 use noroshi_types::NotificationId;
 
@@ -29,7 +29,7 @@ pub(crate) struct StoredSession {
     /// How long it outlives its connection.
     pub(crate) expiry_s: u32,
     /// In the order in which it was sent; at most [`OWED_MAX`].
-    pub(crate) owed: Vec<UnconfirmedMessage>,
+    pub(crate) owed: Vec<UnacknowledgedMessage>,
     pub(crate) subscriptions: Vec<Subscription>,
 }
 
@@ -43,7 +43,7 @@ impl StoredSession {
         if !is_plain {
             let owed = &self.owed[..self.owed.len().min(OWED_MAX)];
             out.extend_from_slice(&(owed.len() as u16).to_be_bytes());
-            for UnconfirmedMessage { id, retained } in owed {
+            for UnacknowledgedMessage { id, retained } in owed {
                 out.extend_from_slice(id.as_bytes());
                 out.push(if *retained { RETAINED } else { 0 });
             }
@@ -90,7 +90,7 @@ impl StoredSession {
         for _ in 0..count {
             let id = NotificationId::from_bytes(take(&mut rest)?);
             let [flags] = take(&mut rest)?;
-            owed.push(UnconfirmedMessage { id, retained: flags & RETAINED != 0 });
+            owed.push(UnacknowledgedMessage { id, retained: flags & RETAINED != 0 });
         }
         let mut subscriptions = Vec::new();
         while let Some((len, mut after)) = rest.split_first() {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn owed_messages_and_places_of_subscriptions_are_parsed_again() {
         let owed =
-            |byte, retained| UnconfirmedMessage { id: NotificationId::from_bytes([byte; 16]), retained };
+            |byte, retained| UnacknowledgedMessage { id: NotificationId::from_bytes([byte; 16]), retained };
         let mut later = stored();
         later.subscriptions[1].since = 78;
         for stored in [StoredSession { owed: vec![owed(1, false), owed(2, true)], ..stored() }, later] {

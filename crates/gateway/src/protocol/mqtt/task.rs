@@ -35,7 +35,7 @@ pub(crate) enum Task {
     Unsubscribe {
         request: UnsubscribeRequest,
         lasts: bool,
-        /// Messages of its shares that the client has not confirmed when the job starts: it still confirms them.
+        /// Messages of its shares that the client has not acknowledged when the job starts: it still acknowledges them.
         held: Vec<NotificationId>,
     },
     /// Joins the shared subscriptions of a session that continues, with the QoS that was granted.

@@ -91,7 +91,7 @@ impl Adapter for SocketIo {
     ) -> Offered {
         let conversation = match &mut self.app {
             App::Device(conversation) if conversation.is_open() => conversation,
-            _ => return Offered::Pass { confirmed: false },
+            _ => return Offered::Pass { acknowledged: false },
         };
         let variant = conversation.variant();
         // A retained message has no offset: a client that resumed behind it would miss the messages before it.
@@ -112,7 +112,7 @@ impl Adapter for SocketIo {
                 notification.tail()
             }
         };
-        Offered::Send { shared, confirmed: false }
+        Offered::Send { shared, acknowledged: false }
     }
 
     fn message_bytes_max(&self, config: &Config) -> usize {
@@ -219,7 +219,7 @@ impl SocketIo {
                     cx.authorize(Request::Subscribe { topics, since, reply });
                 }
                 Action::Unsubscribe { topics } => cx.authorize(Request::Unsubscribe { topics }),
-                Action::Acknowledge { ids } => cx.push(Effect::Confirm(ids)),
+                Action::Acknowledge { ids } => cx.push(Effect::Acknowledge(ids)),
                 Action::Presence(presence) => cx.push(Effect::SetPresence(presence)),
                 Action::RenewToken { token, reply } => {
                     cx.renew_token(token.as_str(), Request::RenewToken { reply });

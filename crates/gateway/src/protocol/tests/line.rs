@@ -97,7 +97,7 @@ impl Adapter for Line {
         let data = message.data.as_ref().map_or("", |data| data.as_str());
         // Writing to a vector does not fail.
         let _ = writeln!(head, "MSG {} {data}", message.id);
-        Offered::Send { shared: Bytes::new(), confirmed: false }
+        Offered::Send { shared: Bytes::new(), acknowledged: false }
     }
 
     fn message_bytes_max(&self, _: &Config) -> usize {
@@ -120,7 +120,7 @@ impl Line {
                 Err(_) => cx.send("ERR bad_topic\n"),
             },
             ("ACK", true) => match NotificationId::parse(argument) {
-                Ok(id) => cx.push(Effect::Confirm(vec![id])),
+                Ok(id) => cx.push(Effect::Acknowledge(vec![id])),
                 Err(_) => cx.send("ERR bad_id\n"),
             },
             _ => cx.close(CloseReason::BadMessage),

@@ -167,7 +167,7 @@ impl Adapter for Xmpp {
         }
     }
 
-    /// Reminds the client to confirm stanzas that were sent some time ago.
+    /// Reminds the client to acknowledge stanzas that were sent some time ago.
     fn handle_deadline(&mut self, cx: &mut Context<'_>) {
         cx.clear_deadline();
         self.speak(cx, |conversation, pcx, out| conversation.remind(pcx, out));
@@ -189,16 +189,16 @@ impl Adapter for Xmpp {
         // it is available again.
         if !is_open || (is_own && self.conversation.presence() == Presence::Offline) {
             self.passed_over |= message.wants_ack();
-            return Offered::Pass { confirmed: false };
+            return Offered::Pass { acknowledged: false };
         }
-        if self.repeats && self.conversation.is_unconfirmed(message.id) {
-            return Offered::Pass { confirmed: false };
+        if self.repeats && self.conversation.is_unacknowledged(message.id) {
+            return Offered::Pass { acknowledged: false };
         }
         let config = &encoding.config.xmpp.protocol;
         let delayed = encoding.now.saturating_since(message.sent_at) >= DELAYED;
         let bytes = dispatch.xmpp(config, framing_of(encoding.framing), delayed);
         match self.conversation.deliver(config, message.id, message.wants_ack(), bytes) {
-            Delivery::Write => Offered::Send { shared: bytes.clone(), confirmed: false },
+            Delivery::Write => Offered::Send { shared: bytes.clone(), acknowledged: false },
             Delivery::Full => Offered::Full,
         }
     }
@@ -278,7 +278,7 @@ impl Xmpp {
             Action::Resume { id, .. } => self.resume(cx, id),
             Action::Presence(presence) => self.set_presence(cx, presence),
             Action::Acknowledge(ids) => {
-                cx.push(Effect::Confirm(ids));
+                cx.push(Effect::Acknowledge(ids));
                 cx.push(Effect::MakeRoom);
             }
             // The log-in of the client that resumes reads the backlog from its beginning, which has them.

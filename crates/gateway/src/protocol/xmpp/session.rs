@@ -2,7 +2,7 @@
 //! bounds them; each is kept for the time that its client was promised.
 //!
 //! They live in this node's memory. A client whose session is lost (a restart, another node) begins a new one, and its
-//! inbox then delivers the unconfirmed messages.
+//! inbox then delivers the unacknowledged messages.
 //!
 //! Invariant: only the holder that left a session resumes it. A device that was revoked, deleted and made again, or
 //! given to another user since then finds nothing.

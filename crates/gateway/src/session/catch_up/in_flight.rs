@@ -1,11 +1,11 @@
 //! What a session had in flight when it resumed. It is read by id and sent before everything else; pages, logs and held
-//! messages leave it out. And what the client confirmed meanwhile: a read that began before the confirmation was
+//! messages leave it out. And what the client acknowledged meanwhile: a read that began before the acknowledgement was
 //! written may bring the message once more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_protocol::mqtt::UnconfirmedMessage;
+use noroshi_protocol::mqtt::UnacknowledgedMessage;
 use noroshi_store::Place;
 use noroshi_types::{Message, NotificationId, Topic};
 
@@ -14,11 +14,11 @@ use super::{Brought, CatchUp, Paged};
 /// What a session had in flight.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outstanding {
-    Wanted(Vec<UnconfirmedMessage>),
+    Wanted(Vec<UnacknowledgedMessage>),
     /// Queued or in progress.
-    Reading(Vec<UnconfirmedMessage>),
+    Reading(Vec<UnacknowledgedMessage>),
     /// These were found.
-    Read(HashSet<UnconfirmedMessage>),
+    Read(HashSet<UnacknowledgedMessage>),
 }
 
 impl Default for Outstanding {
@@ -46,20 +46,20 @@ impl SentByName {
 }
 
 /// 512 × 16 B, twice: 16 KiB for a connection that catches up.
-pub(super) const CONFIRMED_MIN: usize = 512;
+pub(super) const ACKNOWLEDGED_MIN: usize = 512;
 
-/// The last confirmations: at least [`CONFIRMED_MIN`], at most twice as many. A confirmation is written within some
+/// The last acknowledgements: at least [`ACKNOWLEDGED_MIN`], at most twice as many. An acknowledgement is written within some
 /// milliseconds, so that is far more than reads can miss.
 #[derive(Default)]
-pub(super) struct Confirmed {
+pub(super) struct Acknowledged {
     last: HashSet<NotificationId>,
     before: HashSet<NotificationId>,
 }
 
-impl Confirmed {
+impl Acknowledged {
     fn add(&mut self, ids: &[NotificationId]) {
         for id in ids {
-            if self.last.len() >= CONFIRMED_MIN {
+            if self.last.len() >= ACKNOWLEDGED_MIN {
                 self.before = std::mem::take(&mut self.last);
             }
             self.last.insert(*id);
@@ -73,18 +73,18 @@ impl Confirmed {
 
 impl CatchUp {
     /// The client has these messages: reads that still bring them are ignored.
-    pub(crate) fn confirm(&mut self, ids: &[NotificationId]) {
-        self.confirmed.add(ids);
+    pub(crate) fn acknowledge(&mut self, ids: &[NotificationId]) {
+        self.acknowledged.add(ids);
         self.rest.retain(|paged| paged.retained || !ids.contains(&paged.message.id));
     }
 
-    /// Whether the client confirmed it recently.
-    pub(crate) fn is_confirmed(&self, id: NotificationId) -> bool {
-        self.confirmed.has(id)
+    /// Whether the client acknowledged it recently.
+    pub(crate) fn is_acknowledged(&self, id: NotificationId) -> bool {
+        self.acknowledged.has(id)
     }
 
     /// Sends the session's in-flight messages before everything else.
-    pub(crate) fn send_again(&mut self, owed: Vec<UnconfirmedMessage>) {
+    pub(crate) fn send_again(&mut self, owed: Vec<UnacknowledgedMessage>) {
         if !owed.is_empty() {
             self.outstanding = Outstanding::Wanted(owed);
         }
@@ -97,7 +97,7 @@ impl CatchUp {
 
     /// Whether a message was in flight when the session resumed: it is or was sent again.
     pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
-        matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&UnconfirmedMessage { id, retained: false }))
+        matches!(&self.outstanding, Outstanding::Read(found) if found.contains(&UnacknowledgedMessage { id, retained: false }))
     }
 
     /// A page waits for the messages in flight.
@@ -106,16 +106,16 @@ impl CatchUp {
     }
 
     /// The messages in flight that still exist. Returns which they are.
-    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<UnconfirmedMessage> {
+    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<UnacknowledgedMessage> {
         let Outstanding::Reading(owed) = &self.outstanding else { return HashSet::new() };
         let by_id: HashMap<NotificationId, &Arc<Message>> =
             messages.iter().map(|message| (message.id, message)).collect();
-        let find = |owed: &UnconfirmedMessage| {
+        let find = |owed: &UnacknowledgedMessage| {
             let message = Arc::clone(by_id.get(&owed.id)?);
             Some(Paged { message, retained: owed.retained, by: Brought::ById })
         };
         let again: Vec<Paged> = owed.iter().filter_map(find).collect();
-        let found: HashSet<UnconfirmedMessage> = again.iter().map(Paged::owed).collect();
+        let found: HashSet<UnacknowledgedMessage> = again.iter().map(Paged::owed).collect();
         self.rest.retain(|paged| !found.contains(&paged.owed()));
         self.note_sent_by_name(&again);
         self.rest.splice(0..0, again);
@@ -138,7 +138,7 @@ impl CatchUp {
     }
 
     /// Messages that the client still has to get, that no log would bring again, and that the connection did not send.
-    pub(crate) fn unsent(&self) -> Vec<UnconfirmedMessage> {
+    pub(crate) fn unsent(&self) -> Vec<UnacknowledgedMessage> {
         let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::ById);
         let rest = rest.map(Paged::owed);
         match &self.outstanding {

@@ -46,7 +46,7 @@ impl CatchUp {
         };
         let ids = messages.iter().map(|message| message.id);
         self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
-        let had = |id| self.is_sent_again(id) || self.is_confirmed(id);
+        let had = |id| self.is_sent_again(id) || self.is_acknowledged(id);
         let messages = messages.into_iter().filter(|message| !had(message.id));
         messages.map(|message| Paged { message, retained: false, by }).collect()
     }

@@ -3,7 +3,7 @@
 use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
 use super::held::HELD_MAX;
-use super::in_flight::CONFIRMED_MIN;
+use super::in_flight::ACKNOWLEDGED_MIN;
 use super::*;
 
 fn message(id: u8) -> Arc<Message> {
@@ -154,7 +154,7 @@ fn a_retained_message_does_not_move_the_position() {
 
 #[test]
 fn in_flight_messages_are_sent_first_and_once() {
-    let owed = |id, retained| UnconfirmedMessage { id: message(id).id, retained };
+    let owed = |id, retained| UnacknowledgedMessage { id: message(id).id, retained };
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     catch_up.read_log(Place::of(message(4).id), Place::of(message(6).id));
     catch_up.send_again(vec![owed(5, false), owed(2, true), owed(3, false)]);
@@ -235,34 +235,34 @@ fn messages_held_during_a_reread_are_read_from_logs() {
 }
 
 #[test]
-fn confirmed_messages_are_not_written() {
+fn acknowledged_messages_are_not_written() {
     let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
     let paged = catch_up.take_page(page(&[3, 4, 5], &[2], false));
     catch_up.keep_rest(paged);
-    catch_up.confirm(&[message(2).id, message(4).id]);
+    catch_up.acknowledge(&[message(2).id, message(4).id]);
     catch_up.waits_for_room = false;
     let Step::Page(rest) = catch_up.step() else { panic!("a page") };
     assert_eq!(ids(&rest), [(2, true), (3, false), (5, false)]);
     // Neither is what reads bring from now on, before it is written.
-    assert!(catch_up.is_confirmed(message(4).id) && !catch_up.is_confirmed(message(5).id));
+    assert!(catch_up.is_acknowledged(message(4).id) && !catch_up.is_acknowledged(message(5).id));
     assert_eq!(ids(&catch_up.take_log(vec![message(4), message(6)], None, None)), [(6, false)]);
     let many: Vec<_> =
-        (0..2 * CONFIRMED_MIN as u128).map(|n| NotificationId::from_bytes(n.to_be_bytes())).collect();
-    catch_up.confirm(&many);
-    assert!(!catch_up.is_confirmed(message(4).id), "bounded");
-    assert!(many[CONFIRMED_MIN..].iter().all(|id| catch_up.is_confirmed(*id)));
+        (0..2 * ACKNOWLEDGED_MIN as u128).map(|n| NotificationId::from_bytes(n.to_be_bytes())).collect();
+    catch_up.acknowledge(&many);
+    assert!(!catch_up.is_acknowledged(message(4).id), "bounded");
+    assert!(many[ACKNOWLEDGED_MIN..].iter().all(|id| catch_up.is_acknowledged(*id)));
 }
 
 #[test]
 fn an_ended_name_brought_its_messages_in_flight() {
     let (at, news) = (|id| Place::of(message(id).id), Topic::from_trusted("news"));
-    let owed = |id| UnconfirmedMessage { id: message(id).id, retained: false };
+    let owed = |id| UnacknowledgedMessage { id: message(id).id, retained: false };
     for is_early in [true, false] {
         let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
         catch_up.read_log(at(1), at(9));
         catch_up.send_again(vec![owed(7)]);
         assert_eq!(run(&mut catch_up), "?=");
-        // The fifth and the sixth are confirmed; the page ends before the seventh, which waits.
+        // The fifth and the sixth are acknowledged; the page ends before the seventh, which waits.
         let paged = catch_up.take_page(page(&[3], &[], true));
         catch_up.defer(paged);
         if is_early {
@@ -289,7 +289,7 @@ fn a_held_message_of_a_log_does_not_delay_logs() {
     catch_up.hold(&Dispatch::new(message(6)), None);
     catch_up.read_log(at(1), at(3));
     catch_up.take_log(vec![message(6)], Some(at(7)), None);
-    assert_eq!(catch_up.sent_to(at(9), message(3).id), at(9), "the sixth was sent, and perhaps confirmed");
+    assert_eq!(catch_up.sent_to(at(9), message(3).id), at(9), "the sixth was sent, and perhaps acknowledged");
     catch_up.hold(&Dispatch::new(message(8)), None);
     assert_eq!(catch_up.sent_to(at(9), message(3).id), Place(at(8).0 - 1));
     // If a name that ends brought it, logs bring it after all.
@@ -311,7 +311,7 @@ fn logs_leave_out_what_an_ended_name_brought() {
     catch_up.end_name(&news, at(2), at(6), message(5).id);
     let brought = |catch_up: &mut CatchUp, id| catch_up.ended().brought(&message(id));
     assert_eq!([2, 3, 6, 7].map(|id| brought(&mut catch_up, id)), [false, true, true, false]);
-    assert_eq!(catch_up.unsent(), [UnconfirmedMessage { id: message(5).id, retained: false }]);
+    assert_eq!(catch_up.unsent(), [UnacknowledgedMessage { id: message(5).id, retained: false }]);
     // The next connection gets it too, until logs were read that far.
     let ended = catch_up.ended().behind(at(5));
     assert_eq!((ended.len(), catch_up.ended().behind(at(6)).len()), (1, 0));
@@ -489,7 +489,7 @@ fn waiting_messages_differ_from_released_ones() {
 
 #[test]
 fn a_reoffered_message_is_released_wherever_pages_end() {
-    // Later messages of its topic were confirmed, so no page brings it, and the ids of the pages are above its own.
+    // Later messages of its topic were acknowledged, so no page brings it, and the ids of the pages are above its own.
     let again = Dispatch::offered(message(3), true);
     assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
     let mut catch_up = CatchUp::default();

@@ -83,7 +83,7 @@ impl Shard {
             return self.handle_close_frame(slot, code);
         }
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        // A closing connection handles only late confirmations.
+        // A closing connection handles only late acknowledgements.
         let leaves = !connection.is_alive();
         if leaves && (connection.attachment.leaving.is_none() || !matches!(input, Input::Text(_))) {
             return;
@@ -105,12 +105,12 @@ impl Shard {
         }
     }
 
-    /// A device that was asked to reconnect elsewhere still confirms messages until it disconnects.
+    /// A device that was asked to reconnect elsewhere still acknowledges messages until it disconnects.
     fn handle_late_message(&mut self, slot: u32, input: &Input<'_>) {
         let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
             return;
         };
-        let ids = self.converse(slot, |conversation, _| conversation.late_confirmations(input));
+        let ids = self.converse(slot, |conversation, _| conversation.late_acknowledgements(input));
         if let Some(ids) = ids.filter(|ids| !ids.is_empty()) {
             self.delivery.acks.push(num, ids);
         }

@@ -1,9 +1,9 @@
-//! The messages that each device is owed, received and confirmed.
+//! The messages that each device is owed, received and acknowledged.
 //!
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
-//! It stays owed until the device confirms it, it expires, the session ends, or no matching subscription is left.
+//! It stays owed until the device acknowledges it, it expires, the session ends, or no matching subscription is left.
 //!
-//! To a group of a shared subscription it is owed once: until any device confirms it, or the group has no member any
+//! To a group of a shared subscription it is owed once: until any device acknowledges it, or the group has no member any
 //! more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -37,10 +37,10 @@ pub(crate) struct Account {
     pub(crate) filters: BTreeSet<&'static str>,
     /// Owed messages, and by which filters.
     owed: BTreeMap<usize, Vec<&'static str>>,
-    confirmed: HashSet<usize>,
+    acknowledged: HashSet<usize>,
     /// The filters of all sessions, so that late messages are recognized.
     ever: BTreeSet<&'static str>,
-    /// Confirmed messages that came once more, since the last look.
+    /// Acknowledged messages that came once more, since the last look.
     repeated: Vec<usize>,
     /// What happened, and to which message.
     notes: VecDeque<(Option<usize>, String)>,
@@ -51,8 +51,8 @@ pub(crate) struct Account {
 pub(crate) struct Tally {
     pub(crate) owed: usize,
     pub(crate) received: usize,
-    pub(crate) confirmed: usize,
-    /// Confirmed messages that came once more.
+    pub(crate) acknowledged: usize,
+    /// Acknowledged messages that came once more.
     pub(crate) repeats: usize,
     pub(crate) lost: usize,
 }
@@ -61,7 +61,7 @@ impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.owed += more.owed;
         self.received += more.received;
-        self.confirmed += more.confirmed;
+        self.acknowledged += more.acknowledged;
         self.repeats += more.repeats;
         self.lost += more.lost;
     }
@@ -99,8 +99,8 @@ impl Account {
         self.has_session
     }
 
-    pub(crate) fn has_confirmed(&self, number: usize) -> bool {
-        self.confirmed.contains(&number)
+    pub(crate) fn has_acknowledged(&self, number: usize) -> bool {
+        self.acknowledged.contains(&number)
     }
 
     pub(crate) fn take_repeated(&mut self) -> Vec<usize> {
@@ -179,7 +179,7 @@ impl Ledger {
         self.published.len()
     }
 
-    /// A message was accepted; `to`: for one device only. `is_passing`: no device confirms it.
+    /// A message was accepted; `to`: for one device only. `is_passing`: no device acknowledges it.
     pub(crate) fn accepted(
         &mut self,
         topic: &'static str,
@@ -215,16 +215,16 @@ impl Ledger {
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
-    /// A device confirms a message. `retained`: a copy that a topic retained. It may replace the message itself, which
+    /// A device acknowledges a message. `retained`: a copy that a topic retained. It may replace the message itself, which
     /// may also arrive in addition.
-    pub(crate) fn confirm(&mut self, device: usize, number: usize, retained: bool) {
+    pub(crate) fn acknowledge(&mut self, device: usize, number: usize, retained: bool) {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);
-        account.tally.confirmed += usize::from(!retained && account.confirmed.insert(number));
+        account.tally.acknowledged += usize::from(!retained && account.acknowledged.insert(number));
         for group in &mut self.groups {
             group.owed.remove(&number);
         }
-        self.note(device, Some(number), format!("is confirmed, retained: {retained}"));
+        self.note(device, Some(number), format!("is acknowledged, retained: {retained}"));
     }
 
     pub(crate) fn note(&mut self, device: usize, number: Option<usize>, what: String) {
@@ -263,7 +263,7 @@ impl Ledger {
         self.note(device, Some(number), format!("comes under {topic}, retained: {retained}"));
         let account = &mut self.accounts[device];
         account.tally.received += 1;
-        if !retained && account.confirmed.contains(&number) {
+        if !retained && account.acknowledged.contains(&number) {
             account.tally.repeats += 1;
             account.repeated.push(number);
         }

@@ -1,4 +1,4 @@
-//! A device of the model that speaks MQTT: the messages that it received and did not confirm, and those that must come
+//! A device of the model that speaks MQTT: the messages that it received and did not acknowledge, and those that must come
 //! again when its session continues.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use crate::node::PATIENCE;
 
 const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
 
-/// Groups with a device for each half of the model's devices: no message is for two groups, so the device that confirms
+/// Groups with a device for each half of the model's devices: no message is for two groups, so the device that acknowledges
 /// it identifies the group.
 const SHARES: [&str; 2] = ["$share/g/a/#", "$share/h/b/+"];
 
@@ -53,12 +53,12 @@ pub(crate) struct Device {
     version: Version,
     /// What it takes at once.
     window: u16,
-    /// It confirms what it received first, for each quality of service ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+    /// It acknowledges what it received first, for each quality of service ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
     in_order: bool,
     /// It has this shared subscription and no other.
     share: Option<&'static str>,
     link: Option<Link>,
-    /// Received on this connection and not confirmed, in the order in which they came.
+    /// Received on this connection and not acknowledged, in the order in which they came.
     open: Vec<Open>,
     /// PUBREC was sent, PUBREL did not come.
     received: Vec<u16>,
@@ -219,17 +219,17 @@ impl Device {
     }
 }
 
-/// Messages that must come again and are not confirmed. A message that was sent once more because its confirmation was
-/// not written yet need not come again: the confirmation is written by now.
+/// Messages that must come again and are not acknowledged. A message that was sent once more because its acknowledgement was
+/// not written yet need not come again: the acknowledgement is written by now.
 fn missing(again: impl Iterator<Item = Open>, account: &Account) -> Vec<usize> {
-    again.map(|open| open.number).filter(|number| !account.has_confirmed(*number)).collect()
+    again.map(|open| open.number).filter(|number| !account.has_acknowledged(*number)).collect()
 }
 
 #[async_trait::async_trait]
 impl Speaker for Device {
     fn describe(&self) -> String {
         let Self { version, window, in_order, .. } = self;
-        format!("{version:?}, receive maximum {window}, confirms in order: {in_order}")
+        format!("{version:?}, receive maximum {window}, acknowledges in order: {in_order}")
     }
 
     fn is_connected(&self) -> bool {
@@ -322,7 +322,7 @@ impl Speaker for Device {
         self.until(scene, &Said::Pong).await
     }
 
-    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
+    async fn acknowledge(&mut self, scene: &mut Scene<'_>, count: usize) {
         for _ in 0..count {
             if !self.released.is_empty() && (self.open.is_empty() || scene.random.chance(50)) {
                 let packet_id = self.released.remove(0);
@@ -338,7 +338,7 @@ impl Speaker for Device {
                 at = self.open.iter().position(|open| open.qos == qos).unwrap_or(at);
             }
             let Open { packet_id, number, qos, retained } = self.open.remove(at);
-            scene.confirm(number, retained);
+            scene.acknowledge(number, retained);
             match qos {
                 Qos::ExactlyOnce => {
                     self.received.push(packet_id);

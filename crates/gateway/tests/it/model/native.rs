@@ -1,5 +1,5 @@
 //! A device of the model that speaks the native protocol over a WebSocket. Its topics are those of its registration; it
-//! confirms what it received first.
+//! acknowledges what it received first.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::node::Client;
 pub(crate) struct Device {
     topics: Vec<&'static str>,
     link: Option<Client>,
-    /// Received on this connection and not confirmed.
+    /// Received on this connection and not acknowledged.
     open: VecDeque<(Value, usize)>,
 }
 
@@ -86,7 +86,7 @@ impl Speaker for Device {
         frames.iter().try_for_each(|frame| self.take(scene, frame))
     }
 
-    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
+    async fn acknowledge(&mut self, scene: &mut Scene<'_>, count: usize) {
         let Some(client) = &mut self.link else { return };
         let count = count.min(self.open.len());
         let (ids, numbers): (Vec<Value>, Vec<usize>) = self.open.drain(..count).unzip();
@@ -95,7 +95,7 @@ impl Speaker for Device {
         for ids in ids.chunks(at_once) {
             client.send(json!({"t": "ack", "ids": ids})).await;
         }
-        numbers.into_iter().for_each(|number| scene.confirm(number, false));
+        numbers.into_iter().for_each(|number| scene.acknowledge(number, false));
     }
 
     fn is_done(&self, _account: &Account) -> bool {

@@ -1,7 +1,7 @@
 //! A device of the model that speaks Socket.IO over a WebSocket: durable topics, and topics of the connection.
 //!
-//! With offsets it is recovered behind the last message it received, so nothing comes twice, confirmed or not. Without
-//! offsets, unconfirmed messages come again, and topics of the connection do not deliver messages that were published
+//! With offsets it is recovered behind the last message it received, so nothing comes twice, acknowledged or not. Without
+//! offsets, unacknowledged messages come again, and topics of the connection do not deliver messages that were published
 //! while the device had no connection.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::random::Random;
 use super::{Came, Entry, Scene, Speaker, TOPICS, YEARS};
 use crate::socket_io::Socket;
 
-/// A message that is not confirmed.
+/// A message that is not acknowledged.
 struct Open {
     number: usize,
     id: String,
@@ -69,7 +69,7 @@ impl Device {
         if self.offsets {
             self.last_number = Some(number);
             self.last.1 = Some(args.get(2).cloned().ok_or_else(|| format!("no offset: {packet}"))?);
-            scene.confirm(number, false);
+            scene.acknowledge(number, false);
         }
         let id = args[1]["id"].as_str().expect("an id").to_owned();
         self.open.push_back(Open { number, id, ack: rest[..digits].parse().ok() });
@@ -156,7 +156,7 @@ impl Speaker for Device {
         came.iter().try_for_each(|packet| self.take(scene, packet))
     }
 
-    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
+    async fn acknowledge(&mut self, scene: &mut Scene<'_>, count: usize) {
         let Some(socket) = &mut self.link else { return };
         let count = count.min(self.open.len());
         let by_callback = scene.random.chance(50);
@@ -166,7 +166,7 @@ impl Speaker for Device {
                 Some(ack) => socket.say(&format!("43{ack}[]")).await,
                 None => ids.push(id),
             }
-            scene.confirm(number, false);
+            scene.acknowledge(number, false);
         }
         for ids in ids.chunks(50) {
             socket.say(&format!("42{}", json!(["ack", ids]))).await;

@@ -1,6 +1,6 @@
 //! The service under a model: one store for the whole run, and a node that may be killed.
 //!
-//! Each node has a separate runtime. To kill a node, the test drops its runtime first: confirmations that wait for a
+//! Each node has a separate runtime. To kill a node, the test drops its runtime first: acknowledgements that wait for a
 //! batch and the writes at a session's end are lost with it, as with `kill -9`. Its sockets close after that.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::node::{Node, user};
 
-/// A device whose confirmations tell when those before them are written.
+/// A device whose acknowledgements tell when those before them are written.
 const MARKER: &str = "marker";
 const BEGIN: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -56,7 +56,7 @@ impl World {
             self.stop().await;
         } else {
             self.stop().await;
-            self.confirmations_written().await;
+            self.acknowledgements_written().await;
             own.shutdown_background();
         }
         let own = runtime();
@@ -71,11 +71,11 @@ impl World {
         tokio::task::spawn_blocking(move || gateway.stop()).await.expect("no panic");
     }
 
-    /// What devices confirmed so far is written.
-    pub(crate) async fn confirmations_written(&self) {
+    /// What devices acknowledged so far is written.
+    pub(crate) async fn acknowledgements_written(&self) {
         let id = self.node.publish(user(MARKER), When::Stored, "0").await;
         self.node.delivery.acks.push(self.marker, vec![id]);
-        self.node.until_confirmed(MARKER).await;
+        self.node.until_acknowledged(MARKER).await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! A device of the model that speaks XMPP with stream management (XEP-0198): it confirms by counts of stanzas, and
-//! resumes from what it confirmed. Its topics are those of its registration.
+//! A device of the model that speaks XMPP with stream management (XEP-0198): it acknowledges by counts of stanzas, and
+//! resumes from what it acknowledged. Its topics are those of its registration.
 
 use std::collections::VecDeque;
 
@@ -19,15 +19,15 @@ pub(crate) struct Device {
     link: Option<Peer>,
     /// To resume by.
     id: Option<String>,
-    /// Stanzas that came in this session, and those of them that are confirmed.
+    /// Stanzas that came in this session, and those of them that are acknowledged.
     came: u32,
     told: u32,
-    /// Messages that are not confirmed, and how many stanzas had come with them.
+    /// Messages that are not acknowledged, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Messages from before stanzas were counted. The first counted stanza confirms them, or an answer that counts all
+    /// Messages from before stanzas were counted. The first counted stanza acknowledges them, or an answer that counts all
     /// stanzas there were at the request.
     early: Vec<usize>,
-    /// How many stanzas had come when a confirmation was last asked for.
+    /// How many stanzas had come when an acknowledgement was last asked for.
     asked: Option<u32>,
     /// Pings, each with an id of its own.
     syncs: u64,
@@ -145,19 +145,19 @@ impl Speaker for Device {
         self.take(scene, &heard, true).await
     }
 
-    async fn confirm(&mut self, scene: &mut Scene<'_>, count: usize) {
+    async fn acknowledge(&mut self, scene: &mut Scene<'_>, count: usize) {
         let count = count.min(self.open.len());
         let told_before = self.told;
         for (at, number) in self.open.drain(..count) {
             self.told = at;
-            scene.confirm(number, false);
+            scene.acknowledge(number, false);
         }
         if self.open.is_empty() {
             self.told = self.came;
         }
         let asked = self.asked.take();
         if self.told > 0 || asked == Some(self.told) {
-            self.early.drain(..).for_each(|number| scene.confirm(number, false));
+            self.early.drain(..).for_each(|number| scene.acknowledge(number, false));
         }
         // An unrequested answer with an unchanged count could pass for the answer to a request that is in transit.
         if let Some(peer) = self.link.as_mut().filter(|_| asked.is_some() || self.told != told_before) {

@@ -1,4 +1,4 @@
-//! What an MQTT client receives that reconnects, confirms late, reads slowly or changes its subscriptions: each message
+//! What an MQTT client receives that reconnects, acknowledges late, reads slowly or changes its subscriptions: each message
 //! once, in order.
 
 use std::time::Duration;
@@ -49,9 +49,9 @@ async fn in_flight_messages_stay_within_the_clients_limit() {
     client.is_quiet().await;
 }
 
-/// Messages of a page that waited for room were confirmed by then: they had been sent before the page was read.
+/// Messages of a page that waited for room were acknowledged by then: they had been sent before the page was read.
 #[tokio::test]
-async fn messages_confirmed_while_a_page_waits_are_not_redelivered() {
+async fn messages_acknowledged_while_a_page_waits_are_not_redelivered() {
     let node = node().await;
     node.device("d1", "u1", &["t"]).await;
     let asked = Asked { receive_maximum: 4, ..Asked::lasting("d1") };
@@ -72,7 +72,7 @@ async fn messages_confirmed_while_a_page_waits_are_not_redelivered() {
     client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
     assert_eq!(client.next().await, "suback [1]");
     client.is_quiet().await;
-    // The service receives the second confirmation with the first.
+    // The service receives the second acknowledgement with the first.
     client.send(Packet::PubAck(Ack::success(2))).await;
     client.send(Packet::PubRec(Ack::success(1))).await;
     client.send(Packet::PubAck(Ack::success(3))).await;
@@ -123,7 +123,7 @@ async fn messages_of_an_ended_name_are_not_redelivered() {
 async fn a_name_that_ends_between_pages_loses_nothing() {
     const COUNT: usize = 150;
     let node = node().await;
-    // With the 50th confirmation there is room for the rest of the first page, and the second is read.
+    // With the 50th acknowledgement there is room for the rest of the first page, and the second is read.
     for (round, behind) in [1, 10, 20, 30, 35, 40, 43, 45, 46, 47, 48, 49].into_iter().enumerate() {
         let device = format!("d{round}");
         node.device(&device, &device, &[]).await;
@@ -140,7 +140,7 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
         }
         let mut client = Client::connect(&node, asked).await;
         assert_eq!(client.next().await, "connack 0x00 true");
-        let (mut heard, mut unconfirmed) = (Vec::<usize>::new(), Vec::new());
+        let (mut heard, mut unacknowledged) = (Vec::<usize>::new(), Vec::new());
         let mut has_ended = false;
         while heard.len() < COUNT || !has_ended {
             let said = client.next().await;
@@ -152,11 +152,11 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
                 said.split_once(" qos1 #").unwrap_or_else(|| panic!("{said:?} at {heard:?}"));
             let number = said.strip_prefix(&name).and_then(|number| number.trim().parse().ok());
             heard.push(number.expect("a number"));
-            unconfirmed.push(packet_id.parse().expect("an id"));
+            unacknowledged.push(packet_id.parse().expect("an id"));
             if heard.len() < 50 {
                 continue;
             }
-            for (at, packet_id) in unconfirmed.drain(..).enumerate() {
+            for (at, packet_id) in unacknowledged.drain(..).enumerate() {
                 if (heard.len(), at) == (50, behind) {
                     let filters = Subscribe::encode_bare(&[&name]);
                     let properties = Properties::default();
@@ -170,9 +170,9 @@ async fn a_name_that_ends_between_pages_loses_nothing() {
     }
 }
 
-/// What a client confirmed is written together with others', some milliseconds later.
+/// What a client acknowledged is written together with others', some milliseconds later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_is_read_behind_the_confirmed_messages() {
+async fn a_backlog_is_read_behind_the_acknowledged_messages() {
     let node = node().await;
     let device = node.device("d1", "u1", &[]).await;
     let id = node.publish(user("u1"), When::Stored, "1").await;
@@ -217,7 +217,7 @@ async fn nothing_is_lost_behind_a_wildcard() {
         let expected = |rest: &dyn Fn(usize) -> bool| (0..COUNT).filter(|n| rest(n % 3)).collect::<Vec<_>>();
         assert_eq!(news, expected(&|rest| rest == 0), "each once, in order");
         assert_eq!(wild, expected(&|rest| rest != 0), "each once, in order");
-        node.until_confirmed("d1").await;
+        node.until_acknowledged("d1").await;
         drop(client);
         node.until_sessions(0).await;
     }
@@ -329,7 +329,7 @@ async fn a_session_resumes_where_it_was() {
     assert_eq!(second.next().await, "again news 1 qos1 #1");
     second.send(Packet::PubAck(Ack::success(1))).await;
     second.is_quiet().await;
-    node.until_confirmed("d1").await;
+    node.until_acknowledged("d1").await;
     drop(second);
     node.until_sessions(0).await;
     node.publish(topic("w/1"), When::Stored, "2").await;

@@ -27,7 +27,7 @@ async fn data(socket: &mut Socket) -> Value {
     notification(&socket.next().await).1[0]["data"].clone()
 }
 
-/// What a device has not confirmed.
+/// What a device has not acknowledged.
 async fn waiting(node: &Node, device: &str) -> Vec<Value> {
     let mut client = node.connect(device).await;
     let messages = client.sync().await;
@@ -35,7 +35,7 @@ async fn waiting(node: &Node, device: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_is_an_event_and_its_ack_confirms_it() {
+async fn a_notification_is_an_event_and_its_ack_acknowledges_it() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &["news"]).await;
     node.publish(user("u1"), When::Stored, "1").await;
@@ -51,14 +51,14 @@ async fn a_notification_is_an_event_and_its_ack_confirms_it() {
     let (ack, args) = notification(&socket.next().await);
     assert_eq!((ack.is_some(), &args[0]["data"]), (true, &json!(2)));
     assert_eq!(notification(&socket.next().await).0, None);
-    // One is confirmed by the callback, one by name, one not at all.
+    // One is acknowledged by the callback, one by name, one not at all.
     socket.say(&format!("43{}[]", ack.expect("it asks"))).await;
     let named = node.publish(user("u1"), When::Stored, "4").await;
     node.publish(user("u1"), When::Stored, "5").await;
     assert_eq!((data(&mut socket).await, data(&mut socket).await), (json!(4), json!(5)));
     socket.say(&format!(r#"4217["ack","{named}"]"#)).await;
     assert_eq!(socket.next().await, r#"4317[{"ok":true}]"#);
-    node.until("confirmed", |node| node.metric("noroshi_acked_seconds_count") >= 3).await;
+    node.until("acknowledged", |node| node.metric("noroshi_acked_seconds_count") >= 3).await;
     drop(socket);
     node.until_sessions(0).await;
     assert_eq!(waiting(&node, "d1").await, [json!(5)]);
@@ -183,7 +183,7 @@ async fn a_device_may_log_out_and_in_on_its_connection() {
     node.until_sessions(0).await;
     socket.say(&format!(r#"40{{"token":"{}"}}"#, node.token("d1"))).await;
     assert!(socket.next().await.starts_with("40{"));
-    assert_eq!(data(&mut socket).await, json!(1), "it was never confirmed");
+    assert_eq!(data(&mut socket).await, json!(1), "it was never acknowledged");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,7 +264,7 @@ async fn a_polling_device_receives_everything() {
     let answer = poll.answer().await;
     assert_eq!(notification(&answer.body).1[0]["data"], "live");
     node.until("counted", |node| node.metric("noroshi_messages_written_total") == 251).await;
-    node.until("confirmed", |node| node.metric("noroshi_acked_seconds_count") >= 250).await;
+    node.until("acknowledged", |node| node.metric("noroshi_acked_seconds_count") >= 250).await;
     // It moves, and still receives messages.
     let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
     socket.say("2probe").await;

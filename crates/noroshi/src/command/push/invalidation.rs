@@ -65,7 +65,7 @@ async fn follow(client: &Client, mut after: String, format: output::Format) -> R
 /// `2026-01-02T03:04:05.678Z  d1  apns production  Unregistered  removed`
 fn sentence(one: &Value) -> String {
     let field = |name: &str| output::cell(one.get(name));
-    let fate = if one["removed"] == true { "removed" } else { "set aside" };
+    let fate = if one["removed"] == true { "removed" } else { "suspended" };
     let (at, device, reason) = (field("at"), field("device"), field("reason"));
     format!("{at}  {device}  {} {}  {reason}  {fate}", field("service"), field("environment"))
 }
@@ -81,7 +81,7 @@ mod tests {
             "environment": "sandbox", "reason": "BadDeviceToken", "removed": false});
         assert_eq!(
             sentence(&one),
-            "2026-01-02T03:04:05.678Z  d\u{fffd}1  apns sandbox  BadDeviceToken  set aside"
+            "2026-01-02T03:04:05.678Z  d\u{fffd}1  apns sandbox  BadDeviceToken  suspended"
         );
     }
 }

@@ -7,16 +7,16 @@
 //! lost with its node, the client may hold packet ids without PUBREL, and would take a new message for the
 //! one that it has (§4.3.3). Each QoS 2 message is then preceded by PUBREL.
 //!
-//! The service keeps one position per device in a topic's log. It therefore learns of a confirmed message
-//! only when all messages sent before it from the same log are confirmed, in whatever order the client
-//! confirms: QoS 1 and QoS 2 are ordered separately ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), and messages that are
+//! The service keeps one position per device in a topic's log. It therefore learns of an acknowledged message
+//! only when all messages sent before it from the same log are acknowledged, in whatever order the client
+//! acknowledges: QoS 1 and QoS 2 are ordered separately ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), and messages that are
 //! not sent at all lie in between.
 
 use bytes::Bytes;
 use noroshi_types::{NotificationId, Timestamp};
 
 use super::{Conversation, Phase};
-use crate::mqtt::action::{Action, UnconfirmedMessage, in_flight};
+use crate::mqtt::action::{Action, UnacknowledgedMessage, in_flight};
 use crate::mqtt::flight::{Sent, Stage};
 use crate::mqtt::frame::var_int_bytes;
 use crate::mqtt::outgoing::{Life, Outgoing, expiry_bytes, push_expiry};
@@ -39,14 +39,14 @@ pub enum Cause {
 /// The result of a delivery to one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// The packet consists of the bytes written to `out`, if any, followed by `shared`. `confirmed`: the
+    /// The packet consists of the bytes written to `out`, if any, followed by `shared`. `acknowledged`: the
     /// client will not acknowledge it (QoS 0), so it counts as received.
-    Send { shared: Bytes, confirmed: bool },
+    Send { shared: Bytes, acknowledged: bool },
     /// No subscription matches, or the client published it and disabled that (No Local).
     NoMatch,
     /// It is already in flight.
     InFlight,
-    /// Too many messages are unconfirmed: offer it again when an action reports `room`.
+    /// Too many messages are unacknowledged: offer it again when an action reports `room`.
     Full,
     /// It exceeds the client's maximum packet size, and counts as delivered ([MQTT-3.1.2-25]).
     TooBig,
@@ -174,18 +174,18 @@ impl Conversation {
         false
     }
 
-    /// Messages sent and not confirmed, in sending order.
-    pub fn in_flight(&self) -> impl Iterator<Item = UnconfirmedMessage> {
+    /// Messages sent and not acknowledged, in sending order.
+    pub fn in_flight(&self) -> impl Iterator<Item = UnacknowledgedMessage> {
         self.flight.iter().flat_map(|flight| in_flight(&flight.sent))
     }
 
-    /// The in-flight messages sent with QoS 2: the client may have received them without confirming.
+    /// The in-flight messages sent with QoS 2: the client may have received them without acknowledging.
     pub fn sent_exactly_once(&self) -> Vec<NotificationId> {
         let sent = self.flight.iter().flat_map(|flight| flight.sent.iter());
         sent.filter(|sent| sent.stage == Stage::Rec).map(|sent| sent.id).collect()
     }
 
-    /// Whether another message may be unconfirmed.
+    /// Whether another message may be unacknowledged.
     fn has_room(&self, config: &Config, outgoing: &Outgoing, head: &Head) -> bool {
         let Some(flight) = &self.flight else { return true };
         let is_counted = head.qos > Qos::AtMostOnce;
@@ -248,12 +248,12 @@ impl Conversation {
     }
 
     fn send(&mut self, outgoing: &Outgoing, mut head: Head, out: &mut Vec<u8>) -> Delivery {
-        let confirmed = outgoing.wants_ack && head.qos == Qos::AtMostOnce;
+        let acknowledged = outgoing.wants_ack && head.qos == Qos::AtMostOnce;
         let version = self.version;
         if head.is_plain()
             && let Some(shared) = outgoing.whole(version, head.life)
         {
-            return Delivery::Send { shared, confirmed };
+            return Delivery::Send { shared, acknowledged };
         }
         if head.qos > Qos::AtMostOnce {
             head.packet_id = self.count_sent(outgoing, &head);
@@ -273,7 +273,7 @@ impl Conversation {
         if version == Version::V5 {
             self.push_properties(outgoing, &head, out);
         }
-        Delivery::Send { shared: outgoing.shared(version), confirmed }
+        Delivery::Send { shared: outgoing.shared(version), acknowledged }
     }
 
     /// Registers the message and returns its packet id.
@@ -319,10 +319,10 @@ impl Conversation {
     }
 
     /// Drops in-flight messages that `is_there` reports as gone (expired or evicted).
-    pub fn retain_in_flight(&mut self, is_there: impl Fn(UnconfirmedMessage) -> bool) {
+    pub fn retain_in_flight(&mut self, is_there: impl Fn(UnacknowledgedMessage) -> bool) {
         if let Some(flight) = &mut self.flight {
             flight.sent.retain(|sent| {
-                !sent.resend || is_there(UnconfirmedMessage { id: sent.id, retained: sent.retained })
+                !sent.resend || is_there(UnacknowledgedMessage { id: sent.id, retained: sent.retained })
             });
         }
     }
@@ -331,7 +331,7 @@ impl Conversation {
     /// them. Returns messages that the device has received and that were not yet reported.
     pub fn caught_up(&mut self) -> Vec<NotificationId> {
         self.retain_in_flight(|_| false);
-        let ids = self.flight.as_mut().map(|flight| flight.take_confirmed()).unwrap_or_default();
+        let ids = self.flight.as_mut().map(|flight| flight.take_acknowledged()).unwrap_or_default();
         self.free_flight();
         ids
     }
@@ -368,7 +368,7 @@ impl Conversation {
                 let flight = self.flight();
                 let stage = Stage::Comp;
                 flight.sent[at] = Sent { stage, resend: false, unreported: !sent.retained, ..sent };
-                let ids = flight.take_confirmed();
+                let ids = flight.take_acknowledged();
                 match self.push_or_close(Packet::PubRel(Ack::success(packet_id)), out) {
                     Action::None if !ids.is_empty() => Ok(Action::Settled { ids, room: false }),
                     action => Ok(action),
@@ -402,7 +402,7 @@ impl Conversation {
         let sent = flight.sent[at];
         let unreported = sent.unreported || sent.is_open() && !sent.retained;
         flight.sent[at] = Sent { stage: Stage::Done, packet_id: 0, resend: false, unreported, ..sent };
-        let ids = flight.take_confirmed();
+        let ids = flight.take_acknowledged();
         let left = flight.sent_count();
         // Reports room for half a window at once, rather than after each message.
         let room = self.window_full && left <= usize::from(self.window) / 2;

@@ -81,7 +81,7 @@ fn connections_without_specific_parts_share_the_packet() {
         let mut peer = Peer::open(version);
         peer.subscribe(&[("a", options(1))]);
         match peer.deliver(&message, Cause::Published) {
-            Delivery::Send { shared, confirmed: true } => (shared.as_ptr(), peer.out.len() - shared.len()),
+            Delivery::Send { shared, acknowledged: true } => (shared.as_ptr(), peer.out.len() - shared.len()),
             delivery => panic!("{delivery:?}"),
         }
     };
@@ -202,7 +202,10 @@ fn other_notifications_are_sent_as_the_native_object() {
     let mut peer = Peer::open(Version::V5);
     peer.subscribe(&[(INBOX_TOPIC, options(2))]);
     let delivery = peer.deliver(&passing, Cause::Published);
-    assert!(matches!(delivery, Delivery::Send { confirmed: false, .. }), "nobody waits for it: {delivery:?}");
+    assert!(
+        matches!(delivery, Delivery::Send { acknowledged: false, .. }),
+        "nobody waits for it: {delivery:?}"
+    );
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn receive_maximum_of_the_client_is_respected() {
     peer.log_in(&connect, LoggedIn::default());
     peer.subscribe(&[("+", options(2))]);
     let message = |id: u8, qos: u8| {
-        // Each on a topic of its own, so they confirm in any order.
+        // Each on a topic of its own, so they acknowledge in any order.
         outgoing(id, &id.to_string(), &format!(r#""text":"x","qos":{qos}"#))
     };
     peer.delivers(&message(1, 1));
@@ -341,9 +344,9 @@ fn long_packets_have_correct_lengths() {
     }
 }
 
-/// The service keeps one position per device in a log, so confirmations are reported in log order.
+/// The service keeps one position per device in a log, so acknowledgements are reported in log order.
 #[test]
-fn unconfirmed_message_delays_reports_of_later_ones_in_its_log() {
+fn unacknowledged_message_delays_reports_of_later_ones_in_its_log() {
     let mut peer = Peer::open(Version::V5);
     peer.config.in_flight_max = 2;
     peer.subscribe(&[("a", options(2)), ("b", options(1))]);
@@ -366,7 +369,7 @@ fn unconfirmed_message_delays_reports_of_later_ones_in_its_log() {
 }
 
 #[test]
-fn retained_copy_does_not_confirm_its_log() {
+fn retained_copy_does_not_acknowledge_its_log() {
     let mut peer = Peer::open(Version::V5);
     peer.subscribe(&[("a", options(1))]);
     let message = |id: u8| outgoing(id, "a", r#""text":"x","qos":1"#);

@@ -153,7 +153,7 @@ struct Machine {
     over: bool,
     saved: Option<Box<Saved>>,
     subscriptions: Vec<Subscription>,
-    /// Packet ids that the client has not confirmed, from the client's view.
+    /// Packet ids that the client has not acknowledged, from the client's view.
     in_flight: HashSet<u16>,
 }
 
@@ -205,9 +205,9 @@ impl Machine {
                 let delivery = self.conversation.deliver(&self.config, &outgoing, cause, now, &mut out);
                 let mut passes = matches!(delivery, Delivery::TooBig | Delivery::Expired);
                 match delivery {
-                    Delivery::Send { shared, confirmed } => {
+                    Delivery::Send { shared, acknowledged } => {
                         out.extend_from_slice(&shared);
-                        passes |= confirmed;
+                        passes |= acknowledged;
                     }
                     _ => assert!(out.is_empty()),
                 }

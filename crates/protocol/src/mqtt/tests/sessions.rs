@@ -212,7 +212,7 @@ fn disconnect_may_change_the_session_expiry() {
     );
 }
 
-/// Three sent messages, one unconfirmed per QoS and one half finished, and one received message half
+/// Three sent messages, one unacknowledged per QoS and one half finished, and one received message half
 /// finished.
 fn interrupted(version: Version) -> ConnectionEnd {
     let mut peer = Peer::new(version);
@@ -227,7 +227,7 @@ fn interrupted(version: Version) -> ConnectionEnd {
     assert_eq!(
         peer.send(Packet::PubRec(Ack::success(3))),
         Outcome::Nothing,
-        "those before it are not confirmed"
+        "those before it are not acknowledged"
     );
     let Outcome::Publish { answer: Some(answer), .. } = peer.send(Packet::Publish(publish(2, 9, "b", b"")))
     else {
@@ -255,7 +255,7 @@ fn session_resumes_where_it_stopped() {
         let connack_bytes = 2 + usize::from(peer.out[1]);
         peer.out.drain(..connack_bytes);
         peer.expect_packets(&[Packet::PubRel(Ack::success(3))]);
-        // The backlog contains the unconfirmed messages: they keep their packet ids and have DUP set.
+        // The backlog contains the unacknowledged messages: they keep their packet ids and have DUP set.
         peer.delivers(&outgoing(1, "a", r#""text":"x","qos":1"#));
         peer.delivers(&outgoing(2, "a", r#""text":"x","qos":2"#));
         peer.delivers(&outgoing(5, "a", r#""text":"x","qos":1"#));

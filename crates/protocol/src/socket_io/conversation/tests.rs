@@ -273,7 +273,7 @@ fn binary_events_are_joined_and_rejected() {
 }
 
 #[test]
-fn acknowledgement_confirms_its_notification() {
+fn acknowledgement_acknowledges_its_notification() {
     let mut peer = Peer::open("");
     assert_eq!(peer.deliver(1, When::Connected).1, None);
     assert_eq!(peer.deliver(2, When::Stored).1, Some(0));
@@ -317,7 +317,7 @@ fn device_may_log_out_and_in_on_one_connection() {
     assert!(matches!(peer.actions("0").as_slice(), [Action::LogIn(_)]));
     peer.conversation.logged_in("s2", "p2", &mut peer.out);
     peer.expect(&[r#"40{"sid":"s2","pid":"p2"}"#]);
-    assert_eq!(peer.deliver(3, When::Stored).1, Some(1), "an old ack cannot confirm a new message");
+    assert_eq!(peer.deliver(3, When::Stored).1, Some(1), "an old ack cannot acknowledge a new message");
 }
 
 #[test]

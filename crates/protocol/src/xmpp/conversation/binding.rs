@@ -153,7 +153,7 @@ impl Conversation {
         push_framed(&mut out.bytes, self.framing, |out| out.extend(enabled));
     }
 
-    /// Starts counting and returns the element that confirms it.
+    /// Starts counting and returns the element that acknowledges it.
     fn enable(&mut self, cx: &Context<'_>, resumable: bool) -> Vec<u8> {
         let Config { resume_max_s, resume_prefix, resume_location, .. } = cx.config;
         let token = || format!("{resume_prefix}{}", cx.token::<16>());
@@ -226,7 +226,7 @@ impl Conversation {
         } else {
             push_framed(&mut out.bytes, self.framing, |out| out.extend(element));
         }
-        let (again, lost) = management.take_unconfirmed();
+        let (again, lost) = management.take_unacknowledged();
         out.bytes.extend(again);
         (self.phase, self.show, self.inactive) = (Phase::Open, show, inactive);
         self.management = Some(management);

@@ -150,9 +150,9 @@ impl Conversation {
 
     fn report_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
         if arrived.more {
-            self.ask_to_confirm(cx.config, out);
+            self.ask_to_acknowledge(cx.config, out);
         }
-        let left = self.management.as_ref().map_or(0, |management| management.unconfirmed());
+        let left = self.management.as_ref().map_or(0, |management| management.unacknowledged());
         let made_room = left < cx.config.unacked_max && left + arrived.count >= cx.config.unacked_max;
         if made_room || !arrived.ids.is_empty() {
             out.actions.push(Action::Acknowledge(arrived.ids));
@@ -333,7 +333,7 @@ impl Handler<'_> {
             let ids: Vec<_> = ids.collect();
             if !ids.is_empty() {
                 if let Some(management) = &mut self.conversation.management {
-                    ids.iter().for_each(|id| management.confirm(*id));
+                    ids.iter().for_each(|id| management.acknowledge_one(*id));
                 }
                 return self.out.actions.push(Action::Acknowledge(ids));
             }

@@ -76,13 +76,13 @@ impl Conversation {
             return self.close(cx, CloseReason::SlowConsumer, None, out);
         }
         if management.is_due(*unacked_bytes_max) {
-            self.ask_to_confirm(cx.config, out);
+            self.ask_to_acknowledge(cx.config, out);
         }
     }
 
     /// [`Conversation::push_checkpoint`], with the client's answer deducted from the allowance that the
     /// caller tracks.
-    pub(super) fn ask_to_confirm(&mut self, config: &Config, out: &mut Output) {
+    pub(super) fn ask_to_acknowledge(&mut self, config: &Config, out: &mut Output) {
         let before = out.bytes.len();
         self.push_checkpoint(config, &mut out.bytes);
         out.requests += u32::from(out.bytes.len() > before);

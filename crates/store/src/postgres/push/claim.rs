@@ -1,15 +1,15 @@
-//! Which devices of a `fallback` batch still need a push. Of a confirmation and a claim, on whichever nodes, the one
+//! Which devices of a `fallback` batch still need a push. Of an acknowledgement and a claim, on whichever nodes, the one
 //! whose commit comes first takes effect. Their locks ensure that:
 //!
 //! 1. **Claim**: its queue rows `FOR UPDATE` (locked rows are skipped, so nothing waits here).
-//! 2. Confirmations in `push_confirmed`: an advisory lock per bucket of notifications, in the order of buckets;
-//!    exclusive for the claim ([`lock_alone`]), shared for confirmations ([`keep_out`]). The holder reads again.
-//! 3. Inbox rows by (device, notification): the claim prevents their deletion (`FOR KEY SHARE`), a confirmation
+//! 2. Acknowledgements in `push_confirmed`: an advisory lock per bucket of notifications, in the order of buckets;
+//!    exclusive for the claim ([`lock_alone`]), shared for acknowledgements ([`keep_out`]). The holder reads again.
+//! 3. Inbox rows by (device, notification): the claim prevents their deletion (`FOR KEY SHARE`), an acknowledgement
 //!    deletes them. The second call waits for the first, and then sees whether the row exists.
-//! 4. Subscriptions by (device, topic): the claim prevents changes (`FOR SHARE`), a confirmation moves their
+//! 4. Subscriptions by (device, topic): the claim prevents changes (`FOR SHARE`), an acknowledgement moves their
 //!    position.
 //!
-//! Both lock in this order (a confirmation starts at 2), so they do not deadlock. The engine ends any other deadlock,
+//! Both lock in this order (an acknowledgement starts at 2), so they do not deadlock. The engine ends any other deadlock,
 //! and the transaction is retried.
 
 use std::collections::HashSet;
@@ -22,11 +22,11 @@ use crate::engine::push::Known;
 use crate::ids::Num;
 use crate::postgres::transaction::{Failed, Tx};
 
-/// Names confirmations among the advisory locks ("push").
+/// Names acknowledgements among the advisory locks ("push").
 const LOCKS: i32 = 0x7075_7368;
 
 /// Notifications are locked by buckets. Each is an entry in the server's lock table, which by default has about
-/// 6,400; a take or a confirmation of many notifications must not fill it.
+/// 6,400; a take or an acknowledgement of many notifications must not fill it.
 const BUCKETS_LOG2: u32 = 8;
 
 /// A batch to decide.
@@ -43,11 +43,11 @@ pub(super) struct Answers {
     /// The inbox has it, or the position is before the message.
     needed: HashSet<(Num, DeviceNum)>,
     /// In `push_confirmed`, or acknowledged according to the trace.
-    confirmed: HashSet<(Num, DeviceNum)>,
+    acknowledged: HashSet<(Num, DeviceNum)>,
 }
 
 impl Answers {
-    /// The devices that need a push, and those that have confirmed.
+    /// The devices that need a push, and those that have acknowledged.
     pub(super) fn split(&self, ask: &Ask<'_>) -> (Vec<DeviceNum>, Vec<DeviceNum>) {
         ask.devices.iter().partition(|device| {
             let one = (ask.num, **device);
@@ -57,7 +57,7 @@ impl Answers {
                 Fallback::Position => self.needed.contains(&one),
                 // Pruning may have emptied the inboxes of expired notifications already; the trace has the
                 // acknowledgements.
-                Fallback::Inbox | Fallback::Confirmed => !self.confirmed.contains(&one),
+                Fallback::Inbox | Fallback::Acknowledged => !self.acknowledged.contains(&one),
             }
         })
     }
@@ -66,13 +66,13 @@ impl Answers {
 /// Reads for all batches at once, with one statement per kind.
 pub(super) async fn ask(tx: &Tx, asks: &[Ask<'_>]) -> Result<Answers, Failed> {
     let of = |fallback| asks.iter().filter(move |ask| ask.fallback == fallback);
-    let mut confirmed = confirmed(tx, &pairs(of(Fallback::Confirmed))).await?;
+    let mut acknowledged = acknowledged(tx, &pairs(of(Fallback::Acknowledged))).await?;
     let mut needed = in_inboxes(tx, &pairs(of(Fallback::Inbox).filter(|ask| !ask.expired))).await?;
     let expired = of(Fallback::Inbox).filter(|ask| ask.expired);
-    confirmed.extend(acked(tx, expired.map(|ask| ask.num).collect()).await?);
+    acknowledged.extend(acked(tx, expired.map(|ask| ask.num).collect()).await?);
     let positions = of(Fallback::Position).filter(|ask| ask.known.topic.is_some());
     needed.extend(before(tx, &pairs(positions)).await?);
-    Ok(Answers { needed: needed.into_iter().collect(), confirmed: confirmed.into_iter().collect() })
+    Ok(Answers { needed: needed.into_iter().collect(), acknowledged: acknowledged.into_iter().collect() })
 }
 
 fn bucket(num: Num) -> i32 {
@@ -87,7 +87,7 @@ fn buckets(nums: impl IntoIterator<Item = Num>) -> Vec<i32> {
     buckets
 }
 
-/// Confirmations of these have ended, or wait for the end of this transaction.
+/// Acknowledgements of these have ended, or wait for the end of this transaction.
 async fn lock_alone(tx: &Tx, nums: impl IntoIterator<Item = Num>) -> Result<(), Failed> {
     let sql = "SELECT pg_advisory_xact_lock($1, bucket) FROM unnest($2::int[]) AS bucket";
     tx.query(sql, &[&LOCKS, &buckets(nums)]).await?;
@@ -129,11 +129,11 @@ async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pa
     Ok(tx.query(sql, &[&devices, &nums]).await?.iter().map(pair_of).collect())
 }
 
-async fn confirmed(tx: &Tx, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
+async fn acknowledged(tx: &Tx, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Pairs, Failed> {
     if !pairs.is_empty() {
         lock_alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
     }
-    // A device is in one batch, so no other batch needs the confirmation.
+    // A device is in one batch, so no other batch needs the acknowledgement.
     let sql = "DELETE FROM push_confirmed c USING unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
                WHERE c.num = ask.num AND c.device = ask.device RETURNING c.num, c.device";
     found(tx, sql, pairs).await

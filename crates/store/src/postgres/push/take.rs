@@ -131,10 +131,10 @@ impl Round {
         for row in &picked {
             let mut still = row.recipients.clone();
             if let Some(ask) = ask(row, now) {
-                let (needed, confirmed) = answers.split(&ask);
+                let (needed, acknowledged) = answers.split(&ask);
                 taking.examined +=
                     row.recipients.len() * usize::from(row.entry.fallback != Fallback::Settled);
-                self.record(row, Outcome::PushNotNeeded, confirmed, &mut writes, &mut taking.taken);
+                self.record(row, Outcome::PushNotNeeded, acknowledged, &mut writes, &mut taking.taken);
                 still = needed;
             }
             let Some(why) = row.drop_outcome(now, &still) else {

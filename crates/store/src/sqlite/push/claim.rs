@@ -1,5 +1,5 @@
 //! Which devices of a `fallback` batch still need a push. Decided in the writer's transaction that leases the batch: a
-//! confirmation was committed before it and counts, or comes after it and is too late.
+//! acknowledgement was committed before it and counts, or comes after it and is too late.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::ids::Num;
 use crate::sqlite::outcome;
 use crate::sqlite::statement::Db;
 
-/// The devices that need a push, and those that have confirmed.
+/// The devices that need a push, and those that have acknowledged.
 pub(super) fn split(
     db: &Db,
     row: &QueueRow,
@@ -26,14 +26,14 @@ pub(super) fn split(
         let acked = acked(db, num)?;
         return Ok(row.recipients.iter().partition(|device| !acked.contains(device)));
     }
-    let (mut needed, mut confirmed) = (Vec::new(), Vec::new());
+    let (mut needed, mut acknowledged) = (Vec::new(), Vec::new());
     for &device in &row.recipients {
         match needs_push(db, num, known, fallback, device.0 as i64)? {
             true => needed.push(device),
-            false => confirmed.push(device),
+            false => acknowledged.push(device),
         }
     }
-    Ok((needed, confirmed))
+    Ok((needed, acknowledged))
 }
 
 fn needs_push(db: &Db, num: Num, known: &Known, fallback: Fallback, device: i64) -> Result<bool, Error> {
@@ -44,8 +44,8 @@ fn needs_push(db: &Db, num: Num, known: &Known, fallback: Fallback, device: i64)
             let sql = "SELECT 1 FROM subscriptions WHERE device = ?1 AND topic = ?2 AND position < ?3";
             db.has_row(sql, (device, known.topic, known.offset))
         }
-        // A device is in one batch, so no other batch needs the confirmation.
-        Fallback::Confirmed => {
+        // A device is in one batch, so no other batch needs the acknowledgement.
+        Fallback::Acknowledged => {
             Ok(db.run("DELETE FROM push_confirmed WHERE num = ?1 AND device = ?2", (num, device))? == 0)
         }
     }

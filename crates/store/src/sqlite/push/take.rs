@@ -140,8 +140,8 @@ impl Taking<'_, '_> {
             && !row.is_cancelled()
         {
             self.examined += still.len();
-            let (needed, confirmed) = claim::split(self.w.db, &row, &known, now)?;
-            self.record(&row, Outcome::PushNotNeeded, confirmed)?;
+            let (needed, acknowledged) = claim::split(self.w.db, &row, &known, now)?;
+            self.record(&row, Outcome::PushNotNeeded, acknowledged)?;
             still = needed;
         }
         if let Some(why) = row.drop_outcome(now, &still) {

@@ -609,7 +609,7 @@ pub(crate) async fn published_batches_count_for_their_variant(store: &dyn Store)
     assert_eq!(sums(&found, 0), [(Outcome::Kept, 1), (Outcome::Cancelled, 1)]);
     let [kept, written, acked] = [Outcome::Kept, Outcome::Written, Outcome::Acked];
     let mut second = sums(&found, 1);
-    // Confirmations are checked in one of two steps, which decides that no push is needed.
+    // Acknowledgements are checked in one of two steps, which decides that no push is needed.
     second.retain(|(outcome, _)| *outcome != Outcome::PushNotNeeded);
     let expected = [(kept, 2), (written, 1), (acked, 1), (Outcome::Pushed, 1), (Outcome::Opened, 1)];
     assert_eq!(second, expected);
@@ -634,11 +634,11 @@ pub(crate) async fn dropped_batches_can_end_a_campaign(store: &dyn Store) {
         store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("collected");
         (id, sent)
     };
-    let (confirmed, sent) = publish().await;
+    let (acknowledged, sent) = publish().await;
     ack(store, nums[0], &[sent]).await;
     let taken = take(store, 30).await;
-    assert_eq!((not_needed(&taken), taken.done), (1, vec![(app, confirmed)]));
-    assert_eq!(campaign(store, app, confirmed).await.state, CampaignState::Done);
+    assert_eq!((not_needed(&taken), taken.done), (1, vec![(app, acknowledged)]));
+    assert_eq!(campaign(store, app, acknowledged).await.state, CampaignState::Done);
     let (cancelled, sent) = publish().await;
     let done = store.cancel(app, sent, at(31)).await.expect("cancelled").done;
     assert_eq!(done, [(app, cancelled)]);

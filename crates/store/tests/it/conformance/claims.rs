@@ -1,4 +1,4 @@
-//! Of a confirmation and the claim of a fallback push, the one that is committed first takes effect.
+//! Of an acknowledgement and the claim of a fallback push, the one that is committed first takes effect.
 
 use std::sync::Arc;
 
@@ -46,18 +46,22 @@ fn recipients(taken: &Taken) -> Vec<DeviceNum> {
     taken.batches.concat_recipients()
 }
 
-pub(crate) async fn devices_that_confirmed_before_the_claim_get_no_push(store: &dyn Store) {
+pub(crate) async fn devices_that_acknowledged_before_the_claim_get_no_push(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
         let [a, b] = two_devices(store, app).await;
         let id = send_waiting(store, app, target, when).await;
-        assert_eq!(ack(store, a, &[id]).await, 1, "{kind}: an awaited confirmation counts");
+        assert_eq!(ack(store, a, &[id]).await, 1, "{kind}: an awaited acknowledgement counts");
         assert_eq!(ack(store, a, &[id]).await, 0, "{kind}: it counts once");
         let taken = take(store, 30).await;
         assert_eq!(recipients(&taken), [b], "{kind}");
-        let confirmed_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
-        assert_eq!((taken.departed.parts, taken.departed.beyond), (vec![confirmed_part], vec![]), "{kind}");
+        let acknowledged_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
+        assert_eq!(
+            (taken.departed.parts, taken.departed.beyond),
+            (vec![acknowledged_part], vec![]),
+            "{kind}"
+        );
         let steps = store.trace(app, id, &device("a")).await.expect("read").expect("found").steps;
         let last: Vec<_> = steps.iter().map(|step| step.outcome).filter(|is| *is != Outcome::Kept).collect();
         assert_eq!(last, [Outcome::Acked, Outcome::PushNotNeeded], "{kind}");
@@ -65,7 +69,7 @@ pub(crate) async fn devices_that_confirmed_before_the_claim_get_no_push(store: &
     }
 }
 
-pub(crate) async fn devices_that_confirm_after_the_claim_get_a_push(store: &dyn Store) {
+pub(crate) async fn devices_that_acknowledge_after_the_claim_get_a_push(store: &dyn Store) {
     for (i, (target, when)) in kinds().into_iter().enumerate() {
         let kind = format!("{target:?} {when:?}");
         let app = app(store, &format!("app-{i}")).await;
@@ -98,14 +102,14 @@ pub(crate) async fn a_batch_that_no_device_needs_is_removed(store: &dyn Store) {
         ack(store, b, &[id]).await;
         let taken = take(store, 30).await;
         assert_eq!((taken.batches.len(), taken.next_due), (0, None), "{kind}");
-        let confirmed_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
-        assert_eq!(taken.departed.parts, [confirmed_part], "{kind}: reported once, and no device expired");
+        let acknowledged_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
+        assert_eq!(taken.departed.parts, [acknowledged_part], "{kind}: reported once, and no device expired");
         assert!(counts(store, app, id).await.contains(&(Outcome::PushNotNeeded, 2)), "{kind}");
     }
 }
 
-/// Confirmations before the walk reaches the device count as well.
-pub(crate) async fn confirmations_before_a_walk_count(store: &dyn Store) {
+/// Acknowledgements before the walk reaches the device count as well.
+pub(crate) async fn acknowledgements_before_a_walk_count(store: &dyn Store) {
     for (i, when) in [When::Stored, When::Connected].into_iter().enumerate() {
         let app = app(store, &format!("app-{i}")).await;
         let [a, b] = two_devices(store, app).await;
@@ -119,7 +123,7 @@ pub(crate) async fn confirmations_before_a_walk_count(store: &dyn Store) {
     }
 }
 
-pub(crate) async fn a_confirmation_of_another_app_does_not_spare_a_push(store: &dyn Store) {
+pub(crate) async fn a_acknowledgement_of_another_app_does_not_spare_a_push(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let [a, b] = two_devices(store, app).await;
     let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;
@@ -143,7 +147,7 @@ pub(crate) async fn replaced_notifications_are_not_pushed(store: &dyn Store) {
     assert_eq!(taken.batches[0].work, noroshi_store::Work::Notification(newer));
 }
 
-pub(crate) async fn always_pushes_without_checking_confirmations(store: &dyn Store) {
+pub(crate) async fn always_pushes_without_checking_acknowledgements(store: &dyn Store) {
     let app = app(store, "shop").await;
     let [a, b] = two_devices(store, app).await;
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
@@ -153,8 +157,8 @@ pub(crate) async fn always_pushes_without_checking_confirmations(store: &dyn Sto
     assert_eq!(taken.batches[0].lane, Lane::Direct);
 }
 
-/// Many concurrent rounds: a device is either in the batch or recorded as confirmed, and the latter only if it
-/// confirmed.
+/// Many concurrent rounds: a device is either in the batch or recorded as acknowledged, and the latter only if it
+/// acknowledged.
 pub(crate) async fn a_race_has_one_winner(store: &dyn Store) {
     let app = app(store, "shop").await;
     let [a, b] = two_devices(store, app).await;
@@ -163,14 +167,14 @@ pub(crate) async fn a_race_has_one_winner(store: &dyn Store) {
         let (target, when) = kinds().swap_remove(round as usize % kinds().len());
         let kind = format!("{target:?} {when:?}");
         let id = send_waiting(*store, app, target, when).await;
-        let confirm = async {
+        let acknowledge = async {
             if round % 3 == 0 {
                 tokio::task::yield_now().await;
             }
             let acks = vec![Ack { device: a, ids: vec![id] }];
-            store.ack(acks, at(1)).await.expect("confirmed").len()
+            store.ack(acks, at(1)).await.expect("acknowledged").len()
         };
-        let (acked, taken) = tokio::join!(confirm, take(*store, 30));
+        let (acked, taken) = tokio::join!(acknowledge, take(*store, 30));
         let pushed = recipients(&taken);
         match not_needed(&taken) {
             0 => assert_eq!(pushed, [a, b], "{kind}"),

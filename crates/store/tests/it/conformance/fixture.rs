@@ -176,7 +176,7 @@ pub(crate) fn ids(messages: &[Arc<Message>]) -> Vec<NotificationId> {
 }
 
 pub(crate) async fn ack(store: &dyn Store, device: DeviceNum, ids: &[NotificationId]) -> u64 {
-    let acked = store.ack(vec![Ack { device, ids: ids.to_vec() }], at(1)).await.expect("confirmed");
+    let acked = store.ack(vec![Ack { device, ids: ids.to_vec() }], at(1)).await.expect("acknowledged");
     acked.iter().map(|acked| acked.count).sum()
 }
 

@@ -169,7 +169,7 @@ pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d2", NOW).await, [first, second, mine]);
     // A batch of several devices.
     let acks = vec![Ack { device: d2, ids: vec![second, mine] }, Ack { device: d1, ids: vec![second] }];
-    let acked = store.ack(acks, at(2)).await.expect("confirmed");
+    let acked = store.ack(acks, at(2)).await.expect("acknowledged");
     assert_eq!(acked.iter().map(|acked| acked.count).sum::<u64>(), 3);
     assert_eq!(waiting(store, app, "d2", NOW).await, [first]);
     assert_eq!(counts(store, app, second).await, [(Outcome::Kept, 2), (Outcome::Acked, 2)]);

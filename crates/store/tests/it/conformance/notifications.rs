@@ -155,11 +155,11 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
     let summary = &found.request;
     assert_eq!((summary.target, &summary.target_text, summary.targets), ("users", &None, Some(3)));
     assert_eq!((summary.collapse_key.as_deref(), summary.retain), (Some("k"), false));
-    assert_eq!(found.state, State::Pending, "one device has not confirmed");
+    assert_eq!(found.state, State::Pending, "one device has not acknowledged");
     assert_eq!(state(store, app, id, 60).await, State::Expired);
     ack(store, d2, &[id]).await;
     assert_eq!(state(store, app, id, 59).await, State::Done);
-    assert_eq!(state(store, app, id, 61).await, State::Done, "all devices had confirmed");
+    assert_eq!(state(store, app, id, 61).await, State::Done, "all devices had acknowledged");
 
     let on_topic = send(store, app, Request { retain: true, ttl: ttl(60), ..stored(to_topic("news")) }).await;
     assert_eq!(state(store, app, on_topic, 59).await, State::Pending);
@@ -227,7 +227,7 @@ pub(crate) async fn an_opening_counts_once(store: &dyn Store) {
     let trace = store.trace(app, id, &device("d1")).await.expect("read").expect("found");
     let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
     assert_eq!(trace.steps, [step(0, Outcome::Kept), step(3, Outcome::Opened)]);
-    assert!(trace.in_inbox, "the ack confirms nothing");
+    assert!(trace.in_inbox, "the ack acknowledges nothing");
     // As long as the notification exists.
     store.cancel(app, id, at(6)).await.expect("cancelled");
     store.delete_device(app, &device("d2"), at(7)).await.expect("deleted");
@@ -255,10 +255,10 @@ pub(crate) async fn cancel_removes_unacknowledged_rows(store: &dyn Store) {
     assert!(page.messages.is_empty() && page.retained.is_empty(), "{page:?}");
     assert_eq!(state(store, app, on_topic, 0).await, State::Cancelled);
 
-    let confirmed = send(store, app, stored(devices(&["d1"]))).await;
-    ack(store, d1, &[confirmed]).await;
-    assert_eq!(store.cancel(app, confirmed, NOW).await.expect("too late").removed, 0);
-    assert_eq!(state(store, app, confirmed, 0).await, State::Done, "nothing remained to cancel");
+    let acknowledged = send(store, app, stored(devices(&["d1"]))).await;
+    ack(store, d1, &[acknowledged]).await;
+    assert_eq!(store.cancel(app, acknowledged, NOW).await.expect("too late").removed, 0);
+    assert_eq!(state(store, app, acknowledged, 0).await, State::Done, "nothing remained to cancel");
     let made_up = store.cancel(app, NotificationId::from_bytes([9; 16]), NOW).await;
     assert!(matches!(made_up, Err(Error::NotFound)), "{made_up:?}");
 }

@@ -331,15 +331,15 @@ pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
     // A fallback is due at the latest at the end of the ttl, when inboxes may have been pruned already.
     let waits = Request { ttl: ttl(10), push: fallback(60), ..stored(users(&["u1"])) };
-    let (confirmed, missed) = (send(store, app, waits.clone()).await, send(store, app, waits).await);
-    ack(store, num, &[confirmed]).await;
+    let (acknowledged, missed) = (send(store, app, waits.clone()).await, send(store, app, waits).await);
+    ack(store, num, &[acknowledged]).await;
     assert_eq!(take(store, 9).await.next_due, Some(at(10)));
     store.prune(at(10), 100).await.expect("pruned");
     let taken = take(store, 11).await;
-    let reported = [(confirmed, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
+    let reported = [(acknowledged, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
         .map(|(id, outcome)| removed_part(Work::Notification(id), outcome, at(11), &[num]));
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, reported.to_vec()));
-    assert!(counts(store, app, confirmed).await.contains(&(Outcome::PushNotNeeded, 1)));
+    assert!(counts(store, app, acknowledged).await.contains(&(Outcome::PushNotNeeded, 1)));
     assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
     // A push with a ttl of 0 is tried once.
     let now = Request { ttl: ttl(0), push: always(), ..stored(users(&["u1"])) };

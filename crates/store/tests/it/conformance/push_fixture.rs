@@ -88,7 +88,7 @@ pub(crate) async fn take_with(store: &dyn Store, take: Take) -> Taken {
     store.take(take).await.expect("taken")
 }
 
-/// Devices that had confirmed before the take.
+/// Devices that had acknowledged before the take.
 pub(crate) fn not_needed(taken: &Taken) -> u64 {
     taken.departed.count(Outcome::PushNotNeeded)
 }

@@ -36,7 +36,7 @@ pub(crate) async fn a_log_in_reads_everything_at_once(store: &dyn Store) {
     assert_eq!((head(&topic("live")).offset, head(&everyone).offset), (1, 1));
     assert_eq!(head(&topic("quiet")), Position { epoch: Epoch(0), offset: 0 });
     let again = log_in(store, login(app, "d1")).await;
-    assert_eq!(ids(&again.page.messages), [direct, news, all, second], "nothing was confirmed");
+    assert_eq!(ids(&again.page.messages), [direct, news, all, second], "nothing was acknowledged");
 }
 
 pub(crate) async fn a_refusal_does_not_affect_others(store: &dyn Store) {
@@ -246,7 +246,7 @@ pub(crate) async fn a_recheck_detects_new_inbox_rows(store: &dyn Store) {
         [check(two, logged.as_of), check(one, logged.as_of), check(two, Place(0)), check(one, Place(0))];
     assert_eq!(recheck(&asked).await, [newer, same, newer, newer], "in order, without a topic's messages");
     assert_eq!(ack(store, two, &[elsewhere]).await, 1);
-    assert_eq!(recheck(&asked).await, [same, same, newer, newer], "confirmed messages are gone");
+    assert_eq!(recheck(&asked).await, [same, same, newer, newer], "acknowledged messages are gone");
     let later = log_in(store, login(app, "d1")).await;
     assert!(later.as_of > logged.as_of);
     assert_eq!(recheck(&[check(two, later.as_of)]).await, [same]);
@@ -369,17 +369,17 @@ pub(crate) async fn outstanding_messages_of_a_session_are_found(store: &dyn Stor
     let retained = send(store, app, retain(noroshi_types::JsonText::from_valid("2"))).await;
     let passed = send(store, app, Request { when: When::Connected, ..stored(to_topic("news")) }).await;
     let direct = send(store, app, stored(users(&["u1"]))).await;
-    let confirmed = send(store, app, stored(users(&["u1"]))).await;
-    store.ack(vec![Ack { device: num, ids: vec![confirmed, news] }], NOW).await.expect("confirmed");
+    let acknowledged = send(store, app, stored(users(&["u1"]))).await;
+    store.ack(vec![Ack { device: num, ids: vec![acknowledged, news] }], NOW).await.expect("acknowledged");
     let foreign = send(store, other, stored(to_topic("news"))).await;
     let unknown = noroshi_types::NotificationId::from_bytes([7; 16]);
-    let all = [direct, foreign, retained, replaced, unknown, confirmed, expiring, passed, cancelled, news];
+    let all = [direct, foreign, retained, replaced, unknown, acknowledged, expiring, passed, cancelled, news];
     let found = async |device, now| {
         let asked = Outstanding { app, device, ids: all.to_vec(), now };
         ids(&store.outstanding(asked).await.expect("read"))
     };
     assert_eq!(found(num, NOW).await, [direct, retained, expiring, news], "in the requested order");
-    assert_eq!(found(second, NOW).await, [direct, retained, confirmed, expiring, news]);
+    assert_eq!(found(second, NOW).await, [direct, retained, acknowledged, expiring, news]);
     let later = NOW.saturating_add(std::time::Duration::from_secs(60));
     assert_eq!(found(num, later).await, [direct, retained, news]);
 }

@@ -77,7 +77,7 @@ pub(crate) async fn durable_subscribers_catch_up(store: &dyn Store) {
     );
     assert_eq!(ack(store, d1, &[first.id]).await, 1);
     assert_eq!(waiting(store, app, "d1", NOW).await, [second.id]);
-    assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was already confirmed");
+    assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was already acknowledged");
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
     // An existing subscription keeps its position.
     let third = publish(store, app, stored(to_topic("news"))).await;
@@ -92,7 +92,7 @@ pub(crate) async fn positions_never_go_back(store: &dyn Store) {
     let first = publish(store, app, stored(to_topic("news"))).await.id;
     let second = publish(store, app, stored(to_topic("news"))).await.id;
     let live = publish(store, app, Request { when: When::Active, ..stored(to_topic("news")) }).await.id;
-    assert_eq!(ack(store, d1, &[live]).await, 0, "messages that are not stored need no confirmation");
+    assert_eq!(ack(store, d1, &[live]).await, 0, "messages that are not stored need no acknowledgement");
     assert_eq!(waiting(store, app, "d1", NOW).await, [first, second]);
     assert_eq!(ack(store, d1, &[second]).await, 1);
     assert_eq!(ack(store, d1, &[first]).await, 0);

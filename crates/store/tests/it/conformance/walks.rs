@@ -115,7 +115,7 @@ pub(crate) async fn a_stalled_walk_does_not_block_others(store: &dyn Store) {
     let taken = take(store, 9).await.batches;
     assert_eq!(order().await, [(first, 0), (second, 0)], "active work does not wait");
     end_all(store, taken, Outcome::Pushed).await;
-    // Batches that `take` drops, because all devices confirmed, no longer wait.
+    // Batches that `take` drops, because all devices acknowledged, no longer wait.
     let quiet = Request { push: fallback(0), ..stored(to_topic("other")) };
     let other = send_at(store, app, quiet, at(0)).await.message.id;
     let walk = due(store, 9).await.into_iter().find(|walk| walk.notification == other).expect("due");

@@ -147,7 +147,7 @@ async fn outstanding(store: &Postgres, app: AppId, devices: usize) -> (Vec<Devic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirmation_counts_once_on_any_node() {
+async fn a_acknowledgement_counts_once_on_any_node() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     let (devices, sent) = outstanding(&one, app, 40).await;
@@ -157,7 +157,7 @@ async fn a_confirmation_counts_once_on_any_node() {
     let (a, b, c) =
         tokio::join!(one.ack(all.clone(), at(1)), other.ack(backwards, at(1)), other.ack(halves, at(1)));
     let mut counted: HashMap<NotificationId, u64> = HashMap::new();
-    for acked in [a, b, c].into_iter().flat_map(|acked| acked.expect("confirmed")) {
+    for acked in [a, b, c].into_iter().flat_map(|acked| acked.expect("acknowledged")) {
         *counted.entry(acked.id).or_default() += acked.count;
     }
     assert_eq!(counted, sent.iter().map(|id| (*id, 40)).collect());

@@ -71,7 +71,7 @@ async fn removals_of_inbox_rows_do_not_deadlock() {
     let acking = async |store: &Postgres| {
         while !over.load(Ordering::SeqCst) {
             let acks = devices.iter().rev().map(|device| Ack { device: *device, ids: last(4) });
-            store.ack(acks.collect(), at(1)).await.expect("confirmed");
+            store.ack(acks.collect(), at(1)).await.expect("acknowledged");
         }
     };
     let pruning = async {

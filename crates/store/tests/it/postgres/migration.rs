@@ -246,7 +246,8 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     assert!(replayed.replayed && sent.contains(&replayed.message.id));
     let waiting = waiting(store, app, "d3", NOW).await;
     let num = log_in(store, login(app, "d3")).await.num;
-    let acked = store.ack(vec![Ack { device: num, ids: waiting.clone() }], at(9)).await.expect("confirmed");
+    let acked =
+        store.ack(vec![Ack { device: num, ids: waiting.clone() }], at(9)).await.expect("acknowledged");
     assert!(!waiting.is_empty() && acked.len() == waiting.len());
     // Inbox rows count.
     for _ in 0..crate::conformance::INBOX_ROWS {

@@ -74,14 +74,14 @@ async fn one_node_takes_a_batch() {
     assert_eq!(found.latencies, [(3, 300), (7, 600)]);
 }
 
-/// All three kinds of confirmations: by the inbox, by the position in a topic, and explicit.
+/// All three kinds of acknowledgements: by the inbox, by the position in a topic, and explicit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
+async fn a_acknowledgement_and_a_claim_on_two_nodes_have_one_winner() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let a = pushable(&one, app, "a", "u1", &["news"], PushService::Fcm).await;
     let b = pushable(&one, app, "b", "u1", &["news"], PushService::Fcm).await;
-    let mut confirmed_first = 0;
+    let mut acknowledged_first = 0;
     for round in 0..90u64 {
         let (target, when): (Target, When) = match round % 3 {
             0 => (users(&["u1"]), When::Stored),
@@ -93,12 +93,12 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
             let batch = NewBatch { service: Some(PushService::Fcm), ..batch(Lane::Direct, 30, &[a, b]) };
             assert!(other.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("collected"));
         }
-        let confirm = async {
+        let acknowledge = async {
             tokio::time::sleep(Duration::from_micros(150 * (round % 9))).await;
-            let acked = one.ack(vec![Ack { device: a, ids: vec![id] }], at(1)).await.expect("confirmed");
+            let acked = one.ack(vec![Ack { device: a, ids: vec![id] }], at(1)).await.expect("acknowledged");
             acked.iter().map(|acked| acked.count).sum::<u64>()
         };
-        let (acked, taken) = tokio::join!(confirm, take(&other, 30));
+        let (acked, taken) = tokio::join!(acknowledge, take(&other, 30));
         let sent = taken.batches.concat_recipients();
         match not_needed(&taken) {
             0 => assert_eq!(sent, [a, b], "round {round}"),
@@ -107,7 +107,7 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
         if when == When::Connected {
             assert_eq!(acked, not_needed(&taken), "round {round}: only the push waits for it");
         }
-        confirmed_first += not_needed(&taken);
+        acknowledged_first += not_needed(&taken);
         end_all(&one, taken.batches, Outcome::Pushed).await;
         let sums: BTreeMap<_, _> =
             counts(&other, app, id).await.into_iter().map(|(of, count)| (of as u8, count)).collect();
@@ -115,7 +115,7 @@ async fn a_confirmation_and_a_claim_on_two_nodes_have_one_winner() {
         assert_eq!(sum(Outcome::Pushed) + sum(Outcome::PushNotNeeded), 2, "round {round}");
         assert_eq!(sum(Outcome::Acked), acked, "round {round}");
     }
-    assert!(confirmed_first > 0, "each side won the race at least once");
+    assert!(acknowledged_first > 0, "each side won the race at least once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

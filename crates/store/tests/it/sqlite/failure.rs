@@ -46,7 +46,7 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
         "the disk is still full"
     );
     // Removals free space.
-    assert_eq!(ack(&store, d1, &accepted[..1]).await, 1, "a confirmation needs no new space");
+    assert_eq!(ack(&store, d1, &accepted[..1]).await, 1, "an acknowledgement needs no new space");
     store.delete_app(filler).await.expect("deleted");
     accepted.push(send(&store, app, large()).await);
     assert_eq!(waiting(&store, app, "d1", NOW).await, accepted[1..]);

@@ -36,8 +36,8 @@ async fn a_restart_ends_leases_and_keeps_claims() {
     }
     let taken = take(&store, 30).await;
     assert_eq!((taken.batches.len(), not_needed(&taken)), (2, 2));
-    // Confirmed after the claim, then the process crashes.
-    store.ack(vec![Ack { device: b, ids: sent }], at(31)).await.expect("confirmed");
+    // Acknowledged after the claim, then the process crashes.
+    store.ack(vec![Ack { device: b, ids: sent }], at(31)).await.expect("acknowledged");
     drop(store);
     let store = open(folder.path(), options()).expect("opened again");
     let again = take(&store, 31).await;

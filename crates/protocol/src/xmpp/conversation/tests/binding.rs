@@ -173,7 +173,7 @@ fn failed(condition: &str) -> String {
 }
 
 #[test]
-fn ping_confirms_without_stream_management() {
+fn ping_acknowledges_without_stream_management() {
     let mut peer = Peer::open();
     assert_eq!(checkpoint(&mut peer), "");
     deliver(&mut peer, 1);
@@ -185,7 +185,7 @@ fn ping_confirms_without_stream_management() {
     assert_eq!(checkpoint(&mut peer), "");
     peer.say("<iq type='result' id='noroshi-2' to='x.example'/>");
     assert!(peer.take().is_empty(), "nobody asked that");
-    // A client without ping support returns an error, which also confirms that it read everything.
+    // A client without ping support returns an error, which also acknowledges that it read everything.
     let said = peer.say("<iq type='error' id='noroshi-1'><error type='cancel'/></iq>");
     assert!(said.contains("id='noroshi-2'"), "{said}");
     assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if *ids == [id(1)]));
@@ -212,7 +212,7 @@ fn silent_client_is_pinged() {
 }
 
 #[test]
-fn client_that_confirms_nothing_gets_no_more_notifications() {
+fn client_that_acknowledges_nothing_gets_no_more_notifications() {
     for enable in ["", "<enable xmlns='urn:xmpp:sm:3' resume='true'/>"] {
         let mut peer = Peer::open();
         peer.config.unacked_max = 3;
@@ -337,7 +337,7 @@ fn session_is_resumed() {
         assert_eq!(&**name, "n1-07070707070707070707070707070707");
         let said = peer.tell(|conversation, cx, out| conversation.resumed(cx, Resumed::Yes(broken()), out));
         let resumed = "<resumed xmlns='urn:xmpp:sm:3' previd='n1-07070707070707070707070707070707' h='1'/>";
-        // Its presence and 1 are confirmed; 2 is cached, 3 exceeded the limit.
+        // Its presence and 1 are acknowledged; 2 is cached, 3 exceeded the limit.
         let again = "<message id='2'/><message id='3'/>";
         let expected = match sasl2 {
             false => format!("{resumed}{again}"),

@@ -168,7 +168,7 @@ fn presence_controls_delivery() {
 }
 
 #[test]
-fn receipt_confirms_a_notification() {
+fn receipt_acknowledges_a_notification() {
     let mut peer = Peer::open();
     let receipt =
         format!("<message to='x.example' id='m'><received xmlns='urn:xmpp:receipts' id='{ID}'/></message>");
@@ -177,7 +177,7 @@ fn receipt_confirms_a_notification() {
     assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if *ids == [id]));
     assert_eq!(peer.say("<message to='pubsub.x.example' type='headline'><received xmlns='urn:xmpp:receipts' id='x'/></message>"), "");
     assert!(peer.take().is_empty());
-    // Stream management does not confirm it again.
+    // Stream management does not acknowledge it again.
     peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
     peer.conversation.deliver(&peer.config, id, true, &bytes::Bytes::new());
     peer.say(&receipt);
