@@ -58,10 +58,10 @@ faults: ## Kill, pause and partition databases and nodes under load; test Amazon
 	$(CARGO) build --locked --bin noroshi $(FEATURES_dev)
 	NOROSHI_BIN=$(BIN_dev) NOROSHI_FEATURES="$(FEATURES_dev)" e2e/run faults sqs kafka
 
-long: ## Run suites too slow for every change: more kill -9 rounds, Autobahn's compressed messages, large third-party programs (PROFILE=release)
+long: ## Run suites too slow for every change: more kill -9 rounds, Autobahn's large and compressed messages, large third-party programs (PROFILE=release)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
-	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run kill9-long autobahn-deflate compatibility
+	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run kill9-long autobahn-long compatibility
 	$(CARGO) test -p noroshi --locked profile # messages of a build without optional features
 
 check: ## Check format, lints, documentation, dependencies

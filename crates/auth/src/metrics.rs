@@ -70,7 +70,7 @@ impl Metrics {
         );
         registry.register(
             "log_ins_throttled",
-            "Log-ins rejected with advice to retry, by reason: too many failures of the client (label `peer`) or of the app, or a full verification queue",
+            "Log-ins rejected with advice to retry, by limit: too many failures of the client (`peer`) or of the app (`app`), or a full verification queue (`queue`)",
             self.throttled.clone(),
         );
         registry.register("jwks_fetches", "JWK sets fetched, by outcome", self.fetches.clone());

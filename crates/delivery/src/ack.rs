@@ -41,7 +41,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 metrics! {
     pub(crate) struct Metrics {
         acked_seconds: Histogram = "Time from acceptance to acknowledgement",
-        acks_dropped: Counter = "Acknowledgements dropped because the queue was full",
+        acks_dropped: Counter = "Acknowledgements dropped; the devices receive those notifications again",
     }
 }
 

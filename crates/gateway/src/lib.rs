@@ -5,7 +5,7 @@
 //! ```text
 //!   gateway     builds and holds everything; accepts sockets; what `delivery` and the API call
 //!   shard       one event loop per core: owns one value of each layer below and passes down what an operation needs
-//!   lifecycle   admission, drain, and when clients reconnect
+//!   lifecycle   admission and drain, and when clients reconnect
 //!   protocol    one adapter per protocol, without IO: bytes in, effects out
 //!   fanout      mail, the messages under way, and the order of delivery
 //!   session     registry, log-ins, topic rules, topic index, catch-up

@@ -111,8 +111,8 @@ metrics! {
     parked_bytes: Family<ProtocolLabels, Gauge> =
         "sessions_suspended_bytes", "Memory of suspended sessions, by protocol; gateway.parked_sessions is the limit of each";
     parked_evicted: Family<ProtocolLabels, Counter> =
-        "sessions_suspended_evicted", "Parked sessions that were evicted, by protocol";
-    mqtt_suspended: Gauge = "mqtt_sessions_suspended", "Parked sessions of MQTT on this node";
+        "sessions_suspended_evicted", "Suspended sessions that were evicted, by protocol";
+    mqtt_suspended: Gauge = "mqtt_sessions_suspended", "Suspended sessions of MQTT on this node";
     pub(crate) mqtt_wills_withheld: Counter =
         "mqtt_wills_withheld", "Wills not published: the device was revoked, deleted, reassigned or reconnected, or lost the permission for the topic";
     pub(crate) retained_topics_scanned: Counter =
@@ -204,7 +204,7 @@ impl Metrics {
         self.parked_bytes.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Parked sessions were evicted.
+    /// Suspended sessions were evicted.
     pub(crate) fn count_evicted(&self, protocol: Protocol, count: usize) {
         if count > 0 {
             let labels = ProtocolLabels { protocol: protocol.as_str() };

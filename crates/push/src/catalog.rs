@@ -1,5 +1,5 @@
 //! The push services. A new one adds its folder, an arm here, its name in `noroshi_types::PushService` and its field in
-//! `Push`; nothing else in this crate names a service. The compiler then names most other places, except the column
+//! `Push`; no other code of this crate depends on a service. The compiler then names most other places, except the column
 //! lists of the store and the well-known hosts in `egress::resolve`.
 
 use noroshi_types::PushService;

@@ -16,8 +16,8 @@ pub(crate) type ClientAndShown = (Arc<dyn Client>, Map<String, Value>);
 /// One push service.
 pub(crate) struct Service {
     pub(crate) has_sandbox: bool,
-    /// Clients name its servers: there are many, and nothing that they do is trusted.
-    pub(crate) of_strangers: bool,
+    /// Devices determine its origins (Web Push endpoints). There are many, and the pool trusts none of them.
+    pub(crate) origins_from_devices: bool,
     pub(crate) quota: Quota,
     /// Takes the service's own fields out of a credential.
     pub(crate) read: fn(&mut Object, PushEnvironment) -> Result<ClientAndShown, Invalid>,

@@ -3,13 +3,13 @@
 //! A row of a table is a method: its transaction, its signature, and the function that runs in the transaction.
 //!
 //! - `read`: one consistent read. `ask`: a read of a single statement, which PostgreSQL sends without a transaction.
-//! - `write(rows)`: one commit that writes about so many rows.
+//! - `write(rows)`: one commit; `rows` estimates how many rows it writes.
 //! - `call`: the function takes the store instead, and chooses its transactions.
 //!
 //! `shared` functions are in [`crate::engine`], written on a `Session`. `own` functions have the same path and the same
 //! parameters in [`crate::sqlite`] and [`crate::postgres`]. `here` functions are in this file. A function takes its
-//! transaction, and then the values that the row lists: expressions of the method's arguments, which they see as
-//! references, because PostgreSQL may run a write again. An argument `&name: Type` is a reference in the trait too.
+//! transaction, and then the values that the row lists. Each value is an expression of the method's arguments. Inside
+//! it, arguments are references, because PostgreSQL may run a write again. An argument `&name: Type` is a reference in the trait too.
 //!
 //! [`crate::Notifications`] and [`crate::Usages`] have no table: the engines have little in common there.
 

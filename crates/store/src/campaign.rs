@@ -9,40 +9,23 @@ use noroshi_types::{
 
 use crate::{Error, Idempotency, NewBatch, PushPart, RemovedMessages};
 
-/// The values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CampaignState {
-    /// Under preparation: lines may be uploaded.
-    Draft = 1,
-    /// Starts at its scheduled time.
-    Scheduled = 2,
-    Running = 3,
-    Paused = 4,
-    /// The whole audience was walked, and no batch is left.
-    Done = 5,
-    Aborted = 6,
+noroshi_types::names! {
+    /// The values are stored.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum CampaignState {
+        /// Under preparation: lines may be uploaded.
+        Draft = 1 => "draft",
+        /// Starts at its scheduled time.
+        Scheduled = 2 => "scheduled",
+        Running = 3 => "running",
+        Paused = 4 => "paused",
+        /// The whole audience was walked, and no batch is left.
+        Done = 5 => "done",
+        Aborted = 6 => "aborted",
+    }
 }
 
 impl CampaignState {
-    pub const ALL: [CampaignState; 6] = [
-        CampaignState::Draft,
-        CampaignState::Scheduled,
-        CampaignState::Running,
-        CampaignState::Paused,
-        CampaignState::Done,
-        CampaignState::Aborted,
-    ];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        ["draft", "scheduled", "running", "paused", "done", "aborted"][self as usize - 1]
-    }
-
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| *state as u8 == code)
-    }
-
     pub fn ended(self) -> bool {
         matches!(self, CampaignState::Done | CampaignState::Aborted)
     }

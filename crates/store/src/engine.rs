@@ -2,10 +2,8 @@
 //! and writing rows. Both engines keep tables with the same names and columns.
 //!
 //! - [`record`] reads columns; [`session`] runs statements whose text is the same for both engines.
-//! - `app`, `audience`, `credential`, `definition`, `endpoint`, `inbox`, `opened`, `purge` and `usage` are written once, on
-//!   a `Session`.
-//! - The other modules hold mappers and decisions: `notification`, `outcome`, `accept`, `push`, `campaign`, `cancel`, `device`,
-//!   `login`, `backlog`, `topic`, `share`, `cells`.
+//! - Functions for the rows of `calls` that say `shared` are written once, on a `Session`.
+//! - Everything else here is a mapper or a decision.
 //!
 //! Nothing here opens a database, takes a lock or knows how an engine schedules its work.
 

@@ -29,9 +29,8 @@
 //! A new engine is a module next to [`sqlite`] with a type that implements
 //!
 //! - [`Notifications`] and [`Usages`];
-//! - [`Store`] itself, and its other traits by the tables of `calls`: the engine has a function for each row that says `own`,
-//!   and rules in `run!` and `apply!` for its transactions;
-//! - [`Cells`], in the same way, if a front over several cells may use it;
+//! - [`Store`] itself, and its other traits, including [`Cells`], by the tables of `calls`: the engine is named in
+//!   `calls!`, has a function for each row that says `own`, and rules in `run!` and `apply!` for its transactions;
 //! - for an SQL database, `engine::session::Session`, `engine::cells::residence::Residences` and
 //!   `engine::record::Record`. Every row that says `shared` then works without further code, and `engine` maps the rows
 //!   of all tables.

@@ -330,8 +330,8 @@ pub trait PushQueue: Send + Sync {
     /// - `stored` to a topic or everyone: its position is before the message,
     /// - otherwise: no acknowledgement was written since the notification was accepted.
     ///
-    /// Other devices leave the batch as [`Outcome::PushNotNeeded`], and the rest is written back as *claimed*. Of a
-    /// acknowledgement and the claim, exactly the one whose commit comes first takes effect. After a crash exactly the
+    /// Other devices leave the batch as [`Outcome::PushNotNeeded`], and the rest is written back as *claimed*. Of an
+    /// acknowledgement and a claim, exactly the one whose commit comes first takes effect. After a crash exactly the
     /// claimed devices are taken again, whatever was acknowledged later.
     async fn take(&self, take: Take) -> Result<Taken, Error>;
 

@@ -41,7 +41,7 @@ crate::names! {
         PushTokenSuspect = 16 => "push_token_suspect",
         /// Push was requested, but the device has no push token.
         NoPushToken = 17 => "no_push_token",
-        /// The device acknowledged in time: no push was needed.
+        /// The device acknowledged it in time: no push was needed.
         PushNotNeeded = 18 => "push_not_needed",
         /// The ttl ended before a push service accepted it.
         PushExpired = 19 => "push_expired",
@@ -56,7 +56,7 @@ impl Outcome {
     /// One sentence of explanation for operators.
     pub fn explain(self) -> &'static str {
         match self {
-            Outcome::Kept => "kept in the device's inbox until it acknowledges",
+            Outcome::Kept => "kept in the device's inbox until the device acknowledges it",
             Outcome::Written => "written to the device's connection",
             Outcome::Acked => "acknowledged by the device",
             Outcome::Offline => "the device was not connected and the policy does not store messages",
@@ -79,7 +79,7 @@ impl Outcome {
                 "the push service reported that the device's token belongs elsewhere; it is suspended"
             }
             Outcome::NoPushToken => "push was requested, but the device has no push token",
-            Outcome::PushNotNeeded => "the device acknowledged in time: no push was needed",
+            Outcome::PushNotNeeded => "the device acknowledged it in time: no push was needed",
             Outcome::PushExpired => "the ttl ended before the push service accepted it",
             Outcome::Opened => "opened by the user on the device",
             Outcome::HeldOut => "held out: the device's variant receives nothing from the campaign",

@@ -56,7 +56,7 @@ crate::names! {
     pub enum PushMode {
         #[default]
         Never => "never",
-        /// Only if the device does not acknowledge within `after`.
+        /// Only if the device does not acknowledge it within `after`.
         Fallback => "fallback",
         Always => "always",
     }

@@ -39,6 +39,7 @@ pub struct Received {
 
 /// Counts of all requests so far.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)] // a fake of another version may lack some
 pub struct Counts {
     pub requests: u64,
     pub accepted: u64,
@@ -59,6 +60,7 @@ pub struct Counts {
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Connections {
     pub open: u64,
     pub open_max: u64,

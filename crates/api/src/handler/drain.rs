@@ -39,7 +39,6 @@ pub(crate) async fn show(Shared(drain): Shared<SharedDrain>, manager: Manager) -
 /// `PUT /v1/drain`: starts a drain, or changes one in progress.
 pub(crate) async fn begin(
     Shared(drain): Shared<SharedDrain>,
-
     manager: Manager,
     JsonBody(body): JsonBody,
 ) -> Answer {

@@ -36,7 +36,6 @@ struct EndpointBody {
 /// `POST /v1/me/endpoints`
 pub(crate) async fn create(
     Shared(auth): Shared<Arc<Auth>>,
-
     Shared(addresses): Shared<Arc<Addresses>>,
     consumer: Consumer,
     headers: HeaderMap,

@@ -95,7 +95,7 @@ fn push(step: &TraceStep) -> Option<String> {
         Outcome::PushUnconfigured => {
             "It was not pushed: the app has no credential for the device's push service.".to_owned()
         }
-        Outcome::PushNotNeeded => "No push was needed: the device acknowledged in time.".to_owned(),
+        Outcome::PushNotNeeded => "No push was needed: the device acknowledged it in time.".to_owned(),
         Outcome::PushExpired => format!("Its ttl ended before a push service accepted it{because}."),
         _ => return None,
     })

@@ -83,7 +83,6 @@ struct RuleBody {
 /// `GET /v1/devices/{device}/topics/{topic}/permission`: the decision of the topic rules, and why. Calls no webhook.
 pub(crate) async fn explain(
     Shared(auth): Shared<Arc<Auth>>,
-
     provider: Provider<Read>,
     Path((device, topic)): Path<(String, String)>,
     Query(query): Query<PermissionQuery>,

@@ -117,7 +117,7 @@ impl Batches {
         stream.ok_or_else(|| Error::Refused(format!("unknown lane {lane}")))
     }
 
-    /// Sends the command and leaves an empty one.
+    /// Sends a command, which its builder leaves behind empty.
     async fn one(&self, cmd: &mut Cmd) -> Result<Value, Error> {
         self.connections.one(Kind::Batches, self.slot, std::mem::replace(cmd, Cmd::new())).await
     }
@@ -134,8 +134,8 @@ impl Batches {
     /// Creates the group if it is missing: initially, and after a loss of data.
     async fn make_groups(&self) -> Result<(), Error> {
         for stream in &self.lanes {
-            // From the beginning, to include queued batches that were put earlier.
             let mut create = cmd("XGROUP");
+            // From the beginning ("0"), to include batches that were put earlier.
             match self.one(create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM")).await {
                 Err(Error::Refused(why)) if why.starts_with("BUSYGROUP") => {}
                 result => drop(result?),

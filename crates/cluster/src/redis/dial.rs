@@ -155,8 +155,8 @@ pub(crate) async fn identify(connection: &mut MultiplexedConnection) -> Result<I
     Ok(Identity { run_id: run_id.unwrap_or_default(), is_master })
 }
 
-/// The answer to one command.
-pub(crate) async fn answer(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, Error> {
+/// Sends a command and returns its answer.
+pub(crate) async fn send(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, Error> {
     match connection.send_packed_command(cmd).await {
         Ok(Value::ServerError(error)) => Err(answered(&error)),
         Ok(answer) => Ok(answer),

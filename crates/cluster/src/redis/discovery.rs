@@ -9,7 +9,7 @@ use ::redis::{PushInfo, PushKind, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Host, Servers};
-use super::dial::{answer, error_of};
+use super::dial::{error_of, send};
 use super::random::jittered;
 use super::slot::SLOTS;
 use super::topology::{Layout, TopologyState};
@@ -105,7 +105,7 @@ async fn query_slots(
 ) -> Result<Layout, Error> {
     state.context.metrics.commands(Kind::Upkeep).inc();
     let mut cmd = ::redis::cmd("CLUSTER");
-    match answer(&mut connection, cmd.arg("SLOTS")).await? {
+    match send(&mut connection, cmd.arg("SLOTS")).await? {
         Value::Array(ranges) => layout_of(&ranges, queried),
         _ => Err(Error::Refused("the answer to CLUSTER SLOTS is not an array".to_owned())),
     }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
-use super::dial::{Dialer, answer, identify};
+use super::dial::{Dialer, identify, send};
 use super::random::jittered;
 use crate::Error;
 use crate::metrics::{Kind, Metrics};
@@ -148,7 +148,7 @@ impl Server {
                 return;
             }
             context.metrics.commands(Kind::Upkeep).inc();
-            if let Err(error) = answer(&mut connection, &ping).await {
+            if let Err(error) = send(&mut connection, &ping).await {
                 self.fail(number, &error);
             }
         }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::address::Host;
 use super::connections::Connections;
-use super::dial::{answer, answered, error_of};
+use super::dial::{answered, error_of, send};
 use super::outbound::channel;
 use super::random::jittered;
 use super::server::BACK_OFF;
@@ -127,7 +127,7 @@ impl Subscriber {
             // Answered after everything that was published before it.
             let asked = Instant::now();
             self.metrics.commands(Kind::Upkeep).inc();
-            match answer(&mut connection, &::redis::cmd("PING")).await {
+            match send(&mut connection, &::redis::cmd("PING")).await {
                 Ok(_) => *whole = Some((epoch, asked)),
                 Err(error) => return Ended::Failed(error),
             }

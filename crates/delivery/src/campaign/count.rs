@@ -30,7 +30,7 @@ pub struct Count {
     /// Devices with a push token, by push service.
     pub by_service: Vec<(PushService, u64)>,
     pub no_push_token: u64,
-    /// Devices whose token is set aside.
+    /// Devices whose token is suspended.
     pub suspect: u64,
     /// Devices of the audience that do not match the filter.
     pub filtered: u64,

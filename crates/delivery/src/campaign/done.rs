@@ -6,7 +6,7 @@ use noroshi_types::{Outcome, When};
 
 use crate::campaign::plan::{BAD_LINE, MISSING_VARIABLE, NO_CONTENT, NOT_UPLOADED};
 
-/// The reason for devices that were never put into a batch because their token is set aside.
+/// The reason for devices that were never put into a batch because their token is suspended.
 pub(crate) const SET_ASIDE: &str = "set_aside";
 
 /// The reason for devices that had a token when they were put into a batch, and none when it was sent. Devices without

@@ -390,7 +390,7 @@ impl BatchRunner {
                 environment,
                 suspects,
                 answers,
-                "too many push tokens are suspect: the credential or its environment must be wrong, so none is set aside"
+                "too many push tokens are suspect: the credential or its environment must be wrong, so none is suspended"
             ),
             Rate::Over => {
                 tracing::info!(

@@ -1,9 +1,9 @@
-//! What answers reveal about push tokens: which are removed, which are set aside, and when the answers point to a wrong
+//! What answers reveal about push tokens: which are removed, which are suspended, and when the answers point to a wrong
 //! credential instead.
 //!
-//! A token is removed only on proof. A suspect token is set aside until its device registers it again. If too many
+//! A token is removed only on proof. A suspect token is suspended until its device registers it again. If too many
 //! tokens of an (app, service, environment) are suspect at once, the credential or its environment must be wrong: then
-//! none is set aside, and an alarm stays on until the rate is normal again.
+//! none is suspended, and an alarm stays on until the rate is normal again.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub(crate) enum Rate {
 }
 
 impl Rate {
-    /// Whether suspect tokens may be set aside.
+    /// Whether suspect tokens may be suspended.
     pub(crate) fn is_normal(self) -> bool {
         matches!(self, Rate::Normal | Rate::Over)
     }
@@ -64,7 +64,7 @@ struct Window {
 
 impl TokenHealth {
     /// Counts the answers of one realm in a batch as a whole, so that a first batch of only suspect tokens raises the
-    /// alarm before one of them is set aside.
+    /// alarm before one of them is suspended.
     pub(crate) fn count(&self, realm: Realm, answers: u64, suspects: u64, now: Timestamp) -> Rate {
         let minute = now.0 / 60_000;
         let mut realms = self.realms.lock();

@@ -32,7 +32,7 @@ pub(crate) struct Batch {
     /// Bytes of all rests.
     shared_bytes: usize,
     pub(crate) totals: DeflateTotals,
-    /// Messages that no client will acknowledge.
+    /// Messages that count as acknowledged once they are written or passed over.
     pub(crate) acknowledged: Vec<NotificationId>,
 }
 

@@ -66,7 +66,11 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            _ => None,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => None,
         }
     }
 }

@@ -82,7 +82,11 @@ impl Stalled {
                 // Otherwise a device that is subscribed to none of its topics is no recipient.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            _ => {}
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => {}
         }
         self.push(mail, topics);
         None

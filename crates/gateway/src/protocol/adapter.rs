@@ -103,7 +103,7 @@ pub(crate) trait Adapter: Sized {
     }
 
     /// The outcome of a request.
-    fn handle_reply(&mut self, _cx: &mut Context<'_>, _request: Self::Request, _reply: Reply) {}
+    fn handle_reply(&mut self, cx: &mut Context<'_>, request: Self::Request, reply: Reply);
 
     /// The result of a job.
     fn handle_done(&mut self, _cx: &mut Context<'_>, _done: Self::Done) {}
@@ -225,7 +225,7 @@ pub(crate) trait Adapter: Sized {
     fn queue(&mut self, _packet: Bytes) {}
 
     /// The server ends the connection or refuses the client. Sends the protocol's close packet.
-    fn close(&mut self, _cx: &mut Context<'_>, _reason: CloseReason, _reconnect_after_ms: u64) {}
+    fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
 
     /// The connection has ended. Returns itself if it has more to send to polls.
     fn end(self, _cx: &mut Context<'_>) -> Option<Self> {
@@ -237,6 +237,12 @@ pub(crate) trait Adapter: Sized {
 impl Adapter for PollingRequest {
     type Request = Infallible;
     type Done = Infallible;
+
+    fn handle_reply(&mut self, _: &mut Context<'_>, request: Infallible, _: Reply) {
+        match request {}
+    }
+
+    fn close(&mut self, _: &mut Context<'_>, _: CloseReason, _: u64) {}
 
     fn message_bytes_max(&self, config: &Config) -> usize {
         config.socket_io.engine.payload_bytes_max

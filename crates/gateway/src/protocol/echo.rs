@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 
 use noroshi_protocol::ws::{self, Input, Opcode};
+use noroshi_types::CloseReason;
 
 use super::adapter::Adapter;
 use super::context::Context;
+use super::effect::Reply;
 use crate::config::Config;
 use crate::wire::deflate;
 
@@ -26,6 +28,13 @@ impl Adapter for Echo {
         };
         cx.send(deflate::packed(cx.facts.framing, frame));
     }
+
+    fn handle_reply(&mut self, _: &mut Context<'_>, request: Infallible, _: Reply) {
+        match request {}
+    }
+
+    /// The close frame is all that the suite expects.
+    fn close(&mut self, _: &mut Context<'_>, _: CloseReason, _: u64) {}
 
     fn message_bytes_max(&self, _: &Config) -> usize {
         MESSAGE_BYTES_MAX

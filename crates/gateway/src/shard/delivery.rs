@@ -472,7 +472,7 @@ impl Shard {
         }
     }
 
-    /// Acknowledges messages that no client will acknowledge.
+    /// Records messages as acknowledged: by the client, or because no client will acknowledge them.
     pub(crate) fn acknowledge(&mut self, slot: u32, ids: Vec<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize).filter(|_| !ids.is_empty()) else {
             return;

@@ -354,7 +354,11 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            _ => 0,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => 0,
         };
     }
 

@@ -1,4 +1,4 @@
-//! `noroshi listen`: a device on the terminal. Registers a device if no token is given, prints and confirms notifications, and
+//! `noroshi listen`: a device on the terminal. Registers a device if no token is given, prints and acknowledges notifications, and
 //! reconnects after the delay that the server requests.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Use server-sent events instead of WebSocket
     #[arg(long)]
     sse: bool,
-    /// Do not confirm notifications: they are delivered again on the next connection
+    /// Do not acknowledge notifications: they are delivered again on the next connection
     #[arg(long)]
     no_ack: bool,
     /// Report the device as idle

@@ -44,10 +44,10 @@ pub(crate) struct Arguments {
     /// Store it as the topic's retained message
     #[arg(long)]
     retain: bool,
-    /// Whether to use push services: never, if the device does not confirm in time, or always
+    /// Whether to use push services: never, if the device does not acknowledge it in time, or always
     #[arg(long, value_parser = ["never", "fallback", "always"], conflicts_with = "file")]
     push: Option<String>,
-    /// With --push fallback: time for a device to confirm [default: 10s]
+    /// With --push fallback: time for a device to acknowledge it [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = super::duration_text)]
     push_after: Option<String>,
     /// A request with the same key within 24 h returns the first response and sends nothing

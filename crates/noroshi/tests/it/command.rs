@@ -21,7 +21,7 @@ fn a_notification_is_sent_and_explained() {
     let whole = node.json(&["explain", id]);
     assert_eq!((&whole["counts"]["kept"], &whole["counts"]["unknown"]), (&json!(1), &json!(1)), "{whole}");
     let shown = node.run(&["explain", id]);
-    assert!(shown.contains("kept in the device's inbox until it acknowledges"), "{shown}");
+    assert!(shown.contains("kept in the device's inbox until the device acknowledges it"), "{shown}");
     let trace = node.json(&["explain", id, "d1"]);
     assert_eq!(trace["steps"][0]["outcome"], "kept", "{trace}");
     assert!(node.run(&["explain", id, "d1"]).contains("kept"));

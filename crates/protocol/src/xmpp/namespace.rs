@@ -15,7 +15,6 @@ pub const TLS: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 pub const SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
 /// XEP-0388.
 pub const SASL2: &str = "urn:xmpp:sasl:2";
-/// XEP-0440.
 /// RFC 6120 §7.
 pub const BIND: &str = "urn:ietf:params:xml:ns:xmpp-bind";
 /// XEP-0386.

@@ -20,7 +20,7 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: true,
-    of_strangers: false,
+    origins_from_devices: false,
     // Apple documents no rate.
     quota: Quota::UNLIMITED,
     read: |object, environment| {

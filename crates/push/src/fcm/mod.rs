@@ -19,7 +19,7 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: false,
-    of_strangers: false,
+    origins_from_devices: false,
     quota: client::QUOTA,
     read: |object, _| {
         let config = Config::read(object)?;

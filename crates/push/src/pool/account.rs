@@ -139,8 +139,8 @@ impl Account {
     }
 
     /// Clients name its servers.
-    pub(crate) fn is_of_strangers(&self) -> bool {
-        catalog::service(self.service).of_strangers
+    pub(crate) fn has_origins_from_devices(&self) -> bool {
+        catalog::service(self.service).origins_from_devices
     }
 
     /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the

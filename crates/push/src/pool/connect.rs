@@ -74,7 +74,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
     let opening = async {
         let connected = dial(pool).await.map_err(|error| {
             let (app, service) = (pool.account.app.0, pool.account.service.as_str());
-            match pool.account.is_of_strangers() {
+            match pool.account.has_origins_from_devices() {
                 // Failures are frequent.
                 true => tracing::debug!(app, service, %error, "failed to connect to a push service"),
                 false => tracing::warn!(app, service, %error, "failed to connect to a push service"),
@@ -100,7 +100,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
 
 async fn dial(pool: &Pool) -> Result<Connected, Error> {
     let client = &pool.account.client;
-    let mut tls = Tls::alpn(if pool.account.is_of_strangers() { &[H2, HTTP_1_1] } else { &[H2] });
+    let mut tls = Tls::alpn(if pool.account.has_origins_from_devices() { &[H2, HTTP_1_1] } else { &[H2] });
     tls.identity = client.identity().map(Into::into);
     let target = &pool.target;
     let egress = pool.account.context.egress.for_app(pool.account.app.0);
@@ -112,7 +112,7 @@ async fn dial(pool: &Pool) -> Result<Connected, Error> {
 fn is_http2(pool: &Pool, connected: &Connected) -> Result<bool, Failure> {
     match connected.alpn.as_deref() {
         Some(H2) => Ok(true),
-        _ if pool.account.is_of_strangers() => Ok(false),
+        _ if pool.account.has_origins_from_devices() => Ok(false),
         None if !pool.target.https => Ok(true),
         _ => Err(Failure { reason: "no_http2", permanent: false }),
     }

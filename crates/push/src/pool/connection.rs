@@ -108,7 +108,7 @@ impl Connection {
     pub(super) fn new(pool: Arc<Pool>, stream: Stream) -> Self {
         let now = Instant::now();
         let streams = pool.account.context.config.streams_max.max(1);
-        let strangers = pool.account.is_of_strangers();
+        let strangers = pool.account.has_origins_from_devices();
         let mut connection = Self {
             id: 0,
             authorized: !pool.account.client.one_until_authorised(),

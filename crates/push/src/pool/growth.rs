@@ -122,9 +122,10 @@ impl Pool {
         state.connecting = false;
         if permanent {
             drop(state);
-            let answer = match self.account.is_of_strangers() {
+            let answer = match self.account.has_origins_from_devices() {
+                // The address came from a device.
                 true => Answer::Refused { reason },
-                // The address is ours: an operator has to act.
+                // The address is ours: an operator must act.
                 false => Answer::Later { reason, after: self.account.broken(reason, Instant::now()) },
             };
             self.flush(self.state.lock(), &answer);

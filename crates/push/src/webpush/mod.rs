@@ -21,7 +21,7 @@ use payload::Payload;
 
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: false,
-    of_strangers: true,
+    origins_from_devices: true,
     quota: Quota::UNLIMITED,
     read: |object, _| {
         let config = Config::read(object)?;

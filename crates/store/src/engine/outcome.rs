@@ -83,13 +83,13 @@ impl OutstandingDevices {
     }
 }
 
-/// When and why devices left or kept a notification, oldest first: outcome, time, device list, reason.
-type StoredPart = (Outcome, Timestamp, Vec<u8>, Option<String>);
-
-/// Outcomes that only a newer program knows are skipped.
-fn part_of(row: &dyn Record) -> Result<Option<StoredPart>, Error> {
+/// The step of a device, if the part lists it. Outcomes that only a newer program knows are skipped.
+fn step_of(row: &dyn Record, device: DeviceNum) -> Result<Option<TraceStep>, Error> {
     let Some(outcome) = Outcome::from_code(row.code(0)?) else { return Ok(None) };
-    Ok(Some((outcome, row.time(1)?, row.bytes(2)?.to_vec(), row.string_or_null(3)?)))
+    match device_list::decode(row.bytes(2)?).any(|listed| listed == device) {
+        true => Ok(Some(TraceStep { at: row.time(1)?, outcome, reason: row.string_or_null(3)? })),
+        false => Ok(None),
+    }
 }
 
 /// What became of a notification on a device.
@@ -109,12 +109,8 @@ pub(crate) async fn trace<S: Session>(
     });
     let Some((device, in_inbox, subscribed, trace)) = found.await? else { return Ok(None) };
     let sql = "SELECT outcome, at, devices, reason FROM outcomes WHERE num = $1 ORDER BY seq";
-    let parts = session.query(sql, &values![num], part_of).await?;
-    let of_device =
-        |(.., devices, _): &StoredPart| device_list::decode(devices).any(|listed| listed == device);
-    let parts = parts.into_iter().flatten().filter(of_device);
-    let mut steps: Vec<TraceStep> =
-        parts.map(|(outcome, at, _, reason)| TraceStep { at, outcome, reason }).collect();
+    let steps = session.query(sql, &values![num], |row| step_of(row, device)).await?;
+    let mut steps: Vec<TraceStep> = steps.into_iter().flatten().collect();
     steps.extend(opened::step(session, num, device).await?);
     steps.sort_by_key(|step| (step.at, step.outcome as u8));
     Ok(Some(Trace { steps, in_inbox, subscribed, trace }))

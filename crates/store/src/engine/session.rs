@@ -1,10 +1,8 @@
-//! Statements whose text is the same for every engine, and subjects that are written once on top of them: apps,
-//! credentials, definitions, endpoints, usage, the removal of deleted apps, and what a front over cells reads.
+//! Statements whose text is the same for every engine. The rows of `calls` that say `shared` are written on top of them.
 //!
 //! A [`Session`] is SQLite's connection on one of the store's threads, or a PostgreSQL transaction. SQLite answers at
 //! once, so its futures are ready when they are first polled. Statements number their values (`$1`), which both
-//! engines understand. Whatever needs many values in one statement, or depends on the engine's locks, is written in
-//! the engine's own folder.
+//! engines understand. Whatever needs many values in one statement is written in the engine's own folder.
 
 use noroshi_types::{AppId, Timestamp};
 
@@ -28,7 +26,7 @@ pub(crate) trait Session {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        map: fn(&dyn Record) -> Result<T, Error>,
+        map: impl FnMut(&dyn Record) -> Result<T, Error> + Send,
     ) -> impl Future<Output = Result<Vec<T>, Self::Error>> + Send;
 
     /// How many rows the statement changed.

@@ -46,7 +46,7 @@ impl Session for Tx {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        map: fn(&dyn Record) -> Result<T, Error>,
+        mut map: impl FnMut(&dyn Record) -> Result<T, Error> + Send,
     ) -> Result<Vec<T>, Failed> {
         let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
         let rows = Tx::query(self, sql, &values).await?;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 
-use super::statement::Db;
 use rusqlite::{Connection, OpenFlags};
+
+use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
 const MIGRATIONS: [&str; 17] = [

@@ -111,7 +111,7 @@ impl Session for Db {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        map: fn(&dyn Record) -> Result<T, Error>,
+        mut map: impl FnMut(&dyn Record) -> Result<T, Error> + Send,
     ) -> impl Future<Output = Result<Vec<T>, Error>> + Send {
         std::future::ready(self.all_shared(sql, values, |row| map(row)))
     }

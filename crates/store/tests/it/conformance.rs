@@ -37,7 +37,7 @@ macro_rules! conformance_tests {
                 concurrent_first_calls_agree_on_a_secret;
             claims: devices_that_acknowledged_before_the_claim_get_no_push, devices_that_acknowledge_after_the_claim_get_a_push,
                 a_batch_that_no_device_needs_is_removed, acknowledgements_before_a_walk_count,
-                a_acknowledgement_of_another_app_does_not_spare_a_push, replaced_notifications_are_not_pushed, always_pushes_without_checking_acknowledgements,
+                an_acknowledgement_of_another_app_does_not_spare_a_push, replaced_notifications_are_not_pushed, always_pushes_without_checking_acknowledgements,
                 a_race_has_one_winner;
             walks: targets_without_devices_become_walks, a_walk_continues_after_what_was_enqueued,
                 a_stalled_walk_does_not_block_others, a_cancelled_walk_is_removed,

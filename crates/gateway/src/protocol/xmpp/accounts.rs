@@ -147,7 +147,9 @@ impl Xmpp {
     }
 
     fn execute(&mut self, cx: &mut Context<'_>, command: Command, request: Option<Request>) {
-        self.attach_account(cx);
+        if command.is_for_attached() {
+            self.attach_account(cx);
+        }
         let now = cx.now.wall;
         let answer = self.with_account(cx, |accounts, user, session, outbox| {
             accounts.execute(user, session, command, now, outbox)

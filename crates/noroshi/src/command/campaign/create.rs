@@ -127,7 +127,7 @@ struct Message {
     /// With --when: whether to use push services as well
     #[arg(long, value_parser = ["never", "fallback", "always"])]
     push: Option<String>,
-    /// With --push fallback: time for a device to confirm
+    /// With --push fallback: time for a device to acknowledge it
     #[arg(long, value_name = "DURATION")]
     push_after: Option<String>,
 }

@@ -21,7 +21,10 @@ impl Card {
     /// Returns `None` if it is too long.
     pub(in crate::xmpp) fn new(card: Element<'_>) -> Option<Self> {
         let content = content_of(card, Some(ns::CARD), CARD_BYTES_MAX, |_| false)?;
-        Some(Self(element("vCard", &[("xmlns", ns::CARD)], |out| out.extend_from_slice(&content))))
+        Some(Self(element("vCard", &[("xmlns", ns::CARD)], |out| {
+            out.reserve_exact(content.len() + "</vCard>".len());
+            out.extend_from_slice(&content);
+        })))
     }
 }
 

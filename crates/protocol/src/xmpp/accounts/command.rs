@@ -39,8 +39,19 @@ pub enum Command {
     Describe { owner: Box<str> },
 }
 
+impl Command {
+    /// Whether the table must know the session before it executes the command.
+    pub fn is_for_attached(&self) -> bool {
+        use Command::{Announce, ChangeRoster, Copy, PublishPersonal, Relay, Roster};
+        matches!(
+            self,
+            Relay { .. } | Announce(_) | Roster { .. } | ChangeRoster(_) | PublishPersonal(_) | Copy { .. }
+        )
+    }
+}
+
 impl<S: Copy + Eq> Accounts<S> {
-    /// Executes a command of an attached session. `None`: the client gets no answer.
+    /// Executes a command of a session, attached if [`Command::is_for_attached`]. `None`: the client gets no answer.
     pub fn execute(
         &mut self,
         user: &str,

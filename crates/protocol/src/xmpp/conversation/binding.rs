@@ -153,7 +153,7 @@ impl Conversation {
         push_framed(&mut out.bytes, self.framing, |out| out.extend(enabled));
     }
 
-    /// Starts counting and returns the element that acknowledges it.
+    /// Starts counting and returns the response to `<enable/>`.
     fn enable(&mut self, cx: &Context<'_>, resumable: bool) -> Vec<u8> {
         let Config { resume_max_s, resume_prefix, resume_location, .. } = cx.config;
         let token = || format!("{resume_prefix}{}", cx.token::<16>());

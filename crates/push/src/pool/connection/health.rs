@@ -64,7 +64,7 @@ impl Connection {
         self.check_health(now);
         // Of the many servers that clients name, few are in use at a time.
         let idle = now.saturating_duration_since(self.used_at) >= config.idle_close;
-        if idle && pool.account.is_of_strangers() && self.in_flight.is_empty() {
+        if idle && pool.account.has_origins_from_devices() && self.in_flight.is_empty() {
             self.retire("idle");
         }
     }

@@ -123,7 +123,7 @@ pub(crate) async fn acknowledgements_before_a_walk_count(store: &dyn Store) {
     }
 }
 
-pub(crate) async fn a_acknowledgement_of_another_app_does_not_spare_a_push(store: &dyn Store) {
+pub(crate) async fn an_acknowledgement_of_another_app_does_not_spare_a_push(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let [a, b] = two_devices(store, app).await;
     let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;

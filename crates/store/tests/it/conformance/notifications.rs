@@ -227,7 +227,7 @@ pub(crate) async fn an_opening_counts_once(store: &dyn Store) {
     let trace = store.trace(app, id, &device("d1")).await.expect("read").expect("found");
     let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
     assert_eq!(trace.steps, [step(0, Outcome::Kept), step(3, Outcome::Opened)]);
-    assert!(trace.in_inbox, "the ack acknowledges nothing");
+    assert!(trace.in_inbox, "opening acknowledges nothing");
     // As long as the notification exists.
     store.cancel(app, id, at(6)).await.expect("cancelled");
     store.delete_device(app, &device("d2"), at(7)).await.expect("deleted");

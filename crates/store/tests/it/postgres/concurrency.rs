@@ -147,7 +147,7 @@ async fn outstanding(store: &Postgres, app: AppId, devices: usize) -> (Vec<Devic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_acknowledgement_counts_once_on_any_node() {
+async fn an_acknowledgement_counts_once_on_any_node() {
     let (_database, one, other) = two().await;
     let app = app(&one, "shop").await;
     let (devices, sent) = outstanding(&one, app, 40).await;

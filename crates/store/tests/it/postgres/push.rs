@@ -76,7 +76,7 @@ async fn one_node_takes_a_batch() {
 
 /// All three kinds of acknowledgements: by the inbox, by the position in a topic, and explicit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_acknowledgement_and_a_claim_on_two_nodes_have_one_winner() {
+async fn an_acknowledgement_and_a_claim_on_two_nodes_have_one_winner() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     let a = pushable(&one, app, "a", "u1", &["news"], PushService::Fcm).await;

@@ -115,7 +115,10 @@ impl<S: Copy + Eq> Accounts<S> {
     fn message(&self, to: &str, kind: &str, content: &[u8]) -> Bytes {
         let from = self.pubsub();
         let attributes = [("xmlns", ns::CLIENT), ("from", &*from), ("to", to), ("type", kind)];
-        element("message", &attributes, |out| out.extend_from_slice(content))
+        element("message", &attributes, |out| {
+            out.reserve(content.len() + "</message>".len());
+            out.extend_from_slice(content);
+        })
     }
 }
 
