@@ -35,10 +35,11 @@ run: ## Build target/quick/noroshi and start a development node in ./noroshi-dat
 	@$(NO_FAULTS_quick)
 	$(BIN_quick) serve --dev
 
-dist: ## Build target/release/noroshi as packages contain it: link-time optimization, every optional feature
+dist: ## Build target/release/noroshi as packages contain it: link-time optimization, every optional feature; noroshi.debug beside it
 	@scripts/setup build
 	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	@$(NO_FAULTS_release)
+	scripts/split-debug $(BIN_release)
 
 test: unit e2e ## Run unit, component and end-to-end tests, with third-party clients
 
