@@ -5,7 +5,7 @@
 //! ```text
 //!   gateway     builds and holds everything; accepts sockets; what `delivery` and the API call
 //!   shard       one event loop per core: owns one value of each layer below and passes down what an operation needs
-//!   lifecycle   admission and drain, and when clients reconnect
+//!   lifecycle   admission and drain
 //!   protocol    one adapter per protocol, without IO: bytes in, effects out
 //!   fanout      mail, the messages under way, and the order of delivery
 //!   session     registry, log-ins, topic rules, topic index, catch-up
@@ -28,7 +28,7 @@
 //!
 //! Reading order: [`config`], [`gateway`], `shard` and `shard::connection`. Then along a connection's life:
 //! `io::listener`, `gateway::acceptor`, `shard::admission`, `shard::input`, `shard::route`, `protocol`,
-//! `shard::conversations`, `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`,
+//! `shard::adapters`, `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`,
 //! `shard::close`, [`drain`]. Then along a message's: `gateway::edge`, `session::registry`, `session::stamp`,
 //! `fanout::mail`, `fanout`, `shard::delivery`, `wire`.
 //!

@@ -5,7 +5,7 @@
 //! arrivals, replies of the store, mail, marked messages, log-ins, timers, drain. Nothing in a turn waits.
 //!
 //! What has to coordinate several layers is a method of `Shard`, one subject a file: `admission` (sockets that arrive),
-//! `input` (bytes to requests), [`route`] (what a request is for), [`conversations`] (protocols), [`login`], `rules`
+//! `input` (bytes to requests), [`route`] (what a request is for), [`adapters`] (protocols), [`login`], `rules`
 //! (topic rules), [`backlog`] (reads for connections that catch up), `delivery` (mail to sockets), `output` (bytes to
 //! sockets), `timers`, `close`. [`mailbox`] is how other threads reach a shard, [`connection`] what one connection
 //! consists of.
@@ -13,11 +13,11 @@
 //! Invariants: a slot is freed only in [`Shard::remove_ended`], after the handler that ended its connection; a panic
 //! ends the connection it happened on, and the loop continues.
 
+pub(crate) mod adapters;
 mod admission;
 pub(crate) mod backlog;
 mod close;
 pub(crate) mod connection;
-pub(crate) mod conversations;
 mod delivery;
 mod input;
 pub(crate) mod login;
@@ -53,8 +53,8 @@ use crate::metrics::Tally;
 use crate::protocol::mqtt;
 use crate::session::Sessions;
 use crate::session::registry::Session;
+use crate::shard::adapters::Adapters;
 use crate::shard::connection::Connection;
-use crate::shard::conversations::Conversations;
 use crate::shard::mailbox::{Close, Mailbox, Receivers, Reply};
 use crate::shard::shared::Shared;
 use crate::wire::gzip::Trailers;
@@ -91,7 +91,7 @@ pub(crate) struct Shard {
     pub(crate) sessions: Sessions,
     pub(crate) fanout: Fanout,
     pub(crate) lifecycle: Lifecycle,
-    pub(crate) conversations: Conversations,
+    pub(crate) adapters: Adapters,
     /// Checksums of event streams under gzip.
     pub(crate) trailers: Trailers,
     /// For compressed messages of all connections.
@@ -115,7 +115,7 @@ impl Shard {
         let history = OfferHistory::new(shared.registry.is_shared());
         Self {
             index,
-            conversations: Conversations::new(shared.clone()),
+            adapters: Adapters::new(shared.clone()),
             shared,
             delivery,
             receivers,
@@ -186,7 +186,7 @@ impl Shard {
             self.guard(Some(address.slot), |shard| {
                 if shard.at(address.slot, address.generation).is_some()
                     && previd.is_none_or(|id| {
-                        shard.conversation(address.slot).is_some_and(|it| it.is_resumable_as(&id))
+                        shard.adapter(address.slot).is_some_and(|it| it.is_resumable_as(&id))
                     })
                 {
                     shard.begin_close(address.slot, reason);
@@ -229,7 +229,7 @@ impl Shard {
             || self.has_next_mail()
             || self.sessions.has_work()
             || !self.receivers.arrivals.is_empty()
-            || self.conversations.polled.has_work();
+            || self.adapters.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }

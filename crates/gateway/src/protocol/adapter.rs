@@ -2,11 +2,14 @@
 //!
 //! An adapter is a state machine without IO. The shard calls its methods with a [`Context`]; the adapter changes its
 //! own state and pushes [`super::effect::Effect`]s, which the shard carries out in order when the method has returned
-//! (`crate::shard::conversations`). An effect that has an outcome names a request of the adapter
+//! (`crate::shard::adapters`). An effect that has an outcome names a request of the adapter
 //! ([`Adapter::Request`]); the shard hands the request back with the outcome ([`Adapter::handle_reply`]).
 //!
 //! Order of calls: `handle_bytes` or `handle_message` until [`Effect::Attach`](super::effect::Effect::Attach), then
 //! `handle_login`, then any of them and `offer`, then `close` (if the server ends the connection) and `end` (always).
+//! Bytes also arrive between `Attach` and `handle_login` (`Phase::LoggingIn`): the adapter keeps at most
+//! `limits::EARLY_BYTES` of them and returns them from `handle_login`. The shard takes each WebSocket message off the
+//! allowance of frames; in `handle_bytes` the adapter does so for each packet (`Context::take_frame`).
 //!
 //! Invariant: `offer` is the hot path. It appends the connection's own bytes to a shared buffer and allocates nothing.
 
@@ -21,14 +24,14 @@ use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
+use super::jobs::{Completed, Turn};
 use super::polling::PollingRequest;
-use super::requests::{Completed, Turn};
 use super::services::Services;
 use crate::config::Config;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Operation;
 use crate::session::registry::Session;
+use crate::session::request::ClientRequest;
 use crate::wire::dispatch::Dispatch;
 
 /// Why a message is offered.
@@ -62,7 +65,7 @@ pub(crate) struct Matched {
 /// A protocol on one connection.
 pub(crate) trait Adapter: Sized {
     /// Requests whose outcome the adapter waits for.
-    type Request: Operation;
+    type Request: ClientRequest;
     /// Results of jobs that it runs outside the shard ([`Context::run`]).
     type Done: Completed;
 
@@ -108,7 +111,7 @@ pub(crate) trait Adapter: Sized {
     /// The result of a job.
     fn handle_done(&mut self, _cx: &mut Context<'_>, _done: Self::Done) {}
 
-    /// It is this connection's turn ([`super::requests::PendingRequests`]). Returns whether its next job starts.
+    /// It is this connection's turn ([`super::jobs::Jobs`]). Returns whether its next job starts.
     fn start_job(&mut self, _cx: &mut Context<'_>, _turn: Turn) -> bool {
         false
     }
@@ -224,7 +227,8 @@ pub(crate) trait Adapter: Sized {
     /// Queues a message for the next poll.
     fn queue(&mut self, _packet: Bytes) {}
 
-    /// The server ends the connection or refuses the client. Sends the protocol's close packet.
+    /// The server ends the connection or refuses the client. Sends the protocol's close packet. Not called for reasons
+    /// without a WebSocket close code: the peer has ended the connection.
     fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason, reconnect_after_ms: u64);
 
     /// The connection has ended. Returns itself if it has more to send to polls.

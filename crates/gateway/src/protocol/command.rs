@@ -5,8 +5,8 @@ use noroshi_types::{Position, Topic};
 
 use super::context::Context;
 use super::effect::Effect;
-use crate::session::operation::{Op, Operation, names_bytes};
 use crate::session::permission::Decided;
+use crate::session::request::{BoxedRequest, ClientRequest, names_bytes};
 
 /// `L`: what a log-in needs besides its token. `R`: how the client learns the outcome.
 pub(crate) enum Request<L, R> {
@@ -35,7 +35,7 @@ impl<L: Send + 'static, R: Send + 'static> Request<L, R> {
         match self {
             Self::Subscribe { topics, since, reply } => {
                 let (topics, denied) = decided.split(topics);
-                let request: Op = Box::new(Self::Subscribed { reply, denied });
+                let request: BoxedRequest = Box::new(Self::Subscribed { reply, denied });
                 cx.push(Effect::Subscribe { topics, since, request: Some(request) });
             }
             Self::Unsubscribe { topics } => cx.push(Effect::Unsubscribe(topics)),
@@ -44,7 +44,7 @@ impl<L: Send + 'static, R: Send + 'static> Request<L, R> {
     }
 }
 
-impl<L: Send + 'static, R: Send + 'static> Operation for Request<L, R> {
+impl<L: Send + 'static, R: Send + 'static> ClientRequest for Request<L, R> {
     fn names(&self) -> Vec<Box<str>> {
         match self {
             Self::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),

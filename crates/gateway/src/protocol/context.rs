@@ -17,7 +17,7 @@ use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, NotificationId, Quota, Timestamp, Topic, limits};
 
 use super::effect::{Attach, Effect};
-use super::requests::{At, Completed, PendingRequests};
+use super::jobs::{At, Completed, Jobs};
 use super::services::Services;
 use crate::config::Config;
 use crate::fanout::Fanout;
@@ -26,10 +26,10 @@ use crate::fanout::marks::Marks;
 use crate::io::timer::{Jitter, Now, ticks};
 use crate::rate::{Bucket, Rate};
 use crate::session::catch_up::CatchUp;
-use crate::session::operation::Operation;
 use crate::session::permission::Decided;
 use crate::session::phase::{Phase, Ping};
 use crate::session::registry::{Address, Session};
+use crate::session::request::ClientRequest;
 use crate::session::topic_index::{Subscription, TopicIndex};
 use crate::wire::{Framing, Protocol};
 
@@ -153,7 +153,7 @@ pub(crate) struct Context<'a> {
     pub(crate) ping: &'a mut Ping,
     pub(crate) progress: Progress<'a>,
     pub(crate) peers: Peers<'a>,
-    pub(crate) requests: &'a mut PendingRequests,
+    pub(crate) jobs: &'a mut Jobs,
     pub(crate) effects: &'a mut Vec<Effect>,
     pub(crate) frames: &'a mut Bucket,
     pub(crate) frames_in: &'a mut u64,
@@ -178,7 +178,12 @@ impl Context<'_> {
     }
 
     /// Checks a token: [`super::effect::Reply::Verified`] follows.
-    pub(crate) fn verify(&mut self, token: Option<Box<str>>, app: Option<Box<str>>, request: impl Operation) {
+    pub(crate) fn verify(
+        &mut self,
+        token: Option<Box<str>>,
+        app: Option<Box<str>>,
+        request: impl ClientRequest,
+    ) {
         self.effects.push(Effect::Verify { token, app, request: Box::new(request) });
     }
 
@@ -188,17 +193,17 @@ impl Context<'_> {
     }
 
     /// Lets topic rules decide: [`super::effect::Reply::Decided`] follows.
-    pub(crate) fn authorize(&mut self, request: impl Operation) {
+    pub(crate) fn authorize(&mut self, request: impl ClientRequest) {
         self.effects.push(Effect::Authorize(Box::new(request)));
     }
 
     /// Replaces the session's token: [`super::effect::Reply::Renewed`] follows.
-    pub(crate) fn renew_token(&mut self, token: &str, request: impl Operation) {
+    pub(crate) fn renew_token(&mut self, token: &str, request: impl ClientRequest) {
         self.effects.push(Effect::RenewToken { token: token.into(), request: Box::new(request) });
     }
 
     /// Continues behind the effects so far: [`super::effect::Reply::Continue`] follows.
-    pub(crate) fn continue_with(&mut self, request: impl Operation) {
+    pub(crate) fn continue_with(&mut self, request: impl ClientRequest) {
         self.effects.push(Effect::Continue(Box::new(request)));
     }
 

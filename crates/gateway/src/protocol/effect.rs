@@ -1,5 +1,5 @@
-//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes, acknowledges,
-//! publishes and asks the store.
+//! What an adapter asks of the shard. The vocabulary is the same for all protocols: each logs in, subscribes and
+//! acknowledges. Work outside the shard, such as publishing, is no effect but a job (`Context::run`).
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use noroshi_types::{AppId, CloseReason, NotificationId, Position, Presence, Topi
 
 use super::polling::Legs;
 use crate::io::tls::TlsSession;
-use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
+use crate::session::request::BoxedRequest;
 
 /// The shard carries effects out in order, after the method of the adapter has returned. If the connection closes
 /// meanwhile, the shard drops its remaining effects, unless they concern other connections.
@@ -33,7 +33,7 @@ pub(crate) enum Effect {
     Verify {
         token: Option<Box<str>>,
         app: Option<Box<str>>,
-        request: Op,
+        request: BoxedRequest,
     },
     /// Read the device from the store and attach a session. `Adapter::handle_login` or `close` follows.
     Attach(Box<Attach>),
@@ -55,12 +55,12 @@ pub(crate) enum Effect {
     },
 
     /// Let topic rules decide. Outcome: [`Reply::Decided`].
-    Authorize(Op),
+    Authorize(BoxedRequest),
     /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
     Subscribe {
         topics: Vec<Topic>,
         since: Vec<(Topic, Position)>,
-        request: Option<Op>,
+        request: Option<BoxedRequest>,
     },
     /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the
     /// topic's retained message, for a topic that is subscribed already too.
@@ -90,11 +90,11 @@ pub(crate) enum Effect {
     /// Replace the session's token. Outcome: [`Reply::Renewed`].
     RenewToken {
         token: Box<str>,
-        request: Op,
+        request: BoxedRequest,
     },
 
     /// Continue behind the effects before this one. Outcome: [`Reply::Continue`].
-    Continue(Op),
+    Continue(BoxedRequest),
 
     /// A stanza for another session of this shard.
     Relay {

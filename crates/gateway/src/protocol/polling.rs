@@ -2,7 +2,7 @@
 //!
 //! A session that polls is a slot without a socket ([`super::socket_io`]). Its GETs and POSTs arrive on other
 //! connections, and one of those may become its WebSocket. Polling is a transport rather than a protocol: it moves
-//! requests and sockets between connections, so the shard does it (`crate::shard::conversations::polling`). The state
+//! requests and sockets between connections, so the shard does it (`crate::shard::adapters::polling`). The state
 //! of it is here. [`PollingRequest`] is what such a connection has in the place of a conversation.
 //!
 //! Invariants: at most one GET of a session waits. Whatever ends a request informs the session, and the other way
@@ -14,7 +14,7 @@ use noroshi_auth::ClientNetwork;
 use noroshi_protocol::engine_io::Sid;
 use noroshi_protocol::engine_io::payload::Decoder;
 
-use super::requests::At;
+use super::jobs::At;
 use crate::rate::Bucket;
 
 /// What a connection does for a session of another slot.

@@ -15,36 +15,36 @@ use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 use super::adapter::{Adapter, Cause, Matched, Offered};
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
-use super::requests::Turn;
+use super::jobs::Turn;
 use super::services::Services;
 use crate::config::Config;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Op;
 use crate::session::parking::Capacity;
 use crate::session::registry::Session;
+use crate::session::request::BoxedRequest;
 use crate::wire::dispatch::Dispatch;
 use crate::wire::{Framing, Protocol};
 
 macro_rules! protocols {
     ($d:tt $($(#[$attribute:meta])* $name:ident: $adapter:ty;)*) => {
         /// A protocol on one connection.
-        pub(crate) enum Conversation {
+        pub(crate) enum AnyAdapter {
             $($(#[$attribute])* $name($adapter),)*
         }
 
         macro_rules! each {
             ($d value:expr, $d it:ident => $d body:expr) => {
                 match $d value {
-                    $($(#[$attribute])* Conversation::$name($d it) => $d body,)*
+                    $($(#[$attribute])* AnyAdapter::$name($d it) => $d body,)*
                 }
             };
         }
 
-        impl Conversation {
+        impl AnyAdapter {
             /// See [`Adapter::handle_reply`]. A request of another protocol is dropped: the slot has another
             /// connection.
-            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: Op, reply: Reply) {
+            pub(crate) fn handle_reply(&mut self, cx: &mut Context<'_>, request: BoxedRequest, reply: Reply) {
                 let request: Box<dyn Any> = request;
                 match self {
                     $($(#[$attribute])*
@@ -124,7 +124,7 @@ pub(crate) fn services(
     ]
 }
 
-impl Conversation {
+impl AnyAdapter {
     /// The adapter of a new connection, if connections of the protocol store one.
     pub(crate) fn open(
         protocol: Protocol,
@@ -173,7 +173,7 @@ macro_rules! forward {
 }
 
 /// See [`Adapter`] for each method.
-impl Conversation {
+impl AnyAdapter {
     forward! {
         fn handle_open(&mut self, cx: &mut Context<'_>);
         fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> usize;

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::effect::{Effect, Refusal, Reply, TopicNotice};
 use crate::config::Config;
 use crate::session::login::OpenedSession;
-use crate::session::operation::{Op, Operation};
+use crate::session::request::{BoxedRequest, ClientRequest};
 use crate::session::verification::close_reason;
 use crate::wire::gzip;
 
@@ -36,11 +36,11 @@ pub(crate) struct Request {
     resume: Option<NotificationId>,
 }
 
-impl Operation for Request {}
+impl ClientRequest for Request {}
 
 impl Events {
     /// The log-in of a request for a stream.
-    pub(crate) fn request(stream: Stream) -> Op {
+    pub(crate) fn request(stream: Stream) -> BoxedRequest {
         Box::new(Request { topics: stream.topics, resume: stream.resume })
     }
 }

@@ -18,8 +18,8 @@ use noroshi_store::Error as StoreError;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, Topic, limits};
 
-use crate::session::operation::Op;
 use crate::session::permission::Verdicts;
+use crate::session::request::BoxedRequest;
 
 /// Pending questions of one shard: at most so many connections wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
@@ -49,7 +49,7 @@ struct Asking {
 /// A decision that needs a webhook.
 pub(crate) struct Asked {
     /// None: a log-in waits.
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<BoxedRequest>,
     pub(crate) rules: Arc<AppRules>,
     pub(crate) holder: Holder,
     pub(crate) action: Action,
@@ -68,9 +68,9 @@ pub(crate) struct Gate {
     /// The rules under which the webhook is asked.
     pub(crate) rules: Arc<AppRules>,
     /// None: a log-in waits.
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<BoxedRequest>,
     /// Later operations of the client, in order.
-    pub(crate) waiting: VecDeque<Op>,
+    pub(crate) waiting: VecDeque<BoxedRequest>,
     /// Dropped with the gate.
     _question: noroshi_delivery::AbortOnDropHandle<()>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Permitted {
 /// What became of an operation at a gate.
 pub(crate) enum Entry {
     /// No gate is there.
-    Pass(Op),
+    Pass(BoxedRequest),
     Waits,
     /// Too much waits there already.
     Full,
@@ -129,7 +129,7 @@ impl Gates {
     }
 
     /// Puts an operation behind the gate of its connection, if there is one.
-    pub(crate) fn enter(&mut self, slot: u32, op: Op) -> Entry {
+    pub(crate) fn enter(&mut self, slot: u32, op: BoxedRequest) -> Entry {
         let Some(gate) = self.by_slot.get_mut(&slot) else { return Entry::Pass(op) };
         let bytes: usize = gate.waiting.iter().chain([&op]).map(|op| op.bytes()).sum();
         let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
@@ -205,7 +205,11 @@ impl Gates {
     }
 
     /// Puts operations behind the gate of a connection. Returns them where none is there.
-    pub(crate) fn wait_behind(&mut self, slot: u32, waiting: VecDeque<Op>) -> Option<VecDeque<Op>> {
+    pub(crate) fn wait_behind(
+        &mut self,
+        slot: u32,
+        waiting: VecDeque<BoxedRequest>,
+    ) -> Option<VecDeque<BoxedRequest>> {
         match self.by_slot.get_mut(&slot) {
             Some(gate) => {
                 gate.waiting = waiting;

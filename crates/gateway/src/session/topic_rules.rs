@@ -18,9 +18,9 @@ use noroshi_types::{AppId, Topic};
 
 use crate::session::gate::Asked;
 use crate::session::login::PendingLogIn;
-use crate::session::operation::Op;
 use crate::session::permission::{Decided, Permissions, Verdicts};
 use crate::session::registry::Session;
+use crate::session::request::BoxedRequest;
 use crate::session::topic_index::{Subscription, TopicIndex};
 
 /// Topics of one operation that a webhook is asked about; the others are denied.
@@ -43,7 +43,7 @@ enum Ruling {
 
 /// What becomes of an operation.
 pub(crate) enum Decision {
-    Perform(Op, Decided),
+    Perform(BoxedRequest, Decided),
     /// A webhook must be asked.
     Ask(Asked),
     /// The session kept too little of its token to decide.
@@ -84,7 +84,12 @@ impl<'a> TopicRules<'a> {
     }
 
     /// Decides about a client's request. `may_ask`: another webhook may be asked now.
-    pub(crate) fn decide(self, session: &Session, op: Op, may_ask: impl FnOnce() -> bool) -> Decision {
+    pub(crate) fn decide(
+        self,
+        session: &Session,
+        op: BoxedRequest,
+        may_ask: impl FnOnce() -> bool,
+    ) -> Decision {
         let (rules, holder) = match self.ruling(session) {
             Ruling::None => {
                 let verdicts = op.denied_without_rules();

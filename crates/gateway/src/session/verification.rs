@@ -10,7 +10,7 @@
 use noroshi_auth::Refused;
 use noroshi_types::CloseReason;
 
-use crate::session::operation::Op;
+use crate::session::request::BoxedRequest;
 
 /// Verifications of one shard in progress: the pool's whole queue, and results that the shard has not handled yet. Apps
 /// share the pool's queue; a smaller bound here would let one app take the places of the others.
@@ -35,6 +35,6 @@ pub(crate) struct Credentials {
 
 /// Continues when the token is verified.
 pub(crate) enum Pending {
-    LogIn(Op),
-    Renewal { number: u64, request: Op },
+    LogIn(BoxedRequest),
+    Renewal { number: u64, request: BoxedRequest },
 }

@@ -100,8 +100,7 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.attachment.catch_up = None;
-                    let acknowledged =
-                        connection.conversation.as_mut().map(|conversation| conversation.handle_caught_up());
+                    let acknowledged = connection.adapter.as_mut().map(|adapter| adapter.handle_caught_up());
                     self.acknowledge(slot, acknowledged.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
@@ -126,7 +125,7 @@ impl Shard {
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
-            None if connection.conversation.is_some() => {
+            None if connection.adapter.is_some() => {
                 let released = self.release_to_adapter(slot, dispatch);
                 let catch_up =
                     self.connection(slot).and_then(|connection| connection.attachment.catch_up.as_mut());
@@ -171,8 +170,7 @@ impl Shard {
             else {
                 continue;
             };
-            let wild =
-                connection.conversation.as_ref().and_then(|conversation| conversation.wildcards_since());
+            let wild = connection.adapter.as_ref().and_then(|adapter| adapter.wildcards_since());
             catch_up.ask_at(Place::of(offered));
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let reply = move |what, result| shared.mailboxes[index].reply(Reply::Read { to, what, result });
@@ -248,8 +246,8 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.attachment.catch_up else { return };
         let found = catch_up.take_again(messages);
-        if let Some(conversation) = &mut connection.conversation {
-            conversation.handle_outstanding(&found);
+        if let Some(adapter) = &mut connection.adapter {
+            adapter.handle_outstanding(&found);
         }
         self.advance(slot);
     }
@@ -267,8 +265,8 @@ impl Shard {
     }
 
     fn matched(&self, slot: u32, message: &Message) -> Option<Matched> {
-        let conversation = self.connections.get(slot as usize)?.conversation.as_ref()?;
-        Some(conversation.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
+        let adapter = self.connections.get(slot as usize)?.adapter.as_ref()?;
+        Some(adapter.matched(&message.topic.as_ref()?.topic, Place::of(message.id)))
     }
 
     fn is_subscribed_by_name(&self, slot: u32, message: &Message) -> bool {
@@ -293,8 +291,7 @@ impl Shard {
         connection.attachment.watermark =
             highest.map_or(connection.attachment.watermark, |id| connection.attachment.watermark.max(id));
         let session = connection.attachment.session.as_deref();
-        let wants_retained =
-            connection.conversation.as_ref().is_none_or(|conversation| conversation.wants_retained());
+        let wants_retained = connection.adapter.as_ref().is_none_or(|adapter| adapter.wants_retained());
         paged.retain(|paged| {
             let (id, retained) = (paged.message.id, paged.retained);
             let is_settled =
@@ -346,7 +343,7 @@ impl Shard {
             catch_up.defer(paged);
             return self.advance(slot);
         }
-        if connection.conversation.is_some() {
+        if connection.adapter.is_some() {
             return self.write_page_to_adapter(slot, paged);
         }
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };

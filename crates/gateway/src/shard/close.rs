@@ -15,7 +15,7 @@ use noroshi_protocol::ws;
 use noroshi_types::{CloseReason, SessionId};
 
 use crate::io::timer::Jitter;
-use crate::protocol::registry::Conversation;
+use crate::protocol::registry::AnyAdapter;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -37,7 +37,7 @@ impl Shard {
         let (retry_after_s, spread_ms) = (self.retry_after_s(slot), self.shared.drain.spread_ms());
         let after_ms = reconnect_after_ms(reason, retry_after_s, spread_ms, &mut self.jitter);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
-        let leaves_unsaid = self.conversation(slot).is_some_and(Conversation::misses_close_frames);
+        let leaves_unsaid = self.adapter(slot).is_some_and(AnyAdapter::misses_close_frames);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
         if !begun && self.connections[slot as usize].is_event_stream() {
@@ -98,7 +98,7 @@ impl Shard {
     /// Removes a connection from everything but the slab.
     pub(crate) fn detach(&mut self, slot: u32) {
         self.sessions.successions.remove(&slot);
-        self.end_conversation(slot);
+        self.end_adapter(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
         connection.attachment.permit = None;
@@ -108,7 +108,7 @@ impl Shard {
     /// Ends the session of a connection, which may continue. What waits for a webhook ends with it, also a log-in.
     pub(crate) fn end_session_of(&mut self, slot: u32) {
         self.sessions.end(slot);
-        self.conversations.requests.publishing.remove(&slot);
+        self.adapters.jobs.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.attachment.catch_up = None;
         let topics = std::mem::take(&mut connection.attachment.topics);
@@ -271,7 +271,7 @@ fn shrink_map<V>(map: &mut HashMap<u32, V>) {
 /// of the node closes it. A client of another protocol cannot be notified before it has sent something; XMPP's server
 /// may open its stream only to end it (RFC 6120 §4.9.1.2), so it is refused then.
 fn is_movable(connection: &Connection, ending: bool) -> bool {
-    let is_told = connection.conversation.is_none()
+    let is_told = connection.adapter.is_none()
         || connection.protocol == Protocol::Xmpp
         || connection.phase != Phase::AwaitToken;
     connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)

@@ -8,7 +8,7 @@ use crate::fanout::marks::Marks;
 use crate::fanout::{Received, Recipient};
 use crate::io::socket::Socket;
 use crate::lifecycle::Origin;
-use crate::protocol::registry::Conversation;
+use crate::protocol::registry::AnyAdapter;
 use crate::rate::Bucket;
 use crate::session::attachment::Attachment;
 use crate::session::login::PendingLogIn;
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     pub(crate) marks: Marks,
     // -- protocol ----------------------------------------------------------------------------------
     /// The adapter of its protocol, if the adapter has state.
-    pub(crate) conversation: Option<Box<Conversation>>,
+    pub(crate) adapter: Option<Box<AnyAdapter>>,
     /// When the protocol's next timeout is due.
     pub(crate) ping_tick: u32,
     pub(crate) ping: Ping,
@@ -88,7 +88,7 @@ impl Connection {
             attachment: Attachment::default(),
             phase: Phase::Head,
             marks: Marks::default(),
-            conversation: None,
+            adapter: None,
             ping_tick: u32::MAX,
             ping: Ping::None,
             origin: Origin::Admitted,
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {
-        let queued = self.conversation.as_ref().map_or(0, |conversation| conversation.queued_bytes());
+        let queued = self.adapter.as_ref().map_or(0, |adapter| adapter.queued_bytes());
         queued + self.socket.unsent_bytes()
     }
 

@@ -1,8 +1,8 @@
 //! From mail to sockets: marks messages at their recipients, and writes what is marked.
 //!
-//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks conversations for their
-//! packets, and closes connections whose sockets are broken. Messages to conversations are a small head of the
-//! connection's own and a rest that all connections of the protocol share, in one `writev`. A conversation counts what
+//! [`crate::fanout::Fanout`] decides in which order; this file finds the recipients, asks adapters for their
+//! packets, and closes connections whose sockets are broken. Messages to adapters are a small head of the
+//! connection's own and a rest that all connections of the protocol share, in one `writev`. An adapter counts what
 //! it sends (packet ids, windows), so a message is offered to it only if it will be sent.
 //!
 //! Invariants: no ordered message overtakes one that waits for room. Between [`Shard::offer_marked`] and
@@ -296,7 +296,7 @@ impl Shard {
     pub(crate) fn flush_written(&mut self, slot: u32, written: Option<usize>) {
         let Some((device, bits)) = self.take_marked(slot) else { return };
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.conversation.is_some() {
+        if connection.adapter.is_some() {
             let places = self.fanout.ring.in_order(bits);
             let outbound = self.offer_marked(slot, &places);
             return self.write_outbound(slot, outbound, None);
@@ -353,7 +353,7 @@ impl Shard {
         self.resync(NotificationId::from_bytes([0; 16]));
     }
 
-    /// Offers messages to a connection with a conversation. `places`: their bits are off its marks.
+    /// Offers messages to a connection with an adapter. `places`: their bits are off its marks.
     /// [`Shard::write_outbound`] writes the result.
     pub(crate) fn offer_marked(&mut self, slot: u32, places: &[usize]) -> Outbound {
         let Outbound { mut batch, mut failed } = Outbound::default();
@@ -397,7 +397,7 @@ impl Shard {
                     grant(connection, 1);
                     frame.add_written(device);
                 }
-                // The conversation does not want it: a kept one stays in the store.
+                // The adapter does not want it: a kept one stays in the store.
                 Fate::Passed { acknowledged }
                     if !acknowledged && !dispatch.is_stored() && dispatch.message.topic.is_none() =>
                 {
@@ -441,12 +441,12 @@ impl Shard {
             return true;
         }
         if connection.framing == Framing::Polling {
-            self.conversations.polled.ready.push(slot);
+            self.adapters.polled.ready.push(slot);
         }
         self.tally.deflate.merge(std::mem::take(&mut batch.totals));
         if connection.framing == Framing::Polling {
-            let Some(conversation) = &mut connection.conversation else { return true };
-            batch.queue(|packet| conversation.queue(packet));
+            let Some(adapter) = &mut connection.adapter else { return true };
+            batch.queue(|packet| adapter.queue(packet));
             return true;
         }
         let written = batch.write(&mut connection.socket, now_tick, written);
@@ -454,12 +454,12 @@ impl Shard {
         written.is_ok()
     }
 
-    /// Appends the conversation's output that follows offered messages.
+    /// Appends the adapter's output that follows offered messages.
     fn follow(&mut self, slot: u32, batch: &mut Batch) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(conversation) = &mut connection.conversation else { return };
+        let Some(adapter) = &mut connection.adapter else { return };
         let before = batch.heads.len();
-        conversation.finish_offers(&self.shared.config, &mut batch.heads);
+        adapter.finish_offers(&self.shared.config, &mut batch.heads);
         if batch.heads.len() > before {
             batch.push(Bytes::new());
         }
@@ -581,11 +581,11 @@ fn offer(
     batch: &mut Batch,
 ) -> Fate {
     let encoding = Encoding { config, framing: connection.framing, now };
-    let Some(conversation) = &mut connection.conversation else {
+    let Some(adapter) = &mut connection.adapter else {
         return Fate::Passed { acknowledged: false };
     };
     let (begin, message) = (batch.heads.len(), &dispatch.message);
-    match conversation.offer(&encoding, dispatch, cause, &mut batch.heads) {
+    match adapter.offer(&encoding, dispatch, cause, &mut batch.heads) {
         Offered::Send { mut shared, acknowledged } => {
             if let Framing::Deflated(window_bits) = connection.framing {
                 let plain_bytes = batch.heads.len() - begin + shared.len();
@@ -606,6 +606,6 @@ fn offer(
 }
 
 fn grant(connection: &mut Connection, messages: u32) {
-    let each = connection.conversation.as_ref().map_or(1, |conversation| conversation.frames_granted());
+    let each = connection.adapter.as_ref().map_or(1, |adapter| adapter.frames_granted());
     connection.frames.grant(messages.saturating_mul(each));
 }

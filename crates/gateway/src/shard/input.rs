@@ -1,7 +1,7 @@
 //! From bytes to requests: reads sockets and request heads, and hands connections over to the API.
 //!
 //! Called by the event loop for readable sockets. What a request head asks for is decided in [`route`]; protocols get
-//! their bytes through [`crate::shard::conversations`].
+//! their bytes through [`crate::shard::adapters`].
 
 use std::io;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use noroshi_types::{CloseReason, limits};
 use crate::io::handover::Handover;
 use crate::io::socket::Received;
 use crate::lifecycle::request_id;
-use crate::protocol::registry::Conversation;
+use crate::protocol::registry::AnyAdapter;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -88,7 +88,7 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         // A WebSocket sends a close frame before it ends (RFC 6455 §7.1.5), and some protocols a packet.
         let announces = connection.framing.is_websocket()
-            || connection.conversation.as_ref().is_some_and(|conversation| conversation.announces_end());
+            || connection.adapter.as_ref().is_some_and(|adapter| adapter.announces_end());
         let reason = if announces { CloseReason::PeerReset } else { CloseReason::PeerClosed };
         self.abort(slot, reason);
     }
@@ -100,9 +100,9 @@ impl Shard {
             (Phase::Dead, _) => {}
             (_, framing @ (Framing::WebSocket | Framing::Deflated(_))) => {
                 let config = &self.shared.config;
-                let message_bytes_max = match &connection.conversation {
-                    Some(conversation) => conversation.message_bytes_max(config),
-                    None => Conversation::stateless(connection.protocol, framing)
+                let message_bytes_max = match &connection.adapter {
+                    Some(adapter) => adapter.message_bytes_max(config),
+                    None => AnyAdapter::stateless(connection.protocol, framing)
                         .map_or(config.client_message_bytes, |it| it.message_bytes_max(config)),
                 };
                 let deflates = framing != Framing::WebSocket;
@@ -110,7 +110,7 @@ impl Shard {
             }
             // After the close nothing more is processed.
             (Phase::Closing, _) => {}
-            (_, Framing::Stream | Framing::Polling) if connection.conversation.is_some() => {
+            (_, Framing::Stream | Framing::Polling) if connection.adapter.is_some() => {
                 self.handle_stream(slot, bytes)
             }
             // An event stream has no input after its request; input is limited like frames.
@@ -280,7 +280,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
         let has_session = connection.attachment.session.is_some();
         let own_rate =
-            connection.conversation.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
+            connection.adapter.as_ref().and_then(|it| it.frame_rate(&shared.services, has_session));
         let rate = own_rate.unwrap_or_else(|| shared.services.frame_rate());
         if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
             return true;

@@ -22,11 +22,11 @@ use crate::lifecycle::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
 use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, Succession, login_of, session_of};
-use crate::session::operation::Op;
 use crate::session::permission::Permissions;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Attached, Registry, Session};
 use crate::session::renewal::{self, NotRenewed};
+use crate::session::request::BoxedRequest;
 use crate::session::stamp::Moment;
 use crate::session::topic_index::Subscription;
 use crate::session::topic_rules::renew_claims;
@@ -219,7 +219,7 @@ impl Shard {
         let session = session_of(login, &logged_in, claims, &self.shared.registry, address);
         // The session to resume is gone, or belongs to another device by now.
         let services = &self.shared.services;
-        let may_resume = connection.conversation.as_ref().is_none_or(|it| it.may_resume(services, &session));
+        let may_resume = connection.adapter.as_ref().is_none_or(|it| it.may_resume(services, &session));
         if !login.session_topics.is_empty() && !may_resume {
             login.session_topics.clear();
             connection.opening = Some(opening);
@@ -242,13 +242,13 @@ impl Shard {
         self.shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
-        let has_adapter = self.conversation(slot).is_some();
+        let has_adapter = self.adapter(slot).is_some();
         let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let complete = page.heads.iter().all(|head| head.complete);
         let (permitted, asks_gzip) = (std::mem::take(permitted), opening.asks_gzip);
         let begun = OpenedSession { session, topics, complete, kept, as_of, permitted, asks_gzip };
         if !has_adapter {
-            self.begin_conversation(slot, &begun);
+            self.begin_adapter(slot, &begun);
         }
         let resumed = login.resume.is_some();
         let mut catch_up = CatchUp::after_log_in(login.resume, login.session_topics.clone(), missed);
@@ -285,12 +285,12 @@ impl Shard {
     /// Puts a session in its device's place.
     fn attach(&mut self, slot: u32, session: &Arc<Session>, asked: Moment) -> Attaching {
         let shared = &self.shared;
-        let has_conversation = self.conversation(slot).is_some();
+        let has_adapter = self.adapter(slot).is_some();
         let mut succeeds = false;
         match shared.registry.attach(session) {
             Attached::Displaced => return Attaching::Displaced,
             Attached::Now(Some(old)) => {
-                let successor = has_conversation.then_some(session.address);
+                let successor = has_adapter.then_some(session.address);
                 succeeds = successor.is_some();
                 let its_shard = shared.mailbox_of(old.address);
                 match successor.filter(|_| its_shard.is_gone()) {
@@ -385,7 +385,7 @@ impl Shard {
         }
         // It requests a session and has none yet.
         if self.session(slot).is_none() {
-            self.converse(slot, |conversation, cx| conversation.handle_predecessor_gone(cx));
+            self.converse(slot, |adapter, cx| adapter.handle_predecessor_gone(cx));
             return;
         }
         let succession = self.sessions.successions.remove(&slot);
@@ -396,9 +396,9 @@ impl Shard {
         }
     }
 
-    /// Starts the session of a protocol with a conversation: the client is notified, and gets its backlog.
+    /// Starts the session of a protocol with an adapter: the client is notified, and gets its backlog.
     fn begin_session(&mut self, slot: u32, begun: &OpenedSession, page: BacklogPage) {
-        let early = self.begin_conversation(slot, begun);
+        let early = self.begin_adapter(slot, begun);
         self.handle_page(slot, page);
         if !early.is_empty() && self.is_alive(slot) {
             self.handle_stream(slot, &early);
@@ -423,7 +423,13 @@ impl Shard {
     }
 
     /// Verifies the token of a log-in. Counts and logs a refusal.
-    pub(crate) fn identify(&mut self, slot: u32, token: Option<&str>, app: Option<&str>, request: Op) {
+    pub(crate) fn identify(
+        &mut self,
+        slot: u32,
+        token: Option<&str>,
+        app: Option<&str>,
+        request: BoxedRequest,
+    ) {
         let client = self.client(slot);
         // The app that the log-in names takes precedence over the app that the request named.
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
@@ -443,7 +449,7 @@ impl Shard {
     }
 
     /// Continues a log-in whose token is verified or refused.
-    fn continue_log_in(&mut self, slot: u32, request: Op, answer: Answer) {
+    fn continue_log_in(&mut self, slot: u32, request: BoxedRequest, answer: Answer) {
         if let Err(refused) = &answer {
             self.report_refused_log_in(slot, refused);
             // Kept for the close, which names the time.
@@ -501,7 +507,7 @@ impl Shard {
     }
 
     /// Replaces the token of the session, in a later turn if it needs a public key. The session continues meanwhile.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: Op) {
+    pub(crate) fn renew(&mut self, slot: u32, token: &str, request: BoxedRequest) {
         let Some(session) = self.session(slot).cloned() else {
             return self.reply_to_adapter(slot, request, Outcome::Renewed(Ok(())));
         };
@@ -516,7 +522,7 @@ impl Shard {
     }
 
     /// Continues a renewal whose token is verified or refused.
-    fn continue_renewal(&mut self, slot: u32, number: u64, request: Op, answer: Answer) {
+    fn continue_renewal(&mut self, slot: u32, number: u64, request: BoxedRequest, answer: Answer) {
         let renewed = match answer {
             Ok(identity) => self.take_renewed(slot, number, identity),
             Err(Refused::Expired) => Err(NotRenewed::Expired),

@@ -32,7 +32,7 @@ use crate::fanout::mail::{Mail, Undelivered};
 use crate::io::tls::TlsSession;
 use crate::lifecycle::Origin;
 use crate::lifecycle::clients::Seat;
-use crate::protocol::requests::{self, Completed};
+use crate::protocol::jobs::{self, Completed};
 use crate::session::gate::Permitted;
 use crate::session::registry::Address;
 use crate::session::stamp::Moment;
@@ -42,9 +42,9 @@ use crate::wire::Speaks;
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX
     + crate::session::reads::READS_MAX
-    + requests::JOBS_MAX
-    + requests::SCANS_MAX
-    + requests::QUERIES_MAX
+    + jobs::JOBS_MAX
+    + jobs::SCANS_MAX
+    + jobs::QUERIES_MAX
     + crate::session::verification::VERIFYING_MAX
     + crate::session::gate::ASKING_MAX;
 

@@ -12,10 +12,10 @@ use noroshi_types::{CloseReason, Topic};
 
 use crate::protocol::effect::{Reply as Outcome, TopicNotice};
 use crate::session::gate::{Asked, Entry, Gate, Permitted, end_durable};
-use crate::session::operation::Op;
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::recheck::Recheck;
+use crate::session::request::BoxedRequest;
 use crate::session::topic_rules::{Decision, LogInDecision, Lost, TopicRules, Undecidable};
 use crate::shard::Shard;
 use crate::shard::mailbox::Reply;
@@ -33,7 +33,7 @@ impl Shard {
     }
 
     /// Carries out the allowed part of a client's request: now, or when a webhook has answered.
-    pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
+    pub(crate) fn run_op(&mut self, slot: u32, op: BoxedRequest) {
         match self.sessions.gates.enter(slot, op) {
             Entry::Pass(op) => self.try_op(slot, op),
             Entry::Waits => {}
@@ -41,7 +41,7 @@ impl Shard {
         }
     }
 
-    fn try_op(&mut self, slot: u32, op: Op) {
+    fn try_op(&mut self, slot: u32, op: BoxedRequest) {
         let Some(session) = self.session(slot).cloned() else { return };
         match self.rules().decide(&session, op, || self.sessions.gates.has_room(session.app)) {
             Decision::Perform(op, decided) => self.reply_to_adapter(slot, op, Outcome::Decided(decided)),
@@ -58,8 +58,8 @@ impl Shard {
         };
         let Some(pending) = &opening.login else { return true };
         let stored = logged_in.kept.as_deref();
-        let conversation = self.conversation(slot);
-        let filters = || conversation.map(|it| it.stored_filters(stored)).unwrap_or_default();
+        let adapter = self.adapter(slot);
+        let filters = || adapter.map(|it| it.stored_filters(stored)).unwrap_or_default();
         match self.rules().decide_log_in(pending, logged_in, filters) {
             LogInDecision::Allowed => return true,
             LogInDecision::Ask(asked)
@@ -101,8 +101,8 @@ impl Shard {
     fn pass_gate(
         &mut self,
         slot: u32,
-        op: Op,
-        mut waiting: VecDeque<Op>,
+        op: BoxedRequest,
+        mut waiting: VecDeque<BoxedRequest>,
         rules: Arc<AppRules>,
         Permitted { app, verdicts, failed, .. }: Permitted,
     ) {

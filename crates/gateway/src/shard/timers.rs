@@ -89,7 +89,7 @@ impl Shard {
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
             Phase::Open if over => {
-                self.converse(slot, |conversation, cx| conversation.handle_deadline(cx));
+                self.converse(slot, |adapter, cx| adapter.handle_deadline(cx));
             }
             _ if connection.ping_tick <= now.tick => self.handle_timeout(slot),
             _ => {}

@@ -2,7 +2,7 @@
 //!
 //! Only connections without TLS and without unsent bytes take part. A connection of the native protocol takes part only
 //! if it waits for one message: one message to a whole topic, where single calls cost most. The packets of a
-//! conversation are copied into one piece. Each connection then continues as if it had been written to separately.
+//! adapter are copied into one piece. Each connection then continues as if it had been written to separately.
 
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,12 +64,12 @@ impl Shard {
         self.io.uring = uring;
     }
 
-    /// Offers messages to the conversations whose packets may be sent together. By slot, in the order of the slots.
+    /// Offers messages to the adapters whose packets may be sent together. By slot, in the order of the slots.
     fn offer_together(&mut self, slots: &[u32]) -> Vec<(u32, Outbound)> {
         let mut outbounds = Vec::new();
         for slot in slots {
             let connection = self.connections.get(*slot as usize);
-            if connection.is_some_and(|it| it.conversation.is_some() && free_socket(it).is_some()) {
+            if connection.is_some_and(|it| it.adapter.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
                     let places = shard.fanout.ring.in_order(bits);
@@ -117,7 +117,7 @@ impl Shard {
 
     /// The only message that a connection waits for, if it can be sent now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
-        let place = connection.marks.only().filter(|_| connection.conversation.is_none())?;
+        let place = connection.marks.only().filter(|_| connection.adapter.is_none())?;
         let fd = free_socket(connection)?;
         let frame = self.fanout.ring.frame(place)?;
         Some((fd, frame.dispatch().encoded(connection.framing)))

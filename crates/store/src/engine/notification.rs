@@ -91,22 +91,15 @@ pub(crate) fn keep_until(accept: &Accept, trace_retention: Duration) -> Timestam
 
 /// The mode of [`push_text`]; `never` is the default.
 fn push_mode(text: Option<&str>) -> PushMode {
-    match text {
-        Some("always") => PushMode::Always,
-        Some("fallback") => PushMode::Fallback,
-        _ => PushMode::Never,
-    }
+    text.and_then(PushMode::named).unwrap_or_default()
 }
 
 /// The push section as JSON, with `waits` if idle devices do not receive the message yet; `None` for the defaults.
 pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
-    let mode = match push.mode {
-        PushMode::Never => "never",
-        PushMode::Fallback => "fallback",
-        PushMode::Always => "always",
-    };
-    let mut text = format!(r#"{{"mode":"{mode}","after_ms":{}"#, push.after.as_millis());
-    for (service, own) in [("apns", &push.apns), ("fcm", &push.fcm), ("webpush", &push.webpush)] {
+    // Without `..`: a new field must be stored too.
+    let Push { mode, after, apns, fcm, webpush } = push;
+    let mut text = format!(r#"{{"mode":"{}","after_ms":{}"#, mode.as_str(), after.as_millis());
+    for (service, own) in [("apns", apns), ("fcm", fcm), ("webpush", webpush)] {
         if let Some(own) = own {
             text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
         }

@@ -20,11 +20,11 @@ use crate::config::Config;
 use crate::protocol::adapter::{Adapter, Cause, Matched, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
-use crate::protocol::requests::Turn;
+use crate::protocol::jobs::Turn;
 use crate::session::login::OpenedSession;
-use crate::session::operation::{Operation, name_bytes};
 use crate::session::phase::Phase;
 use crate::session::renewal::NotRenewed;
+use crate::session::request::{ClientRequest, name_bytes};
 use crate::wire::Framing;
 use crate::wire::dispatch::Dispatch;
 
@@ -53,7 +53,7 @@ pub(crate) enum Request {
     RunJob,
 }
 
-impl Operation for Request {
+impl ClientRequest for Request {
     fn action(&self) -> Ruled {
         match self {
             Request::Publish { .. } => Ruled::Publish,

@@ -1,7 +1,7 @@
 //! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
 //! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::requests::JOBS_MAX`] jobs of a
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::jobs::JOBS_MAX`] jobs of a
 //! shard at once. Messages that a client published before it left are still published. The exception is a message with
 //! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
@@ -19,7 +19,7 @@ use super::task::{Job, Outcome, Task, share};
 use super::{Mqtt, service};
 use crate::protocol::context::Context;
 use crate::protocol::effect::Effect;
-use crate::protocol::requests::{Completed, Outside, PendingRequests};
+use crate::protocol::jobs::{Completed, Jobs, Outside};
 use crate::protocol::services::Services;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
@@ -37,12 +37,12 @@ pub(crate) struct Done {
 
 impl Completed for Done {
     fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>> {
-        let Outside { services, delivery, requests, at, is_connected } = outside;
+        let Outside { services, delivery, jobs, at, is_connected } = outside;
         match &self.outcome {
-            Outcome::Retained(_) => requests.scans.done(self.session.app),
-            _ => requests.running -= 1,
+            Outcome::Retained(_) => jobs.scans.done(self.session.app),
+            _ => jobs.running -= 1,
         }
-        let orphans = requests.orphans.remove(at).and_then(|orphans| orphans.downcast().ok());
+        let orphans = jobs.orphans.remove(at).and_then(|orphans| orphans.downcast().ok());
         let mut orphans: Box<VecDeque<Task>> = orphans.unwrap_or_default();
         if !*is_connected {
             undo(&self.outcome, &mut orphans);
@@ -105,7 +105,7 @@ impl Mqtt {
         queue.bytes += task.bytes();
         queue.tasks.push_back(task);
         if !std::mem::replace(&mut queue.busy, true) {
-            cx.requests.waiting.push_back(cx.facts.at());
+            cx.jobs.waiting.push_back(cx.facts.at());
         }
         true
     }
@@ -136,7 +136,7 @@ impl Mqtt {
             catch_up.map(|it| (it.gaps().begin(), it.unsent(), it.retained_due())).unwrap_or_default();
         let Some(session) = cx.session.cloned() else { return false };
         if self.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
-            cx.requests.scans.push(session.app, cx.facts.at());
+            cx.jobs.scans.push(session.app, cx.facts.at());
             return false;
         }
         self.since = sent;
@@ -178,7 +178,7 @@ impl Mqtt {
             }
             _ => None,
         };
-        cx.requests.running += 1;
+        cx.jobs.running += 1;
         run(cx, session, task, stored, expiry_s);
         true
     }
@@ -212,7 +212,7 @@ impl Mqtt {
         }
         match &mut self.queue {
             Some(queue) if queue.tasks.is_empty() => self.queue = None,
-            Some(_) => cx.requests.waiting.push_back(cx.facts.at()),
+            Some(_) => cx.jobs.waiting.push_back(cx.facts.at()),
             None => {}
         }
     }
@@ -245,7 +245,7 @@ pub(super) fn leave(
     };
     let mut tasks: VecDeque<Task> = queue.tasks.into_iter().filter(goes_on).collect();
     tasks.extend(last);
-    let PendingRequests { scans, orphans, .. } = cx.requests;
+    let Jobs { scans, orphans, .. } = cx.jobs;
     scans.remove(session.app, at);
     match queue.runs {
         _ if tasks.is_empty() => {}

@@ -4,7 +4,7 @@
 //! filter is a range of the store's index. It goes page by page, each of a bounded number of topics, and ends with the
 //! first [`MESSAGES_MAX`] messages or [`BYTES_MAX`].
 //!
-//! Bounds: an app has one scan at a time on each shard ([`crate::protocol::requests::Scans`]), and the whole node reads
+//! Bounds: an app has one scan at a time on each shard ([`crate::protocol::jobs::Scans`]), and the whole node reads
 //! [`PAGES_AT_ONCE`] pages at a time. So an app with very many topics makes its own clients wait.
 
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use crate::protocol::adapter::{Adapter, Cause, Offered};
 use crate::protocol::context::{Context, Encoding};
 use crate::protocol::effect::{Effect, Reply};
 use crate::session::login::OpenedSession;
-use crate::session::operation::{Op, Operation};
+use crate::session::request::{BoxedRequest, ClientRequest};
 use crate::session::verification::close_reason;
 use crate::wire::dispatch::Dispatch;
 
@@ -42,7 +42,7 @@ pub(crate) enum Request {
     Subscribed(Vec<(Topic, Reason)>),
 }
 
-impl Operation for Request {
+impl ClientRequest for Request {
     fn names(&self) -> Vec<Box<str>> {
         match self {
             Request::Subscribe(topic) => vec![topic.as_str().into()],
@@ -80,7 +80,7 @@ impl Adapter for Line {
             (Request::LogIn, Reply::Verified(Err(refused))) => cx.close(close_reason(&refused)),
             (Request::Subscribe(topic), Reply::Decided(decided)) => {
                 let (topics, denied) = decided.split(vec![topic]);
-                let request: Option<Op> = Some(Box::new(Request::Subscribed(denied)));
+                let request: Option<BoxedRequest> = Some(Box::new(Request::Subscribed(denied)));
                 cx.push(Effect::Subscribe { topics, since: Vec::new(), request });
             }
             (Request::Subscribed(denied), Reply::Subscribed(result)) => match result {

@@ -18,10 +18,10 @@ use crate::protocol::effect::{Effect, Reply};
 use crate::protocol::services::Services;
 use crate::rate::Rate;
 use crate::session::login::OpenedSession;
-use crate::session::operation::{Operation, name_bytes};
 use crate::session::permission::Decided;
 use crate::session::phase::Phase;
 use crate::session::registry::Session;
+use crate::session::request::{ClientRequest, name_bytes};
 use crate::session::verification::close_reason;
 use crate::wire::Speaks;
 use crate::wire::dispatch::Dispatch;
@@ -40,7 +40,7 @@ pub(crate) enum Request {
     },
 }
 
-impl Operation for Request {
+impl ClientRequest for Request {
     fn action(&self) -> Ruled {
         match self {
             Request::Act(Action::Publish { .. } | Action::Create { .. }) => Ruled::Publish,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::Xmpp;
 use crate::protocol::context::Context;
-use crate::protocol::requests::{Completed, Outside};
+use crate::protocol::jobs::{Completed, Outside};
 
 /// Whose device it is, if the credential is valid.
 pub(super) type Checked = Result<Result<LoggedIn, LoginRefused>, StoreError>;
@@ -26,12 +26,11 @@ pub(crate) enum Done {
 
 impl Completed for Done {
     fn settle(self: Box<Self>, outside: &mut Outside<'_>) -> Option<Box<dyn Any>> {
-        let (requests, (slot, _)) = (&mut outside.requests, outside.at);
-        requests.queries -= 1;
+        let (jobs, (slot, _)) = (&mut outside.jobs, outside.at);
+        jobs.queries -= 1;
         let is_closed = |last: &mut Receiver<()>| last.try_recv() == Err(TryRecvError::Closed);
-        if matches!(*self, Done::Answered { .. }) && requests.publishing.get_mut(&slot).is_some_and(is_closed)
-        {
-            requests.publishing.remove(&slot);
+        if matches!(*self, Done::Answered { .. }) && jobs.publishing.get_mut(&slot).is_some_and(is_closed) {
+            jobs.publishing.remove(&slot);
         }
         outside.is_connected.then_some(self as Box<dyn Any>)
     }
@@ -57,7 +56,7 @@ impl Xmpp {
     ) where
         F: Future<Output = Result<Answer, Error>> + Send + 'static,
     {
-        if !cx.requests.begin_query() {
+        if !cx.jobs.begin_query() {
             return self.answer(cx, request, Answer::Refused(Refusal::Overloaded));
         }
         cx.run(work(cx.delivery.clone()), |result| {

@@ -139,7 +139,7 @@ impl Xmpp {
     /// Asks the store whether the credential is valid. Changes nothing there.
     fn check_before_resuming(&mut self, cx: &mut Context<'_>) {
         let Some(identity) = self.identity.as_deref().cloned() else { return };
-        if !cx.requests.begin_query() {
+        if !cx.jobs.begin_query() {
             return self.report_gone(cx);
         }
         let login = Login { create: false, topics: Vec::new(), ..login_of(identity, cx.now.wall) };

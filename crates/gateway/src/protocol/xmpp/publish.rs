@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::Xmpp;
 use crate::protocol::context::Context;
-use crate::protocol::requests::QUERIES_MAX;
+use crate::protocol::jobs::QUERIES_MAX;
 use crate::protocol::services::publication;
 
 impl Xmpp {
@@ -30,7 +30,7 @@ impl Xmpp {
         let refused = match () {
             () if !allowed => Some(Refusal::Forbidden),
             () if data.as_str().len() > cx.config().publish_bytes_max => Some(Refusal::TooBig),
-            () if cx.requests.queries == QUERIES_MAX => Some(Refusal::Overloaded),
+            () if cx.jobs.queries == QUERIES_MAX => Some(Refusal::Overloaded),
             () => None,
         };
         if let Some(refused) = refused {
@@ -38,7 +38,7 @@ impl Xmpp {
         }
         let notification = publication(topic, data, When::Stored, limits::TTL_MAX, true);
         let (done, last) = oneshot::channel();
-        let before = cx.requests.publishing.insert(cx.facts.slot, last);
+        let before = cx.jobs.publishing.insert(cx.facts.slot, last);
         self.query(cx, request, |delivery| async move {
             // Dropped in any case, also by a panic.
             let done: oneshot::Sender<()> = done;

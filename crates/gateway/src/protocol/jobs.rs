@@ -34,7 +34,7 @@ pub(crate) enum Turn {
 }
 
 #[derive(Default)]
-pub(crate) struct PendingRequests {
+pub(crate) struct Jobs {
     /// Connections whose next job waits for its turn.
     pub(crate) waiting: VecDeque<At>,
     /// Jobs that run.
@@ -49,7 +49,7 @@ pub(crate) struct PendingRequests {
     pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
 }
 
-impl PendingRequests {
+impl Jobs {
     /// Takes a place for a query. False if there is none.
     pub(crate) fn begin_query(&mut self) -> bool {
         let has_room = self.queries < QUERIES_MAX;
@@ -76,7 +76,7 @@ impl Completed for std::convert::Infallible {
 pub(crate) struct Outside<'a> {
     pub(crate) services: &'a Arc<Services>,
     pub(crate) delivery: &'a Arc<Delivery>,
-    pub(crate) requests: &'a mut PendingRequests,
+    pub(crate) jobs: &'a mut Jobs,
     /// The connection that the job was for.
     pub(crate) at: At,
     pub(crate) is_connected: bool,

@@ -13,10 +13,10 @@ use crate::session::permission::Verdicts;
 const NAME_BYTES: usize = 48;
 
 /// A request of any protocol.
-pub(crate) type Op = Box<dyn Operation>;
+pub(crate) type BoxedRequest = Box<dyn ClientRequest>;
 
 /// A request of a protocol. Its adapter receives it again with the outcome.
-pub(crate) trait Operation: Any + Send {
+pub(crate) trait ClientRequest: Any + Send {
     /// What topic rules decide about.
     fn action(&self) -> Action {
         Action::Subscribe
@@ -38,7 +38,7 @@ pub(crate) trait Operation: Any + Send {
     }
 }
 
-impl dyn Operation {
+impl dyn ClientRequest {
     /// Bytes that the request holds while it waits.
     pub(crate) fn bytes(&self) -> usize {
         NAME_BYTES + self.held_bytes()
@@ -58,7 +58,7 @@ impl dyn Operation {
 }
 
 /// The request of a protocol that has none.
-impl Operation for std::convert::Infallible {}
+impl ClientRequest for std::convert::Infallible {}
 
 /// Bytes that topics hold in a request.
 pub(crate) fn names_bytes<'a>(topics: impl IntoIterator<Item = &'a Topic>) -> usize {

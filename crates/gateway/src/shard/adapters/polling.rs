@@ -18,9 +18,9 @@ use noroshi_types::CloseReason;
 
 use crate::io::socket::Socket;
 use crate::protocol::context::Context;
+use crate::protocol::jobs::At;
 use crate::protocol::polling::{Kind, Legs, PollingRequest};
-use crate::protocol::registry::Conversation;
-use crate::protocol::requests::At;
+use crate::protocol::registry::AnyAdapter;
 use crate::protocol::socket_io::{Opener, SocketIo, engine_packet, websocket_frame};
 use crate::rate::{Bucket, Rate};
 use crate::session::phase::Phase;
@@ -70,8 +70,8 @@ impl Shard {
     }
 
     fn socket_io(&mut self, slot: u32) -> Option<&mut SocketIo> {
-        match self.connection(slot)?.conversation.as_deref_mut()? {
-            Conversation::SocketIo(socket_io) => Some(socket_io),
+        match self.connection(slot)?.adapter.as_deref_mut()? {
+            AnyAdapter::SocketIo(socket_io) => Some(socket_io),
             _ => None,
         }
     }
@@ -81,13 +81,13 @@ impl Shard {
         slot: u32,
         call: impl FnOnce(&mut SocketIo, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        self.converse(slot, |conversation, cx| match conversation {
-            Conversation::SocketIo(socket_io) => Some(call(socket_io, cx)),
+        self.converse(slot, |adapter, cx| match adapter {
+            AnyAdapter::SocketIo(socket_io) => Some(call(socket_io, cx)),
             _ => None,
         })?
     }
 
-    /// Asks for a call when the session or its conversation needs one.
+    /// Asks for a call when the session or its adapter needs one.
     fn await_socket_io(&mut self, slot: u32) {
         self.with_socket_io(slot, SocketIo::set_timeout);
         self.arm(slot);
@@ -111,7 +111,7 @@ impl Shard {
         self.mailbox().connections.fetch_add(1, Ordering::Relaxed);
         // Slots are indices of a slab: far fewer than 2^32.
         let session = u32::try_from(self.connections.insert(connection)).unwrap_or(u32::MAX);
-        self.conversations.polled.by_sid.insert(sid, session);
+        self.adapters.polled.by_sid.insert(sid, session);
         self.admit_unauthenticated(session);
         self.await_socket_io(session);
         let (mut open, mut answer) = (Vec::with_capacity(128), Vec::with_capacity(512));
@@ -126,11 +126,7 @@ impl Shard {
         let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(u32::MAX);
         let per_second = config.connects_per_second.div_ceil(shards.max(1));
         let rate = Rate::of_connects(per_second);
-        self.conversations
-            .polled
-            .openings
-            .get_or_insert_with(|| Bucket::full(rate, now_ms))
-            .take(rate, now_ms)
+        self.adapters.polled.openings.get_or_insert_with(|| Bucket::full(rate, now_ms)).take(rate, now_ms)
     }
 
     /// Passes one input to the session's engine and carries out the effects.
@@ -145,7 +141,7 @@ impl Shard {
     }
 
     fn session_of(&self, sid: &Sid) -> Option<u32> {
-        self.conversations.polled.by_sid.get(sid).copied()
+        self.adapters.polled.by_sid.get(sid).copied()
     }
 
     fn legs(&mut self, session: u32) -> Option<&mut Legs> {
@@ -211,8 +207,8 @@ impl Shard {
     /// Ends a session without a socket once the last poll has its close packet, or no poll can receive one.
     pub(super) fn let_go(&mut self, session: u32) {
         let Some(connection) = self.connections.get(session as usize) else { return };
-        let is_said = match connection.conversation.as_deref() {
-            Some(Conversation::SocketIo(socket_io)) => socket_io.engine.is_gone(),
+        let is_said = match connection.adapter.as_deref() {
+            Some(AnyAdapter::SocketIo(socket_io)) => socket_io.engine.is_gone(),
             _ => true,
         };
         let polls = connection.framing == Framing::Polling && connection.protocol != Protocol::Http;
@@ -236,12 +232,12 @@ impl Shard {
 
     /// Answers polls with what their sessions received in this turn, and continues with requests that wait.
     pub(crate) fn answer_polls(&mut self) {
-        for session in std::mem::take(&mut self.conversations.polled.ready) {
+        for session in std::mem::take(&mut self.adapters.polled.ready) {
             self.guard(Some(session), |shard| {
                 shard.ask_engine(session, |engine, _, _, out| engine.flush(out));
             });
         }
-        for slot in std::mem::take(&mut self.conversations.polled.pipelined) {
+        for slot in std::mem::take(&mut self.adapters.polled.pipelined) {
             self.guard(Some(slot), |shard| {
                 let Some(connection) = shard.connection(slot) else { return };
                 let is_next = connection.phase == Phase::Head && connection.framing == Framing::Polling;
@@ -255,7 +251,7 @@ impl Shard {
 
     /// A session has ended: its poll receives CLOSE, and its probe is closed.
     pub(super) fn end_legs(&mut self, legs: Legs) {
-        self.conversations.polled.by_sid.remove(&legs.sid);
+        self.adapters.polled.by_sid.remove(&legs.sid);
         if let Some(slot) = self.present(legs.poll) {
             let mut answer = Vec::new();
             answer::push_payload(&mut answer, &Payload::of(Outgoing::CLOSE), &headers(false));
@@ -325,7 +321,7 @@ impl Shard {
         };
         let mut socket = std::mem::replace(&mut probe.socket, Socket::NONE);
         let framing = probe.framing;
-        if let Some(Conversation::PollingRequest(request)) = probe.conversation.as_deref_mut() {
+        if let Some(AnyAdapter::PollingRequest(request)) = probe.adapter.as_deref_mut() {
             request.kind = Kind::Moved(session);
         }
         self.lifecycle.seats.move_to(slot, session, &self.shared.clients);
@@ -354,8 +350,8 @@ impl Shard {
 
     /// The slot for which input of this one is.
     pub(crate) fn moved_to(&self, slot: u32) -> u32 {
-        match self.connections.get(slot as usize).and_then(|connection| connection.conversation.as_deref()) {
-            Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
+        match self.connections.get(slot as usize).and_then(|connection| connection.adapter.as_deref()) {
+            Some(AnyAdapter::PollingRequest(PollingRequest { kind: Kind::Moved(session), .. })) => *session,
             _ => slot,
         }
     }
@@ -365,5 +361,5 @@ impl Shard {
 fn begin_socket_io(connection: &mut Connection, socket_io: SocketIo) {
     connection.phase = Phase::AwaitToken;
     connection.deadline_tick = u32::MAX;
-    connection.conversation = Some(Box::new(Conversation::SocketIo(socket_io)));
+    connection.adapter = Some(Box::new(AnyAdapter::SocketIo(socket_io)));
 }

@@ -11,7 +11,7 @@ use noroshi_types::{CloseReason, limits};
 
 use crate::protocol::effect::Refusal;
 use crate::protocol::native;
-use crate::protocol::registry::Conversation;
+use crate::protocol::registry::AnyAdapter;
 use crate::protocol::sse::{Events, Stream};
 use crate::session::phase::Phase;
 use crate::session::verification::Credentials;
@@ -33,11 +33,11 @@ impl Shard {
         let (shared, now) = (self.shared.clone(), self.now);
         let Some(connection) = self.connection(slot) else { return };
         let (config, is_tls) = (&*shared.config, connection.socket.is_tls());
-        let conversation = Conversation::open(protocol, framing, is_tls, config, now.tick);
-        connection.conversation = conversation.map(Box::new);
+        let adapter = AnyAdapter::open(protocol, framing, is_tls, config, now.tick);
+        connection.adapter = adapter.map(Box::new);
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = now.tick_after(config.auth_timeout);
-        self.converse(slot, |conversation, cx| conversation.handle_open(cx));
+        self.converse(slot, |adapter, cx| adapter.handle_open(cx));
     }
 
     /// A request for the WebSocket of a protocol. The credentials of a native one log in at once.
@@ -110,7 +110,7 @@ impl Shard {
         let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
             return;
         };
-        let ids = self.converse(slot, |conversation, _| conversation.late_acknowledgements(input));
+        let ids = self.converse(slot, |adapter, _| adapter.late_acknowledgements(input));
         if let Some(ids) = ids.filter(|ids| !ids.is_empty()) {
             self.delivery.acks.push(num, ids);
         }

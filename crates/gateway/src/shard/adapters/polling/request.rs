@@ -14,9 +14,9 @@ use noroshi_types::CloseReason;
 
 use super::headers;
 use crate::lifecycle::clients::Seat;
+use crate::protocol::jobs::At;
 use crate::protocol::polling::{Kind, PollingRequest};
-use crate::protocol::registry::Conversation;
-use crate::protocol::requests::At;
+use crate::protocol::registry::AnyAdapter;
 use crate::session::phase::Phase;
 use crate::shard::Shard;
 use crate::shard::mailbox::{Arrival, ArrivalKind, Moved};
@@ -130,7 +130,7 @@ impl Shard {
     pub(super) fn answer_request(&mut self, slot: u32, answer: Vec<u8>, keeps: bool) {
         let deadline = self.now.tick_after(KEEP_ALIVE);
         if let Some(connection) = self.connection(slot) {
-            connection.conversation = None;
+            connection.adapter = None;
         }
         self.send(slot, answer.into());
         if !keeps {
@@ -142,7 +142,7 @@ impl Shard {
         connection.phase = Phase::Head;
         connection.deadline_tick = deadline;
         match &connection.opening {
-            Some(opening) if !opening.head.is_empty() => self.conversations.polled.pipelined.push(slot),
+            Some(opening) if !opening.head.is_empty() => self.adapters.polled.pipelined.push(slot),
             _ => connection.opening = None,
         }
         self.arm(slot);
@@ -177,18 +177,15 @@ impl Shard {
             self.end_unauthenticated(slot);
         }
         let connection = self.connection(slot)?;
-        connection.conversation = Some(Box::new(Conversation::PollingRequest(request)));
+        connection.adapter = Some(Box::new(AnyAdapter::PollingRequest(request)));
         connection.phase = Phase::Open;
         connection.deadline_tick = deadline_tick;
         Some((slot, connection.generation))
     }
 
-    pub(in crate::shard::conversations) fn polling_request(
-        &mut self,
-        slot: u32,
-    ) -> Option<&mut PollingRequest> {
-        match self.connection(slot)?.conversation.as_deref_mut()? {
-            Conversation::PollingRequest(request) => Some(request),
+    pub(in crate::shard::adapters) fn polling_request(&mut self, slot: u32) -> Option<&mut PollingRequest> {
+        match self.connection(slot)?.adapter.as_deref_mut()? {
+            AnyAdapter::PollingRequest(request) => Some(request),
             _ => None,
         }
     }
@@ -227,11 +224,11 @@ impl Shard {
     /// Whether the rest of a body is overdue.
     pub(crate) fn is_late_post(&self, slot: u32) -> bool {
         self.connections.get(slot as usize).is_some_and(|connection| {
-            let conversation = connection.conversation.as_deref();
+            let adapter = connection.adapter.as_deref();
             connection.deadline_tick <= self.now.tick
                 && matches!(
-                    conversation,
-                    Some(Conversation::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. }))
+                    adapter,
+                    Some(AnyAdapter::PollingRequest(PollingRequest { kind: Kind::Post { .. }, .. }))
                 )
         })
     }
@@ -243,7 +240,7 @@ impl Shard {
     }
 
     /// Bytes of a connection that serves a session.
-    pub(in crate::shard::conversations) fn feed_polling_request(&mut self, slot: u32, bytes: &[u8]) {
+    pub(in crate::shard::adapters) fn feed_polling_request(&mut self, slot: u32, bytes: &[u8]) {
         match self.polling_request(slot).map(|request| &request.kind) {
             Some(Kind::Poll) => {
                 self.keep_pipelined(slot, bytes);
@@ -305,10 +302,10 @@ impl Shard {
         rest: &[u8],
     ) {
         if let Some(connection) = self.connection(slot) {
-            connection.conversation = None;
+            connection.adapter = None;
         }
         let heard = self.ask_engine(session, |engine, _, _, out| engine.end_post(result, out));
-        self.conversations.polled.ready.push(session);
+        self.adapters.polled.ready.push(session);
         if !self.is_alive(slot) || (keeps && !self.keep_pipelined(slot, rest)) {
             return;
         }

@@ -23,13 +23,13 @@ use crate::io::tls::TlsSession;
 use crate::lifecycle::Origin;
 use crate::protocol::context::{Context, Facts, Network, Peers, Progress};
 use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
+use crate::protocol::jobs::{At, Completed, JOBS_MAX, Jobs, Outside, Turn};
 use crate::protocol::polling::PollingSessions;
-use crate::protocol::registry::Conversation;
-use crate::protocol::requests::{At, Completed, JOBS_MAX, Outside, PendingRequests, Turn};
+use crate::protocol::registry::AnyAdapter;
 use crate::session::login::OpenedSession;
-use crate::session::operation::Op;
 use crate::session::phase::Phase;
 use crate::session::registry::Address;
+use crate::session::request::BoxedRequest;
 
 mod polling;
 mod streams;
@@ -41,19 +41,19 @@ const BUFFERS_MAX: usize = 8;
 const BUFFER_EFFECTS_MAX: usize = 64;
 
 /// What the adapters of one shard share.
-pub(crate) struct Conversations {
+pub(crate) struct Adapters {
     buffers: Vec<Vec<Effect>>,
     network: Arc<dyn Network>,
-    pub(crate) requests: PendingRequests,
+    pub(crate) jobs: Jobs,
     pub(crate) polled: PollingSessions,
 }
 
-impl Conversations {
+impl Adapters {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             buffers: Vec::new(),
             network: shared,
-            requests: PendingRequests::default(),
+            jobs: Jobs::default(),
             polled: PollingSessions::default(),
         }
     }
@@ -87,7 +87,7 @@ impl Shard {
     pub(crate) fn converse<R>(
         &mut self,
         slot: u32,
-        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+        call: impl FnOnce(&mut AnyAdapter, &mut Context<'_>) -> R,
     ) -> Option<R> {
         self.converse_until(slot, Extent::WhileAlive, call)
     }
@@ -96,19 +96,19 @@ impl Shard {
         &mut self,
         slot: u32,
         extent: Extent,
-        call: impl FnOnce(&mut Conversation, &mut Context<'_>) -> R,
+        call: impl FnOnce(&mut AnyAdapter, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        if self.conversation(slot).is_some_and(Conversation::writes_marked_first) {
+        if self.adapter(slot).is_some_and(AnyAdapter::writes_marked_first) {
             self.flush(slot);
         }
-        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
+        let mut effects = self.adapters.buffers.pop().unwrap_or_default();
         let due = |connection: &Connection| (connection.ping_tick, connection.deadline_tick);
         let before = self.connections.get(slot as usize).map(due);
         let called = self.split(slot, &mut effects).and_then(|(stored, mut cx)| match stored {
-            Some(conversation) => Some(call(conversation, &mut cx)),
+            Some(adapter) => Some(call(adapter, &mut cx)),
             None => {
-                let made = Conversation::stateless(cx.facts.protocol, cx.facts.framing);
-                made.map(|mut conversation| call(&mut conversation, &mut cx))
+                let made = AnyAdapter::stateless(cx.facts.protocol, cx.facts.framing);
+                made.map(|mut adapter| call(&mut adapter, &mut cx))
             }
         });
         self.carry_out(slot, extent, effects);
@@ -119,8 +119,8 @@ impl Shard {
     }
 
     /// The adapter that a connection stores.
-    pub(crate) fn conversation(&self, slot: u32) -> Option<&Conversation> {
-        self.connections.get(slot as usize)?.conversation.as_deref()
+    pub(crate) fn adapter(&self, slot: u32) -> Option<&AnyAdapter> {
+        self.connections.get(slot as usize)?.adapter.as_deref()
     }
 
     /// The adapter of a connection, and the rest of the shard as the adapter sees it.
@@ -128,7 +128,7 @@ impl Shard {
         &'a mut self,
         slot: u32,
         effects: &'a mut Vec<Effect>,
-    ) -> Option<(Option<&'a mut Conversation>, Context<'a>)> {
+    ) -> Option<(Option<&'a mut AnyAdapter>, Context<'a>)> {
         let Shard { shared, fanout, receivers, index, now, .. } = self;
         let connection = self.connections.get_mut(slot as usize)?;
         let turns_away = match shared.drain.is_active() {
@@ -165,17 +165,17 @@ impl Shard {
                 watermark: connection.attachment.watermark,
             },
             peers: Peers {
-                network: &self.conversations.network,
+                network: &self.adapters.network,
                 mail: &receivers.mail,
                 has_stalled: fanout.has_stalled(),
             },
-            requests: &mut self.conversations.requests,
+            jobs: &mut self.adapters.jobs,
             effects,
             frames: &mut connection.frames,
             frames_in: &mut self.tally.frames_in,
             jitter: &mut self.jitter,
         };
-        Some((connection.conversation.as_deref_mut(), cx))
+        Some((connection.adapter.as_deref_mut(), cx))
     }
 
     fn carry_out(&mut self, slot: u32, extent: Extent, mut effects: Vec<Effect>) {
@@ -184,8 +184,8 @@ impl Shard {
                 self.carry_out_one(slot, effect);
             }
         }
-        if effects.capacity() <= BUFFER_EFFECTS_MAX && self.conversations.buffers.len() < BUFFERS_MAX {
-            self.conversations.buffers.push(effects);
+        if effects.capacity() <= BUFFER_EFFECTS_MAX && self.adapters.buffers.len() < BUFFERS_MAX {
+            self.adapters.buffers.push(effects);
         }
     }
 
@@ -273,7 +273,7 @@ impl Shard {
                 self.flush(slot);
                 self.with_socket_io(slot, |socket_io, cx| socket_io.push_packet(cx, packet));
             }
-            Effect::PollReady => self.conversations.polled.ready.push(slot),
+            Effect::PollReady => self.adapters.polled.ready.push(slot),
             Effect::EndLegs(legs) => self.end_legs(*legs),
         }
     }
@@ -284,7 +284,7 @@ impl Shard {
             return self.feed_polling_request(slot, bytes);
         }
         while !bytes.is_empty() && self.is_alive(slot) {
-            let consumed = self.converse(slot, |conversation, cx| conversation.handle_bytes(cx, bytes));
+            let consumed = self.converse(slot, |adapter, cx| adapter.handle_bytes(cx, bytes));
             let Some(consumed) = consumed else { return };
             bytes = &bytes[consumed.min(bytes.len())..];
         }
@@ -296,12 +296,10 @@ impl Shard {
             return self.feed_probe(slot, input);
         }
         match input {
-            Input::Binary(bytes)
-                if self.conversation(slot).is_some_and(Conversation::streams_in_messages) =>
-            {
+            Input::Binary(bytes) if self.adapter(slot).is_some_and(AnyAdapter::streams_in_messages) => {
                 self.handle_stream(slot, bytes);
             }
-            input => drop(self.converse(slot, |conversation, cx| conversation.handle_message(cx, input))),
+            input => drop(self.converse(slot, |adapter, cx| adapter.handle_message(cx, input))),
         }
     }
 
@@ -316,55 +314,54 @@ impl Shard {
             tracing::warn!(%error, "STARTTLS failed");
             return self.abort(slot, CloseReason::Internal);
         }
-        self.converse(slot, |conversation, cx| conversation.handle_tls(cx));
+        self.converse(slot, |adapter, cx| adapter.handle_tls(cx));
     }
 
     /// The session is attached. Returns early bytes, which are handled behind the first page.
-    pub(crate) fn begin_conversation(&mut self, slot: u32, begun: &OpenedSession) -> Vec<u8> {
-        self.converse(slot, |conversation, cx| conversation.handle_login(cx, begun)).unwrap_or_default()
+    pub(crate) fn begin_adapter(&mut self, slot: u32, begun: &OpenedSession) -> Vec<u8> {
+        self.converse(slot, |adapter, cx| adapter.handle_login(cx, begun)).unwrap_or_default()
     }
 
-    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: Op, reply: Reply) {
-        self.converse(slot, |conversation, cx| conversation.handle_reply(cx, request, reply));
+    pub(crate) fn reply_to_adapter(&mut self, slot: u32, request: BoxedRequest, reply: Reply) {
+        self.converse(slot, |adapter, cx| adapter.handle_reply(cx, request, reply));
     }
 
     /// The log-in is refused although the token is valid.
     pub(crate) fn refuse_login(&mut self, slot: u32, refusal: &Refusal) {
-        if self.converse(slot, |conversation, cx| conversation.handle_refusal(cx, refusal)).is_none() {
+        if self.converse(slot, |adapter, cx| adapter.handle_refusal(cx, refusal)).is_none() {
             self.begin_close(slot, refusal.reason);
         }
         self.arm(slot);
     }
 
     pub(crate) fn send_topic_notice(&mut self, slot: u32, notice: &TopicNotice<'_>) {
-        self.converse(slot, |conversation, cx| conversation.handle_topic_notice(cx, notice));
+        self.converse(slot, |adapter, cx| adapter.handle_topic_notice(cx, notice));
     }
 
     /// A stanza of another session.
     pub(crate) fn deliver_stanza(&mut self, slot: u32, stanza: &Bytes) {
-        self.converse(slot, |conversation, cx| conversation.handle_stanza(cx, stanza));
+        self.converse(slot, |adapter, cx| adapter.handle_stanza(cx, stanza));
     }
 
     /// Filters that the client subscribed to.
     pub(crate) fn client_filters(&self, slot: u32) -> Vec<&TopicFilter> {
-        self.conversation(slot).map(Conversation::client_filters).unwrap_or_default()
+        self.adapter(slot).map(AnyAdapter::client_filters).unwrap_or_default()
     }
 
     /// Starts the jobs whose turn it is.
     pub(crate) fn start_jobs(&mut self) {
-        while self.conversations.requests.running < JOBS_MAX {
-            let Some((slot, generation)) = self.conversations.requests.waiting.pop_front() else { break };
+        while self.adapters.jobs.running < JOBS_MAX {
+            let Some((slot, generation)) = self.adapters.jobs.waiting.pop_front() else { break };
             if self.at(slot, generation).is_some() {
-                self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Job));
+                self.converse(slot, |adapter, cx| adapter.start_job(cx, Turn::Job));
             }
         }
-        while let Some((app, (slot, generation))) = self.conversations.requests.scans.pop() {
+        while let Some((app, (slot, generation))) = self.adapters.jobs.scans.pop() {
             let is_there = self.at(slot, generation).is_some();
             let started = is_there
-                && self.converse(slot, |conversation, cx| conversation.start_job(cx, Turn::Scan))
-                    == Some(true);
+                && self.converse(slot, |adapter, cx| adapter.start_job(cx, Turn::Scan)) == Some(true);
             if !started {
-                self.conversations.requests.scans.done(app);
+                self.adapters.jobs.scans.done(app);
             }
         }
     }
@@ -374,10 +371,10 @@ impl Shard {
         let (slot, generation) = at;
         let is_connected = self.at(slot, generation).is_some();
         let (services, delivery) = (&self.shared.services, &self.delivery);
-        let requests = &mut self.conversations.requests;
-        if let Some(done) = done.settle(&mut Outside { services, delivery, requests, at, is_connected }) {
+        let jobs = &mut self.adapters.jobs;
+        if let Some(done) = done.settle(&mut Outside { services, delivery, jobs, at, is_connected }) {
             self.guard(Some(slot), |shard| {
-                shard.converse(slot, |conversation, cx| conversation.handle_done(cx, done));
+                shard.converse(slot, |adapter, cx| adapter.handle_done(cx, done));
                 shard.arm(slot);
             });
         }
@@ -385,7 +382,7 @@ impl Shard {
 
     /// The adapter's time has come (`Connection::ping_tick`).
     pub(crate) fn handle_timeout(&mut self, slot: u32) {
-        if self.converse(slot, |conversation, cx| conversation.handle_timeout(cx)).is_none()
+        if self.converse(slot, |adapter, cx| adapter.handle_timeout(cx)).is_none()
             && let Some(connection) = self.connection(slot)
         {
             connection.ping_tick = u32::MAX;
@@ -395,20 +392,20 @@ impl Shard {
 
     /// The server ends the connection, or refuses the client. The connection is `Phase::Closing` already.
     pub(crate) fn send_close(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
-        self.converse_until(slot, Extent::All, |conversation, cx| conversation.close(cx, reason, after_ms));
+        self.converse_until(slot, Extent::All, |adapter, cx| adapter.close(cx, reason, after_ms));
     }
 
-    /// Ends the conversation of a connection that has ended.
-    pub(crate) fn end_conversation(&mut self, slot: u32) {
+    /// Ends the adapter of a connection that has ended.
+    pub(crate) fn end_adapter(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
-        let Some(conversation) = connection.conversation.take() else { return };
-        if let Conversation::PollingRequest(request) = &*conversation {
+        let Some(adapter) = connection.adapter.take() else { return };
+        if let AnyAdapter::PollingRequest(request) = &*adapter {
             return self.end_polling_request(slot, request);
         }
-        let mut effects = self.conversations.buffers.pop().unwrap_or_default();
-        let stays = self.split(slot, &mut effects).and_then(|(_, mut cx)| conversation.end(&mut cx));
+        let mut effects = self.adapters.buffers.pop().unwrap_or_default();
+        let stays = self.split(slot, &mut effects).and_then(|(_, mut cx)| adapter.end(&mut cx));
         if let Some(connection) = self.connection(slot) {
-            connection.conversation = stays.map(Box::new);
+            connection.adapter = stays.map(Box::new);
         }
         self.carry_out(slot, Extent::All, effects);
     }
