@@ -180,7 +180,7 @@ impl Nodes {
         let _ = self.peers.set(Arc::new(peers));
     }
 
-    /// Receives the records of other nodes. It only queues them; [`run`] processes them.
+    /// Receives the records of other nodes. It only queues them; a task processes them.
     pub fn receiver(&self) -> Arc<dyn Receiver> {
         self.inbound.clone()
     }
