@@ -342,6 +342,15 @@ fn an_endpoint_needs_a_build_that_can_export() {
 }
 
 #[test]
+fn kafka_needs_brokers_and_a_build_with_support() {
+    let file = "[events.kafka]\ntopic = \"events\"";
+    match noroshi_events::sink::KAFKA {
+        true => check(file, &["events.kafka.brokers", "1 to 64 brokers"]),
+        false => check(file, &["events.kafka.topic", "feature `kafka`", "`make dist`"]),
+    }
+}
+
+#[test]
 fn profile_push_needs_a_server_and_a_build_with_support() {
     check("[profiling]\nserver = \"pyroscope:4040\"", &["profiling.server", "http://"]);
     check("[profiling]\nserver = \"http://u:p@pyroscope\"", &["profiling.server"]);

@@ -70,11 +70,17 @@ impl Events {
                 },
                 Sink::Firehose(_) if !noroshi_events::sink::FIREHOSE => {
                     let text = "this build does not include Amazon Kinesis Data Firehose (feature `firehose`); `make dist` builds one that does";
-                    reader.problem("events.firehose.stream", text);
+                    return reader.problem("events.firehose.stream", text);
                 }
                 Sink::Kafka(_) if !noroshi_events::sink::KAFKA => {
                     let text = "this build does not include Apache Kafka (feature `kafka`); `make dist` builds one that does";
-                    reader.problem("events.kafka.topic", text);
+                    return reader.problem("events.kafka.topic", text);
+                }
+                Sink::Kafka(kafka) if !(1..=64).contains(&kafka.brokers.len()) => {
+                    return reader.problem(
+                        "events.kafka.brokers",
+                        "must name 1 to 64 brokers, because events.kafka.topic is set",
+                    );
                 }
                 Sink::Kafka(kafka) => {
                     let Some(login) = &mut kafka.login else { continue };
