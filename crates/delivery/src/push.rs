@@ -67,7 +67,7 @@ pub(crate) use metrics::Metrics;
 pub use outlet::Outlet;
 
 use compute_slot::ComputeSlots;
-use credential::Credentials;
+pub use credential::Credentials;
 use failure::Failures;
 use in_flight::InFlight;
 use leadership::Leadership;
@@ -115,8 +115,8 @@ impl Service {
         let _ = self.pipeline.set(Arc::new(pipeline));
     }
 
-    /// Puts a queue between the dispatcher and the senders of all nodes. Call it after [`Service::attach`], on every node
-    /// with the same queue. A second call is ignored.
+    /// Puts a queue between the dispatcher and the senders of all nodes. Call it after [`Service::attach`], on every
+    /// node with the same queue. A second call is ignored.
     pub fn attach_batches(&self, queue: Arc<dyn BatchQueue>) {
         if let Some(pipeline) = self.pipeline.get() {
             let _ = pipeline.queue.set(queue);

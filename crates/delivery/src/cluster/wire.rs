@@ -152,6 +152,11 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
     out.end(record.kind());
 }
 
+/// The numbers of `Record::Deliver`, `Part::Users` and `Part::Devices`, which a test pins.
+const DELIVER: u8 = 1;
+const PART_USERS: u8 = 1;
+const PART_DEVICES: u8 = 2;
+
 /// Appends a message for named users or devices: `named` starts with the `sole` ones.
 pub fn encode_named<'a>(
     message: &Message,
@@ -162,9 +167,8 @@ pub fn encode_named<'a>(
 ) {
     let mut out = Writer::new(out, HEAD_BYTES);
     message.write(&mut out);
-    // As `Part::Users` or `Part::Devices` in `Record::Deliver`.
-    out.u8(if users { 1 } else { 2 }).u32(count(sole)).texts(named);
-    out.end(1);
+    out.u8(if users { PART_USERS } else { PART_DEVICES }).u32(count(sole)).texts(named);
+    out.end(DELIVER);
 }
 
 /// Decodes everything readable in a frame.

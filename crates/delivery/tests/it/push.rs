@@ -88,6 +88,10 @@ pub(crate) async fn open_at(
 }
 
 impl Bench {
+    pub(crate) fn credentials(&self) -> &push::Credentials {
+        self.delivery.push.credentials().expect("push services")
+    }
+
     /// Devices of users with these names, with the tokens `t-name`.
     pub(crate) async fn devices(&self, names: &[&str]) -> Vec<(DeviceId, DeviceNum)> {
         let registrations = names.iter().map(|name| registration(name, &["all"])).collect();

@@ -15,8 +15,9 @@ use crate::edge::Session;
 
 /// A value in the body of a record.
 pub(crate) trait Field: Sized {
-    /// The fewest bytes that a value takes, and the most values in a list.
+    /// The fewest bytes that a value takes.
     const BYTES_MIN: usize = 2;
+    /// The most values in a list.
     const LIST_MAX: usize = limits::TARGETS_MAX;
 
     fn write(&self, out: &mut Writer<'_>);

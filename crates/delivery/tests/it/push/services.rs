@@ -71,58 +71,24 @@ async fn a_credential_is_stored_used_and_tested() {
     bench.until(early, Outcome::PushUnconfigured, 20).await;
 
     let body = fakes.credential(Service::Fcm).to_string();
-    let view = bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), false)
-        .await
-        .expect("kept");
+    let view = bench.credentials().put(bench.app, body.as_bytes(), false).await.expect("kept");
     assert!(!view.shown.as_str().contains("PRIVATE KEY"));
-    let again = bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), false)
-        .await;
+    let again = bench.credentials().put(bench.app, body.as_bytes(), false).await;
     assert!(again.is_err(), "there is one already");
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), true)
-        .await
-        .expect("replaced");
+    bench.credentials().put(bench.app, body.as_bytes(), true).await.expect("replaced");
     let token = PushToken {
         service: PushService::Fcm,
         environment: PushEnvironment::Production,
         json: JsonText::from_valid(tokens[0].to_string()),
     };
-    let tested = bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .test(bench.app, view.id, token)
-        .await
-        .expect("tried");
+    let tested = bench.credentials().test(bench.app, view.id, token).await.expect("tried");
     assert_eq!((tested.answer, tested.reason), ("accepted", None));
 
     let id = bench.publish(everyone()).await;
     bench.until(id, Outcome::Pushed, 20).await;
     assert_eq!(fakes.received(Service::Fcm).len(), 21);
 
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .delete(bench.app, view.id)
-        .await
-        .expect("deleted");
+    bench.credentials().delete(bench.app, view.id).await.expect("deleted");
     let late = bench.publish(everyone()).await;
     bench.until(late, Outcome::PushUnconfigured, 20).await;
     bench.stop().await;
@@ -133,14 +99,7 @@ async fn a_credential_is_stored_used_and_tested() {
 async fn answers_become_outcomes_and_a_zero_ttl_is_tried_once() {
     let Stand { bench, fakes, services, tokens, _folder } = stand(3).await;
     let body = fakes.credential(Service::Fcm).to_string();
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), false)
-        .await
-        .expect("kept");
+    bench.credentials().put(bench.app, body.as_bytes(), false).await.expect("kept");
     let token = |n: usize| tokens[n]["token"].as_str().expect("a token").to_owned();
     let script = |status, reason: &str| Scripted {
         after: 0,
@@ -185,7 +144,7 @@ async fn pushes_wait_for_a_credential_that_cannot_be_opened() {
     };
     let now = bench.delivery.clock().now();
     bench.store.put_credential(sealed_elsewhere, now).await.expect("kept");
-    bench.delivery.push.credentials().expect("push services").load().await.expect("looked at");
+    bench.credentials().load().await.expect("looked at");
     // The wait is longer than the ttl: the outcome is expired, not unconfigured.
     let brief = noroshi_types::Request {
         ttl: Ttl::new(Duration::from_secs(20)).expect("a ttl"),
@@ -195,14 +154,7 @@ async fn pushes_wait_for_a_credential_that_cannot_be_opened() {
     bench.until(id, Outcome::PushExpired, 3).await;
 
     let body = fakes.credential(Service::Fcm).to_string();
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), true)
-        .await
-        .expect("replaced");
+    bench.credentials().put(bench.app, body.as_bytes(), true).await.expect("replaced");
     let id = bench.publish(brief).await;
     bench.until(id, Outcome::Pushed, 3).await;
     bench.stop().await;
@@ -221,14 +173,7 @@ async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
     let with = push::Config { traceparent: true, ..config() };
     let Stand { bench, fakes, services, tokens, _folder } = stand_with(2, with).await;
     let body = fakes.credential(Service::Fcm).to_string();
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), false)
-        .await
-        .expect("kept");
+    bench.credentials().put(bench.app, body.as_bytes(), false).await.expect("kept");
     // The second device's first push fails and is retried.
     let busy = Scripted {
         after: 0,
@@ -291,14 +236,7 @@ async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
 async fn push_services_get_no_trace_context_by_default() {
     let Stand { bench, fakes, services, _folder, .. } = stand(1).await;
     let body = fakes.credential(Service::Fcm).to_string();
-    bench
-        .delivery
-        .push
-        .credentials()
-        .expect("push services")
-        .put(bench.app, body.as_bytes(), false)
-        .await
-        .expect("kept");
+    bench.credentials().put(bench.app, body.as_bytes(), false).await.expect("kept");
     let request = pushed(users(&["u0"]), When::Stored, PushMode::Always, Duration::ZERO);
     let id = bench.publish(noroshi_types::Request { trace: context(PARENT), ..request }).await;
     bench.until(id, Outcome::Pushed, 1).await;
