@@ -1,5 +1,5 @@
-//! Compresses the debug information of release builds with zlib, which `backtrace` and debuggers read: line tables are
-//! most of the file. Other profiles have none, or are for tests, where linking should be fast.
+//! Compresses the debug information of release builds with zlib, which `backtrace` and debuggers read: line tables are most
+//! of the file. Other profiles have none, or are for tests, where linking should be fast.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -59,8 +59,8 @@ impl Addresses {
         ConnectBody { mqtt_tcp, xmpp_tcp, ..ConnectBody::at(base) }
     }
 
-    /// Where a device connects. `before`: the address that it got last time, which it gets again while that gateway
-    /// accepts devices.
+    /// Where a device connects. `before`: the address that it got last time, which it gets again while that gateway accepts
+    /// devices.
     pub(crate) fn device_base(
         &self,
         before: Option<&str>,

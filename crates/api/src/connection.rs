@@ -8,9 +8,8 @@
 //! ```
 //!
 //! Everything a client owes has a deadline: its next request head (`http1`, `http2`), request bodies (`body_deadline`),
-//! and reading its responses (`send_deadline`). [`pool`] bounds the number of connections; [`handle`] is the state that
-//! a connection and its requests share. This layer knows neither routes nor credentials: it calls the
-//! [`Serving::router`].
+//! and reading its responses (`send_deadline`). [`pool`] bounds the number of connections; [`handle`] is the state that a
+//! connection and its requests share. This layer knows neither routes nor credentials: it calls the [`Serving::router`].
 
 mod answer;
 mod body_deadline;

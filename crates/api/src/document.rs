@@ -1,5 +1,5 @@
-//! The OpenAPI documents, and the page rendered from the public one. The documents are written by hand; tests compare
-//! them with the routes, error codes and parsers.
+//! The OpenAPI documents, and the page rendered from the public one. The documents are written by hand; tests compare them
+//! with the routes, error codes and parsers.
 
 mod page;
 

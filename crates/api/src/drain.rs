@@ -1,5 +1,5 @@
-//! The interface to a drain. The gateway drains devices, and the node implements [`Drain`] with it, since `api` and
-//! `gateway` do not know each other.
+//! The interface to a drain. The gateway drains devices, and the node implements [`Drain`] with it, since `api` and `gateway`
+//! do not know each other.
 
 use std::time::Duration;
 

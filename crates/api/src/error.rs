@@ -1,7 +1,7 @@
 //! Error responses: RFC 9457 problems with a stable `code`.
 //!
-//! The table of [`Code`] has name, status, title and advice of every code; the OpenAPI documents and `/docs` list the
-//! same. Titles that the gateway uses as well are in `protocol`.
+//! The table of [`Code`] has name, status, title and advice of every code; the OpenAPI documents and `/docs` list the same.
+//! Titles that the gateway uses as well are in `protocol`.
 //! Everything in a [`Problem`] is public. Internal details go to the log only, from here.
 
 use std::borrow::Cow;
@@ -203,9 +203,9 @@ impl Problem {
         }
     }
 
-    /// A device's credential was rejected. After too many failures the response is delayed, so that one connection
-    /// cannot try thousands of tokens a second. Device tokens are exempt: a front forwards them unverified, so a delay
-    /// would let a stranger occupy the front's connections to this cell.
+    /// A device's credential was rejected. After too many failures the response is delayed, so that one connection cannot try
+    /// thousands of tokens a second. Device tokens are exempt: a front forwards them unverified, so a delay would let a
+    /// stranger occupy the front's connections to this cell.
     pub fn failed_log_in(token: &str, refused: Refused) -> Self {
         let has_failed_often = matches!(refused, Refused::TooManyFailures { .. });
         let is_delayed = has_failed_often && noroshi_auth::unverified_device(token).is_none();

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A cached device is used until it changes ([`noroshi_delivery::first_call`]), at most [`limits::FIRST_CALL_TTL`].
-//! Experiments and notices always come from memory. A prepared response is reused while all its inputs are the same, so
-//! a warm call neither reads the store nor encodes JSON.
+//! Experiments and notices always come from memory. A prepared response is reused while all its inputs are the same, so a
+//! warm call neither reads the store nor encodes JSON.
 
 mod body;
 mod cache;

@@ -1,5 +1,5 @@
-//! One file per resource of the API. A handler extracts its request, calls delivery or the store, and encodes the
-//! response. Rules about bodies are in [`crate::body`], errors in [`crate::error`].
+//! One file per resource of the API. A handler extracts its request, calls delivery or the store, and encodes the response.
+//! Rules about bodies are in [`crate::body`], errors in [`crate::error`].
 //!
 //! A handler names the components that it uses in its arguments; it does not know the router's state.
 

@@ -1,8 +1,8 @@
 //! Strict parsing of request bodies: the depth is bounded before parsing, nothing may follow the value, and every error
 //! names the path of the field or the position in the text.
 //!
-//! Bodies are composed of [`Text`], [`Bounded`], [`TextMap`] and [`Span`]. Each checks while it parses, so an oversized
-//! value is rejected before it is collected.
+//! Bodies are composed of [`Text`], [`Bounded`], [`TextMap`] and [`Span`]. Each checks while it parses, so an oversized value
+//! is rejected before it is collected.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

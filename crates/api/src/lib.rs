@@ -13,13 +13,12 @@
 //!    interfaces that the node implements.
 //! 4. `request`: extractors. `first_call`: the cached `GET /v1/me`.
 //! 5. `handler`: one file per resource. `observe` and `origin`: middleware.
-//! 6. `state`: the components of a node. [`mod@router`]: every route. [`parts`]: the API of the crate for other
-//!   listeners.
+//! 6. `state`: the components of a node. [`mod@router`]: every route. [`parts`]: the API of the crate for other listeners.
 //!
 //! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, limited by `rate_limit`.
 //!
-//! Invariants: no body is read before its credential is accepted; no handler sees another tenant's rows, since every
-//! call names the app of the credential; no secret is logged.
+//! Invariants: no body is read before its credential is accepted; no handler sees another tenant's rows, since every call
+//! names the app of the credential; no secret is logged.
 
 pub mod body;
 pub mod document;

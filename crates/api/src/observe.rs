@@ -1,8 +1,8 @@
-//! Middleware around every request: request id, limit of concurrent requests, log line, metrics, span, and the response
-//! after a panic.
+//! Middleware around every request: request id, limit of concurrent requests, log line, metrics, span, and the response after
+//! a panic.
 //!
-//! The response to a client with too many failed log-ins is [`Delayed`] by one second. During the delay the request
-//! does not count as in progress, and the pool may evict its connection. Logs and metrics exclude the delay.
+//! The response to a client with too many failed log-ins is [`Delayed`] by one second. During the delay the request does not
+//! count as in progress, and the pool may evict its connection. Logs and metrics exclude the delay.
 //!
 //! The log contains the route, never the path, the query or a credential: a path may contain a device id, and a query a
 //! token.

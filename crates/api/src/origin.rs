@@ -1,6 +1,6 @@
-//! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe
-//! because credentials never travel in cookies. Paths of providers and operators are not open to web pages, since an
-//! API key does not belong in one.
+//! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe because
+//! credentials never travel in cookies. Paths of providers and operators are not open to web pages, since an API key does not
+//! belong in one.
 
 use axum::extract::Request;
 use axum::middleware::Next;

@@ -1,5 +1,5 @@
-//! Parts for another listener with the same API: authentication, extractors, checks and responses. The front (`cells`),
-//! which forwards requests to several cells, is built from them.
+//! Parts for another listener with the same API: authentication, extractors, checks and responses. The front (`cells`), which
+//! forwards requests to several cells, is built from them.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Checks before acceptance whether push services would accept a message. A message that is too large, or has a field
-//! that a push service rejects, would fail on every device.
+//! Checks before acceptance whether push services would accept a message. A message that is too large, or has a field that a
+//! push service rejects, would fail on every device.
 //!
-//! Considers the push services that the app has credentials for, or all of them while it has none, so that a first
-//! attempt shows the problem. Reads credentials only if a check fails, so a valid message costs no read.
+//! Considers the push services that the app has credentials for, or all of them while it has none, so that a first attempt
+//! shows the problem. Reads credentials only if a check fails, so a valid message costs no read.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ pub(crate) async fn check_request(delivery: &Delivery, app: AppId, request: &Req
     check(delivery, app, &fields, "").await
 }
 
-/// Checks the message and each of its variants with the campaign's default variables. Variables of recipients are
-/// checked when the message is sent.
+/// Checks the message and each of its variants with the campaign's default variables. Variables of recipients are checked
+/// when the message is sent.
 pub(crate) async fn check_campaign(delivery: &Delivery, app: AppId, spec: &Spec) -> Result<(), Problem> {
     let message = &spec.message;
     if message.push.mode == PushMode::Never {

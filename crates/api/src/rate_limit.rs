@@ -1,8 +1,8 @@
-//! Rate limits of Web Push endpoints: messages a minute to each endpoint, messages a second to all endpoints of an app,
-//! and concurrent requests of an app. A flood to one app does not affect the others.
+//! Rate limits of Web Push endpoints: messages a minute to each endpoint, messages a second to all endpoints of an app, and
+//! concurrent requests of an app. A flood to one app does not affect the others.
 //!
-//! A token bucket is stored as the time at which it is full again (GCRA, ATM Forum TM 4.1 §4.4.4.2): one number, and a
-//! time in the past equals no entry. Limits apply per node: behind a load balancer, each node allows the full rate.
+//! A token bucket is stored as the time at which it is full again (GCRA, ATM Forum TM 4.1 §4.4.4.2): one number, and a time
+//! in the past equals no entry. Limits apply per node: behind a load balancer, each node allows the full rate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,7 @@
 //! What handlers extract from a request: credentials, bodies, parameters and the trace.
 //!
-//! Extractors are generic over the router's state: each names the component it needs
-//! ([`FromRef`](axum::extract::FromRef)), such as [`access::Authenticator`] or [`body::BodyReader`], and does not know
-//! what else the state contains.
+//! Extractors are generic over the router's state: each names the component it needs ([`FromRef`](axum::extract::FromRef)),
+//! such as [`access::Authenticator`] or [`body::BodyReader`], and does not know what else the state contains.
 
 pub(crate) mod access;
 pub(crate) mod body;

@@ -1,8 +1,8 @@
 //! The state of the routers, assembled from components that do not know it.
 //!
-//! The node fills in a [`State`]. [`Api`] builds from it what one listener needs, and gives each extractor and handler
-//! the component that it names ([`FromRef`]). Handlers, extractors and components are below this module; only the
-//! routers and [`crate::parts`] are above it.
+//! The node fills in a [`State`]. [`Api`] builds from it what one listener needs, and gives each extractor and handler the
+//! component that it names ([`FromRef`]). Handlers, extractors and components are below this module; only the routers and
+//! [`crate::parts`] are above it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

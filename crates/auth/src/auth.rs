@@ -1,5 +1,5 @@
-//! The handle of the crate: reads apps and keys from the store, follows their changes, keeps JWK sets fresh, and
-//! answers who a caller is. Verification itself is `verify`; the state that both read is [`crate::snapshot`].
+//! The handle of the crate: reads apps and keys from the store, follows their changes, keeps JWK sets fresh, and answers
+//! who a caller is. Verification itself is `verify`; the state that both read is [`crate::snapshot`].
 
 use std::sync::{Arc, OnceLock};
 

@@ -3,8 +3,8 @@
 //! ```text
 //!   Authorization: Bearer … ──► Auth::key ────► Access   (app + scopes)
 //!   device token or app JWT ──► Auth::check ──► Identity (app + device)
-//!                                  │   └─ a public key is needed ─► Auth::submit ─► Identity, from a thread of the
-//! pool │
+//!                                  │   └─ a public key is needed ─► Auth::submit ─► Identity, from a thread of the pool
+//!                                  │
 //!              Snapshot (apps, keys, JWK sets: all in memory, swapped when they change)
 //! ```
 //!

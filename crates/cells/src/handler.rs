@@ -59,8 +59,8 @@ fn front(parts: &Parts) -> Result<Arc<Front>, Problem> {
 }
 
 impl Call {
-    /// Sends one request to a cell with the front's key. If the cell does not know the app yet, provisions it and
-    /// retries once.
+    /// Sends one request to a cell with the front's key. If the cell does not know the app yet, provisions it and retries
+    /// once.
     pub(crate) async fn send(&self, cell: &Cell, request: CellRequest) -> Result<CellResponse, Problem> {
         let bearer = self.front.cells.key(cell, self.app)?;
         let request = CellRequest { trace: self.trace, bearer, ..request };

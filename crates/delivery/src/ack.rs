@@ -1,11 +1,10 @@
 //! Coalesces acknowledgements until the store writes them.
 //!
 //! A device acknowledges one notification at a time; the store gets many in one write. The queue is bounded: above the
-//! bound acknowledgements are dropped and counted, and the devices receive those notifications again, with the same
-//! ids.
+//! bound acknowledgements are dropped and counted, and the devices receive those notifications again, with the same ids.
 //!
-//! A backlog read on an open connection waits for the earlier acknowledgements of its device ([`Acks::settle`]):
-//! otherwise the client would get those notifications as new ones.
+//! A backlog read on an open connection waits for the earlier acknowledgements of its device ([`Acks::settle`]): otherwise
+//! the client would get those notifications as new ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -238,8 +237,8 @@ impl Acks {
         wrote_all
     }
 
-    /// Writes acknowledgements of a device at once: durable when this returns. Returns how many of the notifications
-    /// were outstanding.
+    /// Writes acknowledgements of a device at once: durable when this returns. Returns how many of the notifications were
+    /// outstanding.
     pub async fn ack_now(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
         self.write(vec![Ack { device, ids }]).await
     }

@@ -1,7 +1,7 @@
 //! What every component needs: store, clock, runtime, the connections of this node, spans and outcomes.
 //!
-//! One value for each node, created by [`crate::Delivery`] and shared as `Arc<Context>`. It decides nothing and knows
-//! no component. What is attached later (the gateway's edge, the span exporter) is set once, before anything runs.
+//! One value for each node, created by [`crate::Delivery`] and shared as `Arc<Context>`. It decides nothing and knows no
+//! component. What is attached later (the gateway's edge, the span exporter) is set once, before anything runs.
 
 use std::sync::{Arc, OnceLock};
 

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! [`Quotas`] decides what needs no store; [`Usage`] counts what apps have in the store, and decides on publishes
-//! (`publish_admission`) and devices (`device_admission`). The code where a request, a connection or a subscription
-//! enters enforces the decision. An app without limits costs one look at a map. A fan-out is not delayed: a shard
-//! charges its deliveries once in each of its turns ([`Quotas::delivered`]).
+//! (`publish_admission`) and devices (`device_admission`). The code where a request, a connection or a subscription enters enforces the decision. An app without
+//! limits costs one look at a map. A fan-out is not delayed: a shard charges its deliveries once in each of its turns
+//! ([`Quotas::delivered`]).
 //!
 //! Rates and connections are limited for each node. `Usage` counts rows of the store every few seconds and adds what
 //! this node wrote since (`counts`). So a single node stays within a limit, and several nodes exceed it at most by what

@@ -156,8 +156,8 @@ impl Sessions {
         }
     }
 
-    /// Ends the connections of devices on all nodes. After [`CloseReason::Drain`] they connect again, and learn what
-    /// has changed since their login, such as the device's user.
+    /// Ends the connections of devices on all nodes. After [`CloseReason::Drain`] they connect again, and learn what has
+    /// changed since their login, such as the device's user.
     pub async fn close(&self, app: AppId, devices: &[DeviceId], reason: CloseReason) {
         let mut last = None;
         for device in devices {

@@ -1,8 +1,8 @@
 //! What a message says in one language: its `notification` and its `data`, as JSON that is stored as part of other JSON
 //! and never parsed.
 //!
-//! Campaigns, the variants of experiments, and notices have such texts, one for each language. A part that is missing
-//! in a language is taken from the whole message.
+//! Campaigns, the variants of experiments, and notices have such texts, one for each language. A part that is missing in
+//! a language is taken from the whole message.
 
 use std::collections::BTreeMap;
 

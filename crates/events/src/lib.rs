@@ -5,13 +5,13 @@
 //!   any thread ── Events::emit ──► ring of the thread ─┴─► collector ─ lines ─► batch (events, bytes, time)
 //!                                                                                 │ shared, not copied
 //!                                     ┌───────────────────────────┬──────────────┴┐
-//!                                   feed                        feed             feed     one per sink; memory, then
-//! disk │ worker                    │ worker        │ worker
+//!                                   feed                        feed             feed     one per sink; memory, then disk
+//!                                     │ worker                    │ worker        │ worker
 //!                              rotated files                   Firehose        webhook, standard output
 //! ```
 //!
-//! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`,
-//! `collector`, [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
+//! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
+//! [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
 //!
 //! Invariant: emitting never touches a lock, a file or a socket that another thread may hold.
 

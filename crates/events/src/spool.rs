@@ -1,8 +1,7 @@
 //! A bounded queue of batches on disk, in order, for batches that a sink cannot accept now.
 //!
 //! ```text
-//!   00000000000000000007.events   frames ─► … append         frame: bytes u32, CRC-32 u32, events u32, reserved u32,
-//! lines
+//!   00000000000000000007.events   frames ─► … append         frame: bytes u32, CRC-32 u32, events u32, reserved u32, lines
 //!   00000000000000000006.events   frames
 //!   position                      (segment, offset, CRC-32): everything before was accepted
 //! ```

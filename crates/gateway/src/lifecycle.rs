@@ -1,5 +1,4 @@
-//! What admission and drain know: counts of clients, connections without a credential, the drain. The shard admits and
-//! closes.
+//! What admission and drain know: counts of clients, connections without a credential, the drain. The shard admits and closes.
 //!
 //! May use: everything below it ([`crate::wire`], [`crate::io`], [`crate::session`], [`crate::fanout`],
 //! [`crate::protocol`]). It decides from the facts that the shard passes, and changes no connection: the shard does.

@@ -1,5 +1,5 @@
-//! The admin listener: a separate socket, so that metrics and health checks work while the public side is full or
-//! draining. Uses the gateway's TLS, so both addresses handle certificates the same way.
+//! The admin listener: a separate socket, so that metrics and health checks work while the public side is full or draining. Uses
+//! the gateway's TLS, so both addresses handle certificates the same way.
 //!
 //! Its connections have their own pool, which evicts those without a request and idle ones, so clients cannot lock
 //! out an operator.
@@ -51,8 +51,8 @@ impl Admin {
         Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, ..self })
     }
 
-    /// Serves on the current runtime, which need not be the one it was bound on. Accepts until `end`, then completes
-    /// current requests.
+    /// Serves on the current runtime, which need not be the one it was bound on. Accepts until `end`, then completes current
+    /// requests.
     pub(crate) async fn run(self, router: Router, metrics: PoolMetrics, end: CancellationToken) {
         let admin = match self.moved() {
             Ok(admin) => admin,

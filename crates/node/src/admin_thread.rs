@@ -1,6 +1,6 @@
-//! Serves the admin address on its own thread and runtime, so that `/livez`, `/readyz` and `/metrics` work while all
-//! workers of the node's runtime are blocked. Other requests run on the node's runtime, which owns the connections to
-//! the database and to other nodes.
+//! Serves the admin address on its own thread and runtime, so that `/livez`, `/readyz` and `/metrics` work while all workers of
+//! the node's runtime are blocked. Other requests run on the node's runtime, which owns the connections to the database and to
+//! other nodes.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Assembles a node in the order in which data flows through it. [`start`] is the architecture, read from top to
-//! bottom: each step is one component, which is given the handles of those before it.
+//! Assembles a node in the order in which data flows through it. [`start`] is the architecture, read from top to bottom:
+//! each step is one component, which is given the handles of those before it.
 //!
-//! Implementations are chosen by configuration in the components' own modules (`store`, `cluster`, `sqs`); none of them
-//! knows this module.
+//! Implementations are chosen by configuration in the components' own modules (`store`, `cluster`, `sqs`); none of them knows
+//! this module.
 //!
 //! Invariant: when `start` fails nothing is left behind: sockets and the store close, and no task runs.
 
@@ -163,8 +163,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Set here and nowhere else.
     let _ = gateway_later.set(gateway.clone());
 
-    // Background work. The node gains its lease now that it can hold sessions. The admin address runs until the very
-    // end.
+    // Background work. The node gains its lease now that it can hold sessions. The admin address runs until the very end.
     cluster.spawn(&mut tasks, &delivery, &gateway);
     if let Some(front) = front {
         tasks.spawn(TaskKind::Front, |end| front.run(end.cancelled_owned()));

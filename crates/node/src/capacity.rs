@@ -1,5 +1,5 @@
-//! Estimates how many device connections this machine can hold, and what limits them. Pure: computes it from a
-//! [`Host`]. Used by the first log line of a node and by `noroshi doctor`.
+//! Estimates how many device connections this machine can hold, and what limits them. Pure: computes it from a [`Host`]. Used by
+//! the first log line of a node and by `noroshi doctor`.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::host::Host;
 const PLAIN_BYTES: u64 = 1_229; // 1.2 KiB
 /// The same over TLS 1.3.
 const TLS_BYTES: u64 = 5 << 10;
-/// Kernel, per idle TCP socket in an epoll set, from /proc/slabinfo of Linux 6.18 (object and its share of the slab):
-/// TCP 2,521 + sock_inode_cache 862 + filp 195 + dentry 195 + eventpoll_epi 128 + eventpoll_pwq 64 + ep_head 16 + a
-/// security module's 24 + 16 in the table of descriptors = 4,021. Plus buffers while they contain bytes.
+/// Kernel, per idle TCP socket in an epoll set, from /proc/slabinfo of Linux 6.18 (object and its share of the slab): TCP 2,521 + sock_inode_cache 862 + filp 195 + dentry 195 + eventpoll_epi 128 +
+/// eventpoll_pwq 64 + ep_head 16 + a security module's 24 + 16 in the table of descriptors = 4,021.
+/// Plus buffers while they contain bytes.
 const KERNEL_BYTES: u64 = 4 << 10;
 
 /// The backlog passed to `listen`: connections that the node has not accepted yet. net.core.somaxconn limits it.
@@ -23,8 +23,8 @@ pub fn device_bytes(tls: bool) -> u64 {
     KERNEL_BYTES + if tls { TLS_BYTES } else { PLAIN_BYTES }
 }
 
-/// The share of available memory for idle devices. The rest is for messages in transit, request bodies (at most 256
-/// MiB) and the database cache.
+/// The share of available memory for idle devices. The rest is for messages in transit, request bodies (at most 256 MiB) and the
+/// database cache.
 pub fn memory_for_devices(left_bytes: u64) -> u64 {
     left_bytes / 4 * 3
 }
@@ -104,8 +104,7 @@ fn limits(host: &Host, serves: Serves, tls: bool) -> Vec<Limit> {
     [open_files, file_max, memory, conntrack].into_iter().flatten().collect()
 }
 
-/// Limit and count of tracked connections. A count of 0 means that no rule uses the loaded module, so nothing is
-/// tracked.
+/// Limit and count of tracked connections. A count of 0 means that no rule uses the loaded module, so nothing is tracked.
 pub fn tracked(host: &Host) -> Option<(u64, u64)> {
     let count = host.kernel.nf_conntrack_count.filter(|count| *count > 0)?;
     Some((host.kernel.nf_conntrack_max?, count))

@@ -99,9 +99,8 @@ impl noroshi_api::nodes::Nodes for Nodes {
     }
 }
 
-/// Chooses two random gateways and returns the one with fewer connections. The result is nearly even, without a rush to
-/// the one that had the fewest a second ago (Mitzenmacher, "The power of two choices in randomized load balancing",
-/// 2001).
+/// Chooses two random gateways and returns the one with fewer connections. The result is nearly even, without a rush to the one
+/// that had the fewest a second ago (Mitzenmacher, "The power of two choices in randomized load balancing", 2001).
 fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
     let open: Vec<&NodeView> = nodes.iter().filter(|node| is_open(node)).collect();
     let one = |random: u64| open.get(usize::try_from(random % open.len().max(1) as u64).unwrap_or(0));

@@ -1,5 +1,5 @@
-//! The data folder: its file names, generated secrets, and the addresses of the running node. The store owns the
-//! database files and the folder's lock; this module writes only while the lock is held.
+//! The data folder: its file names, generated secrets, and the addresses of the running node. The store owns the database files
+//! and the folder's lock; this module writes only while the lock is held.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -58,8 +58,7 @@ impl Secrets {
         &self.folder
     }
 
-    /// The secret with this name. If shared, the first node determines it, and the file is updated for commands that
-    /// read it.
+    /// The secret with this name. If shared, the first node determines it, and the file is updated for commands that read it.
     pub async fn get(&self, name: &str, prefix: &str) -> Result<String, Error> {
         let own = secret(&self.folder, name, prefix)?;
         let Some(store) = &self.shared else { return Ok(own) };

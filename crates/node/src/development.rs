@@ -1,5 +1,5 @@
-//! The development app: one app with a key with all scopes and a JWT secret, so that the first push takes a minute and
-//! scripts can use a new node at once.
+//! The development app: one app with a key with all scopes and a JWT secret, so that the first push takes a minute and scripts
+//! can use a new node at once.
 
 use std::net::SocketAddr;
 
@@ -83,8 +83,8 @@ pub enum Error {
     Store(#[from] noroshi_store::Error),
 }
 
-/// Creates the app and updates its secrets. Does nothing if an operator manages the apps: apps exist, none is `dev`,
-/// and `--dev` was not given.
+/// Creates the app and updates its secrets. Does nothing if an operator manages the apps: apps exist, none is `dev`, and `--dev`
+/// was not given.
 pub async fn prepare(
     auth: &Auth,
     secrets: &Secrets,

@@ -1,8 +1,7 @@
-//! Checks whether this machine meets the requirements, and what to change: a list of small pure checks of what
-//! [`crate::host`] read. This module reads and changes nothing.
+//! Checks whether this machine meets the requirements, and what to change: a list of small pure checks of what [`crate::host`]
+//! read. This module reads and changes nothing.
 //!
-//! A check without a subject (no connection tracking, no server to compare with) or with unreadable values has no
-//! finding.
+//! A check without a subject (no connection tracking, no server to compare with) or with unreadable values has no finding.
 
 mod clock;
 mod folder;

@@ -1,5 +1,5 @@
-//! Implements the API's drain with the gateway, since the two do not know each other. [`mod@crate::run`] drains at the
-//! end of the process.
+//! Implements the API's drain with the gateway, since the two do not know each other. [`mod@crate::run`] drains at the end of the
+//! process.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};

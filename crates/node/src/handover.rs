@@ -1,9 +1,9 @@
-//! Passes connections between gateway and API: an ordinary HTTP connection goes to the API, and one whose next request
-//! is a WebSocket or event stream goes back. An HTTP/2 connection stays with the API, which bridges single streams to
-//! the gateway. Neither crate knows the other.
+//! Passes connections between gateway and API: an ordinary HTTP connection goes to the API, and one whose next request is a
+//! WebSocket or event stream goes back. An HTTP/2 connection stays with the API, which bridges single streams to the gateway.
+//! Neither crate knows the other.
 //!
-//! A pool (`noroshi_api::Pool`) limits the API's share of the descriptors. It evicts idle connections without
-//! credentials first, so these displace neither devices nor providers. Rejected connections get 503.
+//! A pool (`noroshi_api::Pool`) limits the API's share of the descriptors. It evicts idle connections without credentials first,
+//! so these displace neither devices nor providers. Rejected connections get 503.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::tasks::Tasks;
 
-/// Concurrent connections that get 503. A further one is closed without a response, since a response needs one of the
-/// reserved descriptors.
+/// Concurrent connections that get 503. A further one is closed without a response, since a response needs one of the reserved
+/// descriptors.
 pub(crate) const REFUSED_MAX: usize = 32;
 
 /// Short, since the request has arrived (except on the admin address) and the response is small.

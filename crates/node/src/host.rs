@@ -1,7 +1,7 @@
 //! Reads what this machine allows: limits, kernel settings, memory and clock.
 //!
-//! All paths are below a root: `/`, or a temporary folder in tests. Unreadable values are `None`; [`crate::capacity`]
-//! and [`mod@crate::doctor`] then report nothing about them. This module decides and changes nothing.
+//! All paths are below a root: `/`, or a temporary folder in tests. Unreadable values are `None`; [`crate::capacity`] and
+//! [`mod@crate::doctor`] then report nothing about them. This module decides and changes nothing.
 
 mod cgroup;
 mod clock;

@@ -9,11 +9,9 @@
 //! ```
 //!
 //! Modules are layers, from the bottom up:
-//! 1. [`data`], [`process`], [`push_key`]: files and process. [`host`], [`descriptors`], [`capacity`], [`mod@doctor`]:
-//!   the machine.
+//! 1. [`data`], [`process`], [`push_key`]: files and process. [`host`], [`descriptors`], [`capacity`], [`mod@doctor`]: the machine.
 //! 2. [`config`]: validated configuration. [`tasks`] and `supervise`: running tasks and failures.
-//! 3. Components, one module each, from configuration to a handle: `store`, `cluster`, `delivery`, `push`, `gateway`,
-//!   `api`,
+//! 3. Components, one module each, from configuration to a handle: `store`, `cluster`, `delivery`, `push`, `gateway`, `api`,
 //!    `handover`, `front`, `admin`, `events`, `otel`, `profiling`, `sqs`, `egress`, [`development`], `reload`, `drain`.
 //! 4. [`build`]: assembles the components. [`mod@run`]: the life of the process.
 //!

@@ -1,5 +1,5 @@
-//! Metrics that only some nodes have, or that appear only once counted: of cluster, front, intake, push services, event
-//! log, tracing and profiling. docs/metrics.md is generated from these and from the metrics of a single node.
+//! Metrics that only some nodes have, or that appear only once counted: of cluster, front, intake, push services, event log,
+//! tracing and profiling. docs/metrics.md is generated from these and from the metrics of a single node.
 //!
 //! For documentation only: a node registers its own (`build`).
 

@@ -1,5 +1,5 @@
-//! Migrates a single node to a cluster: copies the store of a data folder into a PostgreSQL database, and with it the
-//! secrets that a single node keeps in files and a cluster in its database.
+//! Migrates a single node to a cluster: copies the store of a data folder into a PostgreSQL database, and with it the secrets
+//! that a single node keeps in files and a cluster in its database.
 //!
 //! The key of push credentials stays in the operator's file.
 

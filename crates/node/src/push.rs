@@ -38,8 +38,8 @@ fn push_config(config: &Config) -> noroshi_delivery::push::Config {
         sends: config.node.roles.has(Role::Sender),
         shared: config.store.url.is_some(),
         traceparent: config.tracing.push_services,
-        // Twice what its connections carry (1,000 streams each), since more would only queue. At most three quarters of
-        // all, so that one unresponsive push service does not block the others.
+        // Twice what its connections carry (1,000 streams each), since more would only queue. At most three quarters of all, so
+        // that one unresponsive push service does not block the others.
         recipients_per_service_max: (config.push.connections * 2_000).min(recipients_max / 4 * 3).max(1),
         ..defaults
     }

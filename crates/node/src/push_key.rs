@@ -1,5 +1,5 @@
-//! The key that encrypts push credentials: 256 bits in the operator's file, or in a file that a development node
-//! generates. Without it, the credentials must be added again.
+//! The key that encrypts push credentials: 256 bits in the operator's file, or in a file that a development node generates.
+//! Without it, the credentials must be added again.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Certificates of both addresses, and reloading them on SIGHUP. An invalid certificate never replaces a valid one: the
-//! old one stays, and the log contains the reason.
+//! Certificates of both addresses, and reloading them on SIGHUP. An invalid certificate never replaces a valid one: the old one
+//! stays, and the log contains the reason.
 
 use std::sync::Arc;
 

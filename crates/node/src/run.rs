@@ -1,9 +1,8 @@
 //! Runs a node process: start, wait for a signal or failure, drain, exit code.
 //!
-//! Order of a drain: no longer ready; move devices at the configured rate; complete API requests in progress; write
-//! queued deliveries; close the admin address; close the store. After a thread failure (`supervise`), the drain takes
-//! only some seconds and the node exits with its own code. A second signal ends the process at once; accepted data is
-//! on disk.
+//! Order of a drain: no longer ready; move devices at the configured rate; complete API requests in progress; write queued
+//! deliveries; close the admin address; close the store. After a thread failure (`supervise`), the drain takes only some seconds
+//! and the node exits with its own code. A second signal ends the process at once; accepted data is on disk.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

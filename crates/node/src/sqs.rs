@@ -1,5 +1,5 @@
-//! Amazon SQS, if the build includes it: the queue of push batches, and the intake of notifications from a queue, which
-//! are parsed and published like those of `POST /v1/notifications`.
+//! Amazon SQS, if the build includes it: the queue of push batches, and the intake of notifications from a queue, which are
+//! parsed and published like those of `POST /v1/notifications`.
 //!
 //! Without the feature `sqs`, the configuration rejects its keys.
 

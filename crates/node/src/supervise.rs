@@ -1,5 +1,5 @@
-//! Ends the node when a required thread (`noroshi_supervision::Kind`) panics, ends early or stalls, so that the
-//! supervisor of the process (systemd, Kubernetes) restarts it.
+//! Ends the node when a required thread (`noroshi_supervision::Kind`) panics, ends early or stalls, so that the supervisor of
+//! the process (systemd, Kubernetes) restarts it.
 //!
 //! ```text
 //!   Heartbeat dropped by a panic ──┐
@@ -9,9 +9,9 @@
 //!                                                                 └──► the same exit code, if the drain hangs
 //! ```
 //!
-//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a working thread holds. It measures by
-//! the monotonic clock how long a thread has been working without progress, and counts at most two ticks between two
-//! checks, so a stopped process (SIGSTOP, a suspended machine) does not look stalled.
+//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a working thread holds. It measures by the
+//! monotonic clock how long a thread has been working without progress, and counts at most two ticks between two checks, so a
+//! stopped process (SIGSTOP, a suspended machine) does not look stalled.
 
 mod metrics;
 mod stall;

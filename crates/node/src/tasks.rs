@@ -1,8 +1,8 @@
-//! All background tasks of a node, by kind. The only place that defines what happens when a task fails, and when it
-//! ends during a drain.
+//! All background tasks of a node, by kind. The only place that defines what happens when a task fails, and when it ends during
+//! a drain.
 //!
-//! Invariant: every task has a [`TaskKind`]. Connections of the API are tracked separately ([`Tasks::connections`]):
-//! there are many, and a failure affects only one.
+//! Invariant: every task has a [`TaskKind`]. Connections of the API are tracked separately ([`Tasks::connections`]): there are
+//! many, and a failure affects only one.
 
 use std::collections::HashMap;
 

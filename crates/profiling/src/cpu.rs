@@ -1,5 +1,5 @@
-//! The CPU profile: runs the sampler, counts equal stacks, resolves names and encodes the result, all on a thread of
-//! its own. [`crate::profiler`] decides when.
+//! The CPU profile: runs the sampler, counts equal stacks, resolves names and encodes the result, all on a thread of its
+//! own. [`crate::profiler`] decides when.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The handle that takes profiles, one CPU profile at a time. An on-demand profile ([`Profiler::cpu`]) takes
-//! precedence: it ends a window of continuous profiling early. A second on-demand profile fails with [`Error::Busy`].
+//! The handle that takes profiles, one CPU profile at a time. An on-demand profile ([`Profiler::cpu`]) takes precedence:
+//! it ends a window of continuous profiling early. A second on-demand profile fails with [`Error::Busy`].
 //!
 //! The sampler belongs to the process, however many [`Profiler`]s exist.
 

@@ -1,5 +1,5 @@
-//! The CPU sampler: a timer of the process's CPU time (`ITIMER_PROF`) sends SIGPROF to a running thread, and the
-//! handler records that thread's stack. It belongs to the process: one [`Sampling`] at a time.
+//! The CPU sampler: a timer of the process's CPU time (`ITIMER_PROF`) sends SIGPROF to a running thread, and the handler
+//! records that thread's stack. It belongs to the process: one [`Sampling`] at a time.
 //!
 //! The handler runs between any two instructions of any thread, so it takes no lock and allocates nothing: see
 //! `buffer` and `unwind`. It stays installed; a late signal finds no buffer and does nothing.

@@ -1,8 +1,8 @@
 //! The push services. A new one adds its folder with `mod` in `lib.rs`, an arm here, its name in
-//! `noroshi_types::PushService`, and a field of its own in `noroshi_types::Push` and in `fields::Fields`. The compiler
-//! then names most other places. It does not name the store's column lists, the stored form of campaigns
-//! (`delivery::campaign::spec`), `api::body::push_token`, the command `push add`, the fake in `testkit`, and the
-//! well-known hosts in `egress::resolve`.
+//! `noroshi_types::PushService`, and a field of its own in `noroshi_types::Push` and in `fields::Fields`. The compiler then
+//! names most other places. It does not name the store's column lists, the stored form of campaigns
+//! (`delivery::campaign::spec`), `api::body::push_token`, the command `push add`, the fake in `testkit`, and the well-known
+//! hosts in `egress::resolve`.
 
 use noroshi_types::PushService;
 

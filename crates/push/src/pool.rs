@@ -6,14 +6,13 @@
 //!              └─ put_back ─┴── unprocessed, renewed ─────┘ all have no free stream
 //! ```
 //!
-//! Connections pull: each takes as many pushes as it has free streams, many at a time under one lock, and parks when
-//! the queue is empty. A new push wakes one parked connection, always the first, so that a small load stays on one
-//! connection and travels in few packets.
+//! Connections pull: each takes as many pushes as it has free streams, many at a time under one lock, and parks when the
+//! queue is empty. A new push wakes one parked connection, always the first, so that a small load stays on one connection
+//! and travels in few packets.
 //!
 //! One connection at a time is being opened. A failure while others live counts as the peer's limit and is not retried
-//! for a while. Failures without any connection back off, and after a few of them the queued pushes are answered
-//! `Later`. A connection gets pushes only after its peer has spoken (its SETTINGS arrived), so a rejected connection
-//! loses none.
+//! for a while. Failures without any connection back off, and after a few of them the queued pushes are answered `Later`.
+//! A connection gets pushes only after its peer has spoken (its SETTINGS arrived), so a rejected connection loses none.
 //!
 //! Reading order: `queue`, `pending`, `account` (what pools of a credential share), this file, `growth`, `connect`,
 //! `connection` (HTTP/2) with its `health`, `http1`, `verdict`.

@@ -9,8 +9,7 @@
 //! `shared` functions are in [`crate::engine`], written on a `Session`. `own` functions have the same path and the same
 //! parameters in [`crate::sqlite`] and [`crate::postgres`]. `here` functions are in this file. A function takes its
 //! transaction, and then the values that the row lists. Each value is an expression of the method's arguments. Inside
-//! it, arguments are references, because PostgreSQL may run a write again. An argument `&name: Type` is a reference in
-//! the trait too.
+//! it, arguments are references, because PostgreSQL may run a write again. An argument `&name: Type` is a reference in the trait too.
 //!
 //! [`crate::Notifications`] and [`crate::Usages`] have no table: the engines have little in common there.
 

@@ -21,8 +21,8 @@
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
-//! that fails has changed nothing; a call names its tenant and never sees rows of another; all futures are cancel-safe
-//! in the sense that dropping one neither undoes nor repeats the work, it only loses the answer.
+//! that fails has changed nothing; a call names its tenant and never sees rows of another; all futures are cancel-safe in
+//! the sense that dropping one neither undoes nor repeats the work, it only loses the answer.
 //!
 //! # A third store
 //!

@@ -215,8 +215,8 @@ pub trait Sessions: Send + Sync {
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
 
     /// Stores the protocol's state of a device's session, which only the protocol interprets, or removes it. The next
-    /// log-in returns it. Does nothing for a deleted device. A state with the prefix [`ENDED_STATE_PREFIX`] stays until
-    /// it is removed, so that a late write of the ended session does not overwrite it.
+    /// log-in returns it. Does nothing for a deleted device. A state with the prefix [`ENDED_STATE_PREFIX`] stays until it is
+    /// removed, so that a late write of the ended session does not overwrite it.
     async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error>;
 
     async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;

@@ -1,7 +1,6 @@
 //! Injects panics and stalls for tests. Debug builds only.
 //!
-//! At every tick the watchdog reads the file that [`VARIABLE`] names and arms the fault in it, such as `panic shard-0`
-//! or
+//! At every tick the watchdog reads the file that [`VARIABLE`] names and arms the fault in it, such as `panic shard-0` or
 //! `stall store-writer`. The thread or code location of that name triggers it at its next [`strike`]. A panic triggers
 //! once.
 

@@ -1,6 +1,6 @@
-//! How a thread reports that it makes progress: a counter that only this thread writes, odd while the thread works,
-//! even while it waits for work. Each report changes the counter, so an odd counter that does not change is one long
-//! piece of work. A report costs one relaxed store.
+//! How a thread reports that it makes progress: a counter that only this thread writes, odd while the thread works, even
+//! while it waits for work. Each report changes the counter, so an odd counter that does not change is one long piece of
+//! work. A report costs one relaxed store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,9 +6,8 @@
 //!                                                              └──► the first Failure: readiness, exit code
 //! ```
 //!
-//! A thread gets its [`Heartbeat`] from [`Threads`] and reports when it starts to work and when it waits: one relaxed
-//! store each, no clock. A panic drops the pulse, which reports the failure. The watchdog detects stalls; only it has a
-//! clock.
+//! A thread gets its [`Heartbeat`] from [`Threads`] and reports when it starts to work and when it waits: one relaxed store
+//! each, no clock. A panic drops the pulse, which reports the failure. The watchdog detects stalls; only it has a clock.
 //!
 //! This crate logs nothing and ends no process; `node::supervise` does. Reading order: [`kind`], [`failure`],
 //! `registry`, [`heartbeat`], [`threads`], then `fault`, which exists in debug builds only.

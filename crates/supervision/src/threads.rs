@@ -1,5 +1,5 @@
-//! The handle of the crate: starts supervised threads, and gives the watchdog what it needs. Cheap to clone; the
-//! default is a registry of its own that no watchdog samples.
+//! The handle of the crate: starts supervised threads, and gives the watchdog what it needs. Cheap to clone; the default
+//! is a registry of its own that no watchdog samples.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,8 +71,8 @@ impl Threads {
         self.0.fail(failure);
     }
 
-    /// Unwraps a lock of the standard library. A poisoned lock guards data that may be inconsistent, which ends the
-    /// node; until it exits, the caller continues with the data.
+    /// Unwraps a lock of the standard library. A poisoned lock guards data that may be inconsistent, which ends the node;
+    /// until it exits, the caller continues with the data.
     pub fn unpoison<G>(&self, lock: &'static str, kind: Kind, taken: LockResult<G>) -> G {
         taken.unwrap_or_else(|poisoned| {
             let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();

@@ -127,8 +127,8 @@ pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// Issuer and audience decide which app a token belongs to. A tenant who sets them could receive another tenant's
-/// tokens, or make them ambiguous.
+/// Issuer and audience decide which app a token belongs to. A tenant who sets them could receive another tenant's tokens, or
+/// make them ambiguous.
 #[allow(clippy::option_option)] // absent, null and a value are three different requests
 fn claim(
     field: &str,
@@ -145,8 +145,8 @@ fn claim(
     }
 }
 
-/// A tenant must not make the node send plaintext requests into its own network. An operator may run an identity
-/// service there without TLS.
+/// A tenant must not make the node send plaintext requests into its own network. An operator may run an identity service
+/// there without TLS.
 pub(super) fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
     let plain = url.strip_prefix("http://").filter(|_| author == Author::Operator);
     let host = url.strip_prefix("https://").or(plain).unwrap_or_default();

@@ -120,8 +120,8 @@ impl FromText for Subscription {
     }
 }
 
-/// The form of BCP 47: subtags of 1 to 8 letters and digits, the first only of letters (RFC 5646 §2.1). Android
-/// separates them by `_`.
+/// The form of BCP 47: subtags of 1 to 8 letters and digits, the first only of letters (RFC 5646 §2.1). Android separates
+/// them by `_`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Locale(pub(super) String);
 

@@ -1,7 +1,7 @@
 //! `POST /v1/notifications`: one notification.
 //!
-//! Content that is passed through (`data`, `notification`, fields of push services) keeps its text: it is validated
-//! here but not encoded again.
+//! Content that is passed through (`data`, `notification`, fields of push services) keeps its text: it is validated here but
+//! not encoded again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Push tokens, in each push service's own form. Validated here and stored unchanged; the service's module in `push`
-//! parses them again.
+//! Push tokens, in each push service's own form. Validated here and stored unchanged; the service's module in `push` parses
+//! them again.
 //!
 //! Used by `POST /v1/devices`, `PATCH /v1/me`, `PUT /v1/me/push-token` and the test of a credential.
 

@@ -1,5 +1,5 @@
-//! A line of `POST /v1/notifications/relay`: a notification that a front accepted, with its key, the time at which it
-//! expires, and its trace.
+//! A line of `POST /v1/notifications/relay`: a notification that a front accepted, with its key, the time at which it expires,
+//! and its trace.
 
 use noroshi_types::{Request, Timestamp, TraceContext, Ttl, limits};
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! State shared by a connection, its requests and their bodies: what the connection waits for, and how it must end. The
 //! handle reports the connection's activity to the pool.
 //!
-//! An HTTP/1.1 connection has one handle, since it serves one request at a time. Each stream of an HTTP/2 connection
-//! has its own handle, and the connection's handle counts them.
+//! An HTTP/1.1 connection has one handle, since it serves one request at a time. Each stream of an HTTP/2 connection has
+//! its own handle, and the connection's handle counts them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

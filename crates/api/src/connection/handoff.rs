@@ -1,5 +1,5 @@
-//! A request for the gateway, such as a WebSocket upgrade, on a connection that the API serves: the connection goes
-//! back to the gateway with the request as the client sent it.
+//! A request for the gateway, such as a WebSocket upgrade, on a connection that the API serves: the connection goes back
+//! to the gateway with the request as the client sent it.
 //!
 //! Rare: the gateway itself reads the first request of each connection.
 

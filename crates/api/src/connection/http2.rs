@@ -6,14 +6,14 @@
 //!                 └─► HTTP_1_1_REQUIRED            (WebSockets)
 //! ```
 //!
-//! Bounds: concurrent streams, each of which after the first takes a place in the pool; the request head as over
-//! HTTP/1.1; received bytes that no handler has read, [`CONNECTION_WINDOW_BYTES`]; bytes to send, [`SEND_BUFFER_BYTES`]
-//! a stream and the client's window. Each stream has deadlines for its request body and for sending its response; the
-//! connection has its own write deadline ([`super::send_deadline`]).
+//! Bounds: concurrent streams, each of which after the first takes a place in the pool; the request head as over HTTP/1.1;
+//! received bytes that no handler has read, [`CONNECTION_WINDOW_BYTES`]; bytes to send, [`SEND_BUFFER_BYTES`] a stream and
+//! the client's window. Each stream has deadlines for its request body and for sending its response; the connection has its
+//! own write deadline ([`super::send_deadline`]).
 //!
 //! The node closes a connection with ENHANCE_YOUR_CALM when the client resets [`RESETS_MAX`] more streams than it lets
-//! finish. `h2` does the same for floods of other frames. An unsafe request runs to completion even if its stream is
-//! reset, and keeps its place until it completes.
+//! finish. `h2` does the same for floods of other frames. An unsafe request runs to completion even if its stream is reset,
+//! and keeps its place until it completes.
 
 use std::pin::Pin;
 
@@ -50,8 +50,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 const SEND_BUFFER_BYTES: usize = 16 << 10;
 /// StreamContext that a client reset before the node accepted them (CVE-2023-44487).
 const UNSEEN_RESETS_MAX: usize = 20;
-/// StreamContext that `h2` itself resets or refuses over the lifetime of a connection (CVE-2025-8671). Honest clients
-/// cause some, such as those that open many streams before they know the limit.
+/// StreamContext that `h2` itself resets or refuses over the lifetime of a connection (CVE-2025-8671). Honest clients cause some,
+/// such as those that open many streams before they know the limit.
 const ERRORS_MAX: usize = 1_024;
 /// How many more streams a client may reset than it lets finish.
 const RESETS_MAX: u32 = 256;

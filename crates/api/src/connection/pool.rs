@@ -9,8 +9,8 @@
 //! when the connection enters, so a provider cannot be evicted in between. On the admin address it has not.
 //!
 //! Each concurrent stream of an HTTP/2 connection after the first has its own place, so one connection cannot hold more
-//! than several could. While the gateway counts a connection, its place is lent ([`Place::lend`]). A reclaimed
-//! connection may find the pool full of work: the pool then exceeds its limit until a connection becomes evictable.
+//! than several could. While the gateway counts a connection, its place is lent ([`Place::lend`]). A reclaimed connection
+//! may find the pool full of work: the pool then exceeds its limit until a connection becomes evictable.
 //!
 //! The lock guards indices and counts; no `.await` happens under it. A request takes it a few times.
 

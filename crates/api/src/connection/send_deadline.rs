@@ -3,8 +3,8 @@
 //! The deadline counts the time for which the peer blocks writes, less the time that it earns by reading: a peer that
 //! reads nothing, or a byte now and then, times out; a slow peer does not.
 //!
-//! A connection that ends in the middle of a request body lingers. If it closed at once, the kernel would answer the
-//! rest of the body with a reset, and the peer could lose the response (RFC 9112 §9.6).
+//! A connection that ends in the middle of a request body lingers. If it closed at once, the kernel would answer the rest
+//! of the body with a reset, and the peer could lose the response (RFC 9112 §9.6).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

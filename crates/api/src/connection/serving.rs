@@ -1,5 +1,4 @@
-//! How the connections of a listener are served: router, limits and deadlines, HTTP/2 settings and the way to the
-//! gateway.
+//! How the connections of a listener are served: router, limits and deadlines, HTTP/2 settings and the way to the gateway.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -53,8 +52,8 @@ pub struct Http2 {
     pub streams_max: u32,
     /// A connection without streams closes after it, as an HTTP/1.1 connection does between two requests.
     pub idle: Duration,
-    /// How long after GOAWAY new streams are still served, since the client may not know of it yet. A connection
-    /// without requests closes then.
+    /// How long after GOAWAY new streams are still served, since the client may not know of it yet. A connection without
+    /// requests closes then.
     pub leave_timeout: Duration,
     pub ping_interval: Duration,
     /// Timeout for a PING's acknowledgement. Frames already being written go out before the PING.

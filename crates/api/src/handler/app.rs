@@ -1,5 +1,5 @@
-//! Apps and their API keys. On the public listener, a key with the scope `admin` manages its own app. On the admin
-//! listener, the operator manages all apps, and creates and deletes them.
+//! Apps and their API keys. On the public listener, a key with the scope `admin` manages its own app. On the admin listener,
+//! the operator manages all apps, and creates and deletes them.
 
 use http::StatusCode;
 use noroshi_auth::Auth;
@@ -81,8 +81,8 @@ pub(crate) async fn change(manager: Manager, JsonBody(body): JsonBody) -> Answer
 /// `PUT /v1/apps/{app}`: mirrors an app of a front, with all its keys.
 pub(crate) async fn mirror(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let name = AppName::parse(&manager.name).map_err(|invalid| Problem::from(invalid).at("app"))?;
-    // The front checked issuers and audiences. While its changes arrive one by one, two apps may share them here; until
-    // then their tokens are rejected as ambiguous.
+    // The front checked issuers and audiences. While its changes arrive one by one, two apps may share them here; until then
+    // their tokens are rejected as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
     let app = manager.auth.mirror(name, settings, keys, manager.delivery.clock().now()).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);

@@ -1,8 +1,8 @@
-//! Batches of newline-delimited JSON, with one result for each line, in order. The response is sent when all lines are
-//! done: at most 10,000 short lines.
+//! Batches of newline-delimited JSON, with one result for each line, in order. The response is sent when all lines are done: at
+//! most 10,000 short lines.
 //!
-//! Invariant: lines enter the store's queue in order, so their ids are in order, also if a line waits for its quota.
-//! Many lines share a commit.
+//! Invariant: lines enter the store's queue in order, so their ids are in order, also if a line waits for its quota. Many lines
+//! share a commit.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -38,8 +38,8 @@ const LINES_WAITING_MAX: usize = 256;
 /// Devices registered in one commit.
 const DEVICES_PER_COMMIT: usize = 1_000;
 
-/// Topics in one commit; only a single device may have more. A subscription is a row, and 10,000 rows block other
-/// writers for about 100 ms.
+/// Topics in one commit; only a single device may have more. A subscription is a row, and 10,000 rows block other writers for
+/// about 100 ms.
 const TOPICS_PER_COMMIT: usize = 10_000;
 
 type Answer = Result<Receipt, Problem>;
@@ -84,8 +84,8 @@ pub(crate) struct Batch<'a> {
     origin: Origin,
     waiting: VecDeque<Slot>,
     answers: Lines,
-    /// Batches of a front: why a line could not start. All later lines are rejected too, so that none overtakes it
-    /// before the front retries it.
+    /// Batches of a front: why a line could not start. All later lines are rejected too, so that none overtakes it before the
+    /// front retries it.
     stopped: Option<Problem>,
     /// Batches of a front: topics with a rejected line, and why. Later lines to the same topic are rejected too.
     over_topics: HashMap<Topic, OverQuota>,

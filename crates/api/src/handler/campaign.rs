@@ -1,7 +1,7 @@
 //! Campaigns: creation, recipients, state changes and progress.
 //!
-//! Delivery does the work. The handlers parse requests, check sizes before creation, and report the current state if it
-//! does not allow a change.
+//! Delivery does the work. The handlers parse requests, check sizes before creation, and report the current state if it does
+//! not allow a change.
 
 pub(super) mod show;
 

@@ -1,7 +1,7 @@
 //! Push service credentials of an app. Managed by those who manage the app's keys.
 //!
-//! A secret arrives with one request, and delivery encrypts it. It appears in no response and no log; errors name only
-//! the field and the rule.
+//! A secret arrives with one request, and delivery encrypts it. It appears in no response and no log; errors name only the
+//! field and the rule.
 
 use http::StatusCode;
 use noroshi_delivery::push::{CredentialView, Tested};

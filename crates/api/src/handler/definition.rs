@@ -1,5 +1,5 @@
-//! What the handlers of experiments and maintenance notices share. For keys with the scope `admin` on the public
-//! listener, and for the operator on the admin listener.
+//! What the handlers of experiments and maintenance notices share. For keys with the scope `admin` on the public listener, and
+//! for the operator on the admin listener.
 
 use noroshi_delivery::{Delivery, Held};
 use noroshi_store::{Definition, DefinitionKind, NewDefinition};

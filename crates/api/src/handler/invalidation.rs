@@ -1,5 +1,5 @@
-//! Push tokens that push services invalidated, for backends that store tokens themselves: in pages, or as lines if
-//! `Accept` requests them.
+//! Push tokens that push services invalidated, for backends that store tokens themselves: in pages, or as lines if `Accept`
+//! requests them.
 
 use axum::response::IntoResponse;
 use http::{HeaderMap, header};

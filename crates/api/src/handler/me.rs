@@ -1,5 +1,5 @@
-//! `/v1/me`: requests of a device for itself. Every request except the first call ([`crate::first_call`]) reads the
-//! device, so a revoked token, or that of a deleted device, stops working at once.
+//! `/v1/me`: requests of a device for itself. Every request except the first call ([`crate::first_call`]) reads the device, so
+//! a revoked token, or that of a deleted device, stops working at once.
 
 use std::sync::Arc;
 

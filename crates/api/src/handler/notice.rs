@@ -1,5 +1,4 @@
-//! Maintenance notices of an app. Deleting one ends it now; subscribers of its topic are notified before it is
-//! archived.
+//! Maintenance notices of an app. Deleting one ends it now; subscribers of its topic are notified before it is archived.
 
 use std::collections::BTreeMap;
 

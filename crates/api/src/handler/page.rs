@@ -1,5 +1,5 @@
-//! The OpenAPI documents and the documentation page, both built in. The page loads nothing from elsewhere, which its
-//! content security policy enforces.
+//! The OpenAPI documents and the documentation page, both built in. The page loads nothing from elsewhere, which its content
+//! security policy enforces.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header;

@@ -1,5 +1,4 @@
-//! CPU and heap profiles, for `go tool pprof`, `noroshi profile` and Pyroscope's scraper. Paths and responses are those
-//! of Go's
+//! CPU and heap profiles, for `go tool pprof`, `noroshi profile` and Pyroscope's scraper. Paths and responses are those of Go's
 //! `net/http/pprof`. Only for the operator, on the admin listener.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Quotas of an app: limits, usage and rejections. A key with the scope `admin` reads those of its own app on the
-//! public listener; only the operator changes them, on the admin listener.
+//! Quotas of an app: limits, usage and rejections. A key with the scope `admin` reads those of its own app on the public
+//! listener; only the operator changes them, on the admin listener.
 
 use http::StatusCode;
 use noroshi_delivery::quota;

@@ -1,5 +1,5 @@
-//! `POST /v1/notifications/relay`: notifications that a front accepted and forwards. A batch in which every line has
-//! its own idempotency key, so that a retry in another batch is recognized.
+//! `POST /v1/notifications/relay`: notifications that a front accepted and forwards. A batch in which every line has its own
+//! idempotency key, so that a retry in another batch is recognized.
 
 use axum::extract::State as Shared;
 use noroshi_delivery::{InOrder, Origin};

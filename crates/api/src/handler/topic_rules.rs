@@ -168,8 +168,8 @@ pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
     Holder { app: device.app, device: device.id.clone(), user: device.user.clone(), claims }
 }
 
-/// Rejects topics that a device may not subscribe to. `field`: the path of a topic by its index. Calls the webhook for
-/// as many topics at a time as one app may have in progress; the timeout of the next ones starts after those.
+/// Rejects topics that a device may not subscribe to. `field`: the path of a topic by its index. Calls the webhook for as many
+/// topics at a time as one app may have in progress; the timeout of the next ones starts after those.
 pub(crate) async fn permit(
     delivery: &Delivery,
     holder: &Holder,
@@ -204,8 +204,8 @@ pub(crate) async fn permit(
     Ok(())
 }
 
-/// Checks again after subscribing, since rules may have changed after [`permit`]. Ends the first subscription that they
-/// now deny, and rejects the request.
+/// Checks again after subscribing, since rules may have changed after [`permit`]. Ends the first subscription that they now
+/// deny, and rejects the request.
 pub(crate) async fn keep(
     delivery: &Delivery,
     holder: &Holder,

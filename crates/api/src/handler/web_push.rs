@@ -1,9 +1,9 @@
-//! The Web Push resource, as a push service implements it (RFC 8030): application servers post to endpoints that
-//! devices gave them. They need no API key: the endpoint's address is the permission, and a bound endpoint also
-//! requires the sender's signature (RFC 8292).
+//! The Web Push resource, as a push service implements it (RFC 8030): application servers post to endpoints that devices gave
+//! them. They need no API key: the endpoint's address is the permission, and a bound endpoint also requires the sender's
+//! signature (RFC 8292).
 //!
-//! A message is encrypted for the device (RFC 8291). It becomes the `data` of an ordinary notification to that device.
-//! Checks run from cheap to expensive: tag of the address, row, signature, rate limits, headers, and then the body.
+//! A message is encrypted for the device (RFC 8291). It becomes the `data` of an ordinary notification to that device. Checks
+//! run from cheap to expensive: tag of the address, row, signature, rate limits, headers, and then the body.
 
 mod fields;
 mod receipt;
@@ -218,9 +218,9 @@ impl WebPush {
 
 /// RFC 8292 §4.2: a bound endpoint requires its sender's signature; others require none.
 ///
-/// Verifies on the API's thread, unlike device tokens. A stranger cannot trigger it: the request needs the endpoint's
-/// secret address and the key that the endpoint is bound to. One P-256 verification takes about 50 µs, like the store
-/// read before it, and no shard runs it.
+/// Verifies on the API's thread, unlike device tokens. A stranger cannot trigger it: the request needs the endpoint's secret
+/// address and the key that the endpoint is bound to. One P-256 verification takes about 50 µs, like the store read before
+/// it, and no shard runs it.
 fn verify_signature(endpoint: &Endpoint, headers: &HeaderMap, now: Timestamp) -> Result<(), Problem> {
     let Some(key) = &endpoint.vapid_key else { return Ok(()) };
     let authorization = one(headers, header::AUTHORIZATION.as_str())?;

@@ -1,10 +1,10 @@
-//! Authentication and authorization: each extractor accepts one kind of credential, so a handler that names it cannot
-//! run without.
+//! Authentication and authorization: each extractor accepts one kind of credential, so a handler that names it cannot run
+//! without.
 //!
-//! [`Provider`] takes an API key with a scope; [`Consumer`] a device token or app JWT whose device exists and whose
-//! version is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. An extractor also has
-//! the components that most of its handlers use. The credential comes only from `Authorization: Bearer`: a token in a
-//! query would end up in logs.
+//! [`Provider`] takes an API key with a scope; [`Consumer`] a device token or app JWT whose device exists and whose version
+//! is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. An extractor also has the components
+//! that most of its handlers use. The credential comes only from `Authorization: Bearer`: a token in a query would end up in
+//! logs.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -345,8 +345,8 @@ fn is_revoked(device: &Device, identity: &Identity, now: Timestamp) -> bool {
     identity.issued.is_revoked(device.revoked.device.max(of_user), now)
 }
 
-/// Whether the device agrees with the app JWT. Otherwise the device moves to the JWT's user, who must not read the
-/// previous user's inbox, or the JWT names new topics.
+/// Whether the device agrees with the app JWT. Otherwise the device moves to the JWT's user, who must not read the previous
+/// user's inbox, or the JWT names new topics.
 fn matches_identity(device: &Device, identity: &Identity) -> bool {
     (identity.user.is_none() || identity.user == device.user)
         // Up to 1,000 each; the device's topics are sorted.

@@ -1,7 +1,7 @@
 //! Extractors for request bodies.
 //!
-//! Handlers take the body last, so it is read only after the credential was accepted. A body never exceeds its limit,
-//! and the memory of all bodies is bounded.
+//! Handlers take the body last, so it is read only after the credential was accepted. A body never exceeds its limit, and
+//! the memory of all bodies is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;

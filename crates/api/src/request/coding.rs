@@ -1,8 +1,8 @@
 //! Content codings of request bodies (RFC 9110 §8.4): decompresses a body before it is parsed.
 //!
 //! Accepts one coding, `gzip` (RFC 1952) or `zstd` (RFC 8878). The body limit applies to the compressed and to the
-//! decompressed size, and is checked after each piece of [`PIECE_BYTES`], so a decompression bomb stops early. Both
-//! sizes count towards the node's memory for bodies.
+//! decompressed size, and is checked after each piece of [`PIECE_BYTES`], so a decompression bomb stops early. Both sizes
+//! count towards the node's memory for bodies.
 //!
 //! Deadlines apply to the compressed bytes ([`crate::connection`]). The hash of an idempotent request is that of the
 //! decompressed body.
@@ -22,8 +22,8 @@ use crate::load::Share;
 const PIECE_BYTES: usize = 64 << 10;
 /// RFC 9659 §3: decoders must support it, encoders must not exceed it.
 const ZSTD_WINDOW_BYTES_MAX: usize = 8 << 20;
-/// gzip members or zstd frames of a body; each costs time even if it is empty. At 64 KiB each, which block-wise
-/// compressors use, 256 MiB.
+/// gzip members or zstd frames of a body; each costs time even if it is empty. At 64 KiB each, which block-wise compressors
+/// use, 256 MiB.
 const MEMBERS_MAX: usize = 4_096;
 
 /// How a body is encoded.

@@ -1,7 +1,7 @@
 //! The trace of a request (W3C Trace Context): [`crate::observe`] reads it from the headers once; handlers extract it.
 //!
-//! Ignores an invalid header, as the specification requires. Trusts only requests with an API key: otherwise devices
-//! and senders of Web Push could make a node record anything ("Denial of service" in the specification's security
+//! Ignores an invalid header, as the specification requires. Trusts only requests with an API key: otherwise devices and
+//! senders of Web Push could make a node record anything ("Denial of service" in the specification's security
 //! considerations).
 
 use std::convert::Infallible;

@@ -96,8 +96,8 @@ impl TopologyState {
         self.check_run_ids();
     }
 
-    /// Call it when a connection opened or closed, or slots moved: a watched slot whose server has another run id may
-    /// be empty.
+    /// Call it when a connection opened or closed, or slots moved: a watched slot whose server has another run id may be
+    /// empty.
     fn check_run_ids(&self) {
         let topology = self.topology.load();
         let up = topology.servers.iter().filter(|server| server.run_id().is_some()).count();

@@ -1,7 +1,7 @@
 //! Gaps in topics: a shard received a message of a topic but not the one before it.
 //!
-//! A device acknowledges a topic by its position, over its connection or over HTTP at any node. So the missing message
-//! must be written before those behind it: if a gateway died between the two, the device would keep a position behind a
+//! A device acknowledges a topic by its position, over its connection or over HTTP at any node. So the missing message must
+//! be written before those behind it: if a gateway died between the two, the device would keep a position behind a
 //! message that it never received. A shard that sees a gap therefore writes no further stored message of the topic.
 //! This task reads the topic's log at once, without waiting for a sweep, offers what it has in order, and reports to
 //! the shards how far that reaches. Messages that are not stored move no position, and are written as they arrive.

@@ -1,8 +1,7 @@
 //! Encodes a batch for the queue between the dispatcher and a sender. Pure.
 //!
 //! ```text
-//!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  leased_until  n  n × difference to
-//! the previous
+//!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  leased_until  n  n × difference to the previous
 //! ```
 //!
 //! Numbers are LEB128: 500 neighbouring devices take about as many bytes. During an upgrade, nodes of two versions

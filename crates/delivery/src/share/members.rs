@@ -16,8 +16,8 @@ use crate::edge::GENERATION_BITS;
 use crate::error::Error;
 use crate::sessions::Connected;
 
-/// Unacknowledged copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a
-/// quarter of its rows, so that copies do not evict each other.
+/// Unacknowledged copies of a member before it is skipped: two windows of an MQTT connection. In a small inbox, a quarter
+/// of its rows, so that copies do not evict each other.
 const UNACKNOWLEDGED_MAX: u32 = 128;
 /// A member without a connection, whose node did not report its end, is away after this.
 const UNSEEN: Duration = Duration::from_secs(5);

@@ -182,8 +182,8 @@ async fn cancel(shares: &Shares, app: AppId, id: NotificationId) -> Result<(), E
     }
 }
 
-/// Ends the sessions of a device before its deletion, and sends its unacknowledged copies to other members. The
-/// deletion removes its inbox, with the copies that no leader has reassigned.
+/// Ends the sessions of a device before its deletion, and sends its unacknowledged copies to other members. The deletion
+/// removes its inbox, with the copies that no leader has reassigned.
 pub(super) async fn release(shares: &Shares, app: AppId, device: &DeviceId) -> Result<(), Error> {
     let mut groups = groups_of(shares, app, device).await?;
     if groups.is_empty() {

@@ -19,8 +19,8 @@ use crate::io::unsent::Unsent;
 /// A TCP socket in plaintext or under TLS.
 enum Transport {
     Plain(TcpStream),
-    /// None: a polling session, which receives and sends through other connections. (A separate variant would cost
-    /// every connection eight bytes.)
+    /// None: a polling session, which receives and sends through other connections. (A separate variant would cost every
+    /// connection eight bytes.)
     Tls(Option<Box<Tls>>),
 }
 

@@ -45,8 +45,8 @@ pub(crate) enum Cause {
 
 /// What an adapter does with a message.
 pub(crate) enum Offered {
-    /// The connection's own bytes were appended to the head; `shared` follows them. `acknowledged`: the client will
-    /// send no acknowledgement, so the message counts as acknowledged once it is written.
+    /// The connection's own bytes were appended to the head; `shared` follows them. `acknowledged`: the client will send
+    /// no acknowledgement, so the message counts as acknowledged once it is written.
     Send { shared: Bytes, acknowledged: bool },
     /// Not for this connection now. `acknowledged`: and never will be.
     Pass { acknowledged: bool },

@@ -82,8 +82,7 @@ pub(crate) struct Outside<'a> {
     pub(crate) is_connected: bool,
 }
 
-/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app that has a
-/// scan
+/// Scans of one shard: an app has one at a time and further ones wait behind it; apps take turns. An app that has a scan
 /// `out` has no turn.
 #[derive(Default)]
 pub(crate) struct Scans {

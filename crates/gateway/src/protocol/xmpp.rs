@@ -48,8 +48,8 @@ use session::Parking;
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
 
-/// How long the node waits for further stanzas before it asks the client to acknowledge them (XEP-0198 §4): a client
-/// that got an answer is still awake then.
+/// How long the node waits for further stanzas before it asks the client to acknowledge them (XEP-0198 §4): a client that
+/// got an answer is still awake then.
 const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
 
 /// What all connections of XMPP share.

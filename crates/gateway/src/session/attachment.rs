@@ -22,8 +22,7 @@ pub(crate) struct Attachment {
     pub(crate) topics: SmallVec<[Subscription; 4]>,
     /// Pages brought every message up to here; the same ones may still arrive live.
     pub(crate) watermark: NotificationId,
-    /// Messages accepted up to here existed when the log-in was read: a page brought them, or they had been
-    /// acknowledged.
+    /// Messages accepted up to here existed when the log-in was read: a page brought them, or they had been acknowledged.
     pub(crate) as_of: NotificationId,
     /// The device of the session that ended, while its acknowledgements still count.
     pub(crate) leaving: Option<DeviceNum>,

@@ -25,8 +25,8 @@ use crate::wire::dispatch::{Dispatch, encode_paged};
 const LOG_ROWS: usize = 512;
 
 impl Shard {
-    /// Subscribes to a topic. Its log since `since` and its retained message are read first. `retained`: given by
-    /// clients that choose whether they want the retained message, also of a topic that they are subscribed to already.
+    /// Subscribes to a topic. Its log since `since` and its retained message are read first. `retained`: given by clients
+    /// that choose whether they want the retained message, also of a topic that they are subscribed to already.
     pub(crate) fn subscribe(
         &mut self,
         slot: u32,

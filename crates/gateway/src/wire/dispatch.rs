@@ -175,8 +175,7 @@ impl Dispatch {
     }
 }
 
-/// Appends a message of a page, which is encoded for one native connection. `retained`: its topic retains it, so it is
-/// not at its place in the order.
+/// Appends a message of a page, which is encoded for one native connection. `retained`: its topic retains it, so it is not at its place in the order.
 pub(crate) fn encode_paged(
     framing: Framing,
     message: &Message,

@@ -141,8 +141,8 @@ struct Device {
 /// What may happen in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Devices read and acknowledge before they go, and nothing else ends a connection: no acknowledged message may
-    /// come again.
+    /// Devices read and acknowledge before they go, and nothing else ends a connection: no acknowledged message may come
+    /// again.
     Calm,
     /// Connections end at any moment.
     Rough,

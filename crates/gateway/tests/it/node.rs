@@ -258,8 +258,8 @@ impl Node {
         self.store.keep_session(DeviceNum(0), None).await.expect("written"); // no such device
     }
 
-    /// Waits until no message waits for a device. Its acknowledgements are written a little later, together with those
-    /// of others: a device that reconnects before receives the messages again.
+    /// Waits until no message waits for a device. Its acknowledgements are written a little later, together with those of
+    /// others: a device that reconnects before receives the messages again.
     pub(crate) async fn until_acknowledged(&self, device: &str) {
         let device = DeviceId::parse(device).expect("an id");
         let found = self.store.device(self.app, &device).await.expect("read");

@@ -3,8 +3,8 @@
 use super::{Finding, Subject, Verdict, round_up, unless};
 use crate::capacity::{BACKLOG, grouped, tracked};
 
-/// Lower ports are for services such as the node's 8080 and 9090: while a proxy uses one, the node could not listen on
-/// it after a restart.
+/// Lower ports are for services such as the node's 8080 and 9090: while a proxy uses one, the node could not listen on it after
+/// a restart.
 const FIRST_PORT: u64 = 10_000;
 const LAST_PORT: u64 = 65_535;
 
@@ -40,8 +40,8 @@ pub(super) fn overflows(subject: &Subject) -> Option<Finding> {
     Some(finding.advise("if the number grows, use a longer listen queue, more cores or more nodes"))
 }
 
-/// A message to all devices takes a page of buffers for each until it is acknowledged. Above the second number the
-/// kernel saves memory, above the third it rejects allocations (tcp(7), `tcp_mem`).
+/// A message to all devices takes a page of buffers for each until it is acknowledged. Above the second number the kernel saves
+/// memory, above the third it rejects allocations (tcp(7), `tcp_mem`).
 pub(super) fn tcp_memory(subject: &Subject) -> Option<Finding> {
     let [low, pressure, high] = subject.host.kernel.tcp_mem?;
     let pages = subject.requirements.connections;

@@ -1,5 +1,5 @@
-//! Memory limits of control groups, version 1 and 2. A group's limit applies to its descendants, so the tightest one up
-//! to the root is effective.
+//! Memory limits of control groups, version 1 and 2. A group's limit applies to its descendants, so the tightest one up to the
+//! root is effective.
 
 use std::path::{Path, PathBuf};
 
@@ -42,8 +42,8 @@ impl Cgroup {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// The group with the least available memory. Ignores a limit above `total_bytes`: version 1 represents "no limit"
-    /// by a very large number.
+    /// The group with the least available memory. Ignores a limit above `total_bytes`: version 1 represents "no limit" by a very
+    /// large number.
     pub(super) fn tightest(root: &Path, process: &str, total_bytes: u64) -> Option<Self> {
         let groups = text(root, &format!("proc/{process}/cgroup")).unwrap_or_default();
         // cgroups(7): hierarchy-ID:controller-list:path
@@ -62,8 +62,8 @@ impl Cgroup {
 }
 
 impl Files {
-    /// All groups from the process's own to the root. In a container the path may be the host's; then only the root
-    /// exists, which is the container's own group.
+    /// All groups from the process's own to the root. In a container the path may be the host's; then only the root exists, which
+    /// is the container's own group.
     fn path_and_parents(&self, root: &Path, path: &str) -> Vec<Cgroup> {
         let base = root.join(self.folder);
         let path = Path::new(path.trim_start_matches('/'));

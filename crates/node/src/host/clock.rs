@@ -1,11 +1,11 @@
-//! Detects time synchronization. The kernel's state (adjtimex(2)) requires unsafe code, so this looks for running
-//! programs that synchronize clocks, and for the marker file of one of them.
+//! Detects time synchronization. The kernel's state (adjtimex(2)) requires unsafe code, so this looks for running programs that
+//! synchronize clocks, and for the marker file of one of them.
 
 use std::fs;
 use std::path::Path;
 
-/// Process names (`/proc/PID/comm`, truncated to 15 bytes): chrony, ntpd, OpenNTPD, ntpd-rs, systemd-timesyncd,
-/// linuxptp, and guest tools of hypervisors.
+/// Process names (`/proc/PID/comm`, truncated to 15 bytes): chrony, ntpd, OpenNTPD, ntpd-rs, systemd-timesyncd, linuxptp, and
+/// guest tools of hypervisors.
 const KEEPERS: [&str; 8] =
     ["chronyd", "ntpd", "openntpd", "ntp-daemon", "systemd-timesyn", "phc2sys", "vmtoolsd", "VBoxService"];
 

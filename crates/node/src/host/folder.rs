@@ -1,5 +1,5 @@
-//! The data folder: its file system, permissions and free space, and how long a commit waits for the disk. The latter
-//! is measured with a temporary file.
+//! The data folder: its file system, permissions and free space, and how long a commit waits for the disk. The latter is
+//! measured with a temporary file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -120,8 +120,8 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     found
 }
 
-/// The process that locks this file: proc_locks(5), `FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`. Two file
-/// systems may have equal inode numbers, so the process must also have this program's name.
+/// The process that locks this file: proc_locks(5), `FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`. Two file systems may
+/// have equal inode numbers, so the process must also have this program's name.
 fn holder(root: &Path, inode: u64) -> Option<u32> {
     let locks = fs::read_to_string(root.join("proc/locks")).ok()?;
     locks.lines().find_map(|line| {

@@ -1,9 +1,8 @@
 //! Modules form layers: the graph of sibling modules has no cycle, at any level of any crate's module tree.
 //!
-//! An edge leads from one sibling to another where a path in the first one's subtree (`use` or inline; `crate::`,
-//! `super::`,
-//! `self::`, or the name of a child) resolves into the second one's subtree. Re-exports are followed. Tests do not
-//! count, and neither do paths between a module and its own children: a parent assembles them.
+//! An edge leads from one sibling to another where a path in the first one's subtree (`use` or inline; `crate::`, `super::`,
+//! `self::`, or the name of a child) resolves into the second one's subtree. Re-exports are followed. Tests do not count, and
+//! neither do paths between a module and its own children: a parent assembles them.
 //!
 //! For the gateway, whose layers ARCHITECTURE.md describes, the order of the layers is checked too.
 //!

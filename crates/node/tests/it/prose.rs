@@ -1,7 +1,7 @@
 //! Words and phrases that documents and comments do not use, with what to write instead (`prose.txt`).
 //!
-//! `prose.txt` has a regular expression per line; case does not matter. Code blocks and inline code are not checked,
-//! nor is Rust code outside comments.
+//! `prose.txt` has a regular expression per line; case does not matter. Code blocks and inline code are not checked, nor is
+//! Rust code outside comments.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The messages of pprof's format (`proto/profile.proto` of github.com/google/pprof), with the fields this crate writes
-//! or reads. Text is an index into [`Profile::string_table`], whose first entry is empty.
+//! The messages of pprof's format (`proto/profile.proto` of github.com/google/pprof), with the fields this crate writes or
+//! reads. Text is an index into [`Profile::string_table`], whose first entry is empty.
 
 use prost::Message;
 

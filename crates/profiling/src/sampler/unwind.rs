@@ -157,8 +157,8 @@ fn read_memory(address: usize, into: &mut [u8]) -> usize {
     }
     let len = into.len() - left;
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: len };
-    // SAFETY: the kernel writes to `into` only and reports an error for memory that it cannot read. A signal handler
-    // may call it: it is a plain system call.
+    // SAFETY: the kernel writes to `into` only and reports an error for memory that it cannot read. A signal handler may
+    // call it: it is a plain system call.
     let read = unsafe {
         libc::process_vm_readv(
             libc::getpid(),

@@ -146,8 +146,8 @@ impl Decoder {
         result.map(drop)
     }
 
-    /// Consumes `bytes` up to the end of one packet and calls `on` for it. Returns how many bytes it consumed: all of
-    /// them if no packet is complete. `bytes` is not empty.
+    /// Consumes `bytes` up to the end of one packet and calls `on` for it. Returns how many bytes it consumed: all of them
+    /// if no packet is complete. `bytes` is not empty.
     pub fn feed_one(
         &mut self,
         bytes: &[u8],

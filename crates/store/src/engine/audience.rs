@@ -1,7 +1,7 @@
 //! Pages of audiences. A page costs what it examines; a page of an upload whose users have k devices each reads up to k
-//! times as many rows as it returns. A condition is evaluated in windows: the next devices of each of its topics, and
-//! of the whole app where the condition holds without any subscription. Up to the smallest last device of the windows
-//! that are full, every subscription is known, so that the condition can be decided.
+//! times as many rows as it returns. A condition is evaluated in windows: the next devices of each of its topics, and of
+//! the whole app where the condition holds without any subscription. Up to the smallest last device of the windows that
+//! are full, every subscription is known, so that the condition can be decided.
 
 use std::collections::BTreeMap;
 

@@ -127,8 +127,8 @@ pub(crate) async fn create<S: Session>(
     Ok(id)
 }
 
-/// Inserts the notification that outcomes of a campaign, or of one of its variants, are recorded under. It is kept
-/// until the campaign ends, and for the trace retention from then on.
+/// Inserts the notification that outcomes of a campaign, or of one of its variants, are recorded under. It is kept until
+/// the campaign ends, and for the trace retention from then on.
 async fn insert_notification<S: Session>(
     session: &S,
     num: Num,

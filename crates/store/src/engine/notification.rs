@@ -163,9 +163,8 @@ impl Fallback {
     }
 }
 
-/// The message of a row from column `first` on: `num, app, delivery, urgency, notification, data, created_at,
-/// expires_at, topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, and whether idle devices
-/// wait.
+/// The message of a row from column `first` on: `num, app, delivery, urgency, notification, data, created_at, expires_at,
+/// topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, and whether idle devices wait.
 pub(crate) fn message_of_row(
     row: &(impl Record + ?Sized),
     first: usize,

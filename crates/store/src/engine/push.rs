@@ -89,8 +89,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Reads `created_at, expires_at, standing, topic, topic_offset` from column `first` on; `None` where they are
-    /// NULL.
+    /// Reads `created_at, expires_at, standing, topic, topic_offset` from column `first` on; `None` where they are NULL.
     pub(crate) fn of_row(row: &(impl Record + ?Sized), first: usize) -> Result<Option<Self>, Error> {
         let Some(created_at) = row.int_or_null(first)? else { return Ok(None) };
         Ok(Some(Self {
@@ -203,8 +202,7 @@ impl QueueRow {
         })
     }
 
-    /// What `devices` leaving the row with this outcome adds to the trace and to the campaign's sums, and to the
-    /// answer.
+    /// What `devices` leaving the row with this outcome adds to the trace and to the campaign's sums, and to the answer.
     pub(crate) fn record(
         &self,
         outcome: Outcome,

@@ -1,5 +1,4 @@
-//! Statements whose text is the same for every engine. The rows of `calls` that say `shared` are written on top of
-//! them.
+//! Statements whose text is the same for every engine. The rows of `calls` that say `shared` are written on top of them.
 //!
 //! A [`Session`] is SQLite's connection on one of the store's threads, or a PostgreSQL transaction. SQLite answers at
 //! once, so its futures are ready when they are first polled. Statements number their values (`$1`), which both

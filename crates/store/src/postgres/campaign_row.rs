@@ -1,10 +1,10 @@
 //! Campaigns as far as push work changes them: their row and their end.
 //!
-//! The call that removes a campaign's last batch ends the campaign; several may remove batches at once on several
-//! nodes. Locks, always in this order, after those of the queue's rows:
+//! The call that removes a campaign's last batch ends the campaign; several may remove batches at once on several nodes.
+//! Locks, always in this order, after those of the queue's rows:
 //!
-//! 1. An advisory lock of the campaign: shared by calls that remove batches ([`hold_open`]), exclusive for the call
-//!   that enqueues the last of them ([`lock_alone`]). So a call that removes a batch knows whether more can follow.
+//! 1. An advisory lock of the campaign: shared by calls that remove batches ([`hold_open`]), exclusive for the call that
+//!    enqueues the last of them ([`lock_alone`]). So a call that removes a batch knows whether more can follow.
 //! 2. The campaign's row, by [`settle`] where no more can follow: of two calls that remove the last batches, the second
 //!    waits for the first and sees that nothing is left.
 //! 3. Sums, in order ([`super::campaign_sum`]).
@@ -47,8 +47,8 @@ pub(super) async fn keep_trace(tx: &Tx, campaigns: &[CampaignNum], now: Timestam
     Ok(())
 }
 
-/// Called after batches of these campaigns were removed and before [`settle`]: a caller that enqueues their last
-/// batches has committed before, or does so after this transaction.
+/// Called after batches of these campaigns were removed and before [`settle`]: a caller that enqueues their last batches
+/// has committed before, or does so after this transaction.
 pub(super) async fn hold_open(tx: &Tx, nums: &[CampaignNum]) -> Result<(), Failed> {
     let mut keys: Vec<i32> = nums.iter().map(|num| (num % (1 << 31)) as i32).collect();
     keys.sort_unstable();

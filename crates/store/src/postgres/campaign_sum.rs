@@ -1,6 +1,6 @@
 //! Sums of campaigns and of their variants: outcomes by reason, and latency histograms. Each sum is spread over
-//! [`SHARDS`] rows, so that concurrent additions do not wait for each other; reads add the rows up. The sums of a
-//! campaign are locked before those of its variants.
+//! [`SHARDS`] rows, so that concurrent additions do not wait for each other; reads add the rows up. The sums of a campaign
+//! are locked before those of its variants.
 //!
 //! A notification belongs to the same variant for ever, so that later outcomes count for the variant that was sent.
 //! Campaigns without variants have no rows in the tables of variants.

@@ -41,8 +41,8 @@ async fn lock_groups(
     now: i64,
     shares: Vec<(Share, u8)>,
 ) -> Result<(Vec<i64>, Vec<i64>), Failed> {
-    // Rows are created in the order of their names and locked in the order of their numbers, here and in [`settle`], so
-    // that two first attempts never deadlock. PostgreSQL ends other deadlocks, and the transaction runs again.
+    // Rows are created in the order of their names and locked in the order of their numbers, here and in [`settle`], so that
+    // two first attempts never deadlock. PostgreSQL ends other deadlocks, and the transaction runs again.
     let shares = share::distinct(shares);
     let (names, filters): (Vec<&str>, Vec<&str>) =
         shares.iter().map(|(share, _)| (&*share.name, &*share.filter)).unzip();

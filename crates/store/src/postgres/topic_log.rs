@@ -1,5 +1,5 @@
-//! Messages that leave the logs of topics because they expired or were cancelled. Topics are locked before their logs,
-//! in the order of their numbers, as in all other calls.
+//! Messages that leave the logs of topics because they expired or were cancelled. Topics are locked before their logs, in
+//! the order of their numbers, as in all other calls.
 
 use super::transaction::{Failed, Tx};
 use crate::ids::Num;

@@ -35,8 +35,8 @@ const ROLL_BACK: Duration = Duration::from_secs(5);
 /// Between two attempts of a write, doubled each time up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// One attempt at work in a transaction, and the work that starts attempts. Both are boxed: the compiler generates
-/// retries, timeouts and tasks once per type of answer instead of once for each of the 120 operations.
+/// One attempt at work in a transaction, and the work that starts attempts. Both are boxed: the compiler generates retries,
+/// timeouts and tasks once per type of answer instead of once for each of the 120 operations.
 type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
 type Work<'a, T> = dyn Fn(Tx) -> Attempt<'a, T> + Sync + 'a;
 

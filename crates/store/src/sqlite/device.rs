@@ -194,8 +194,8 @@ fn insert(db: &Db, device: &mut Device) -> Result<(), Error> {
 const ENDED: &str = "CASE WHEN kept IS NULL THEN X'FF' WHEN substr(kept, 1, 1) = X'FF' THEN kept
                      ELSE CAST(X'FF' || kept AS BLOB) END";
 
-/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time
-/// only with the user. A device that gets another user loses its inbox and its endpoints.
+/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time only
+/// with the user. A device that gets another user loses its inbox and its endpoints.
 fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();

@@ -104,8 +104,8 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
     Ok(())
 }
 
-/// Removes the rows that belong to a notification: acknowledgements that no claim needed, openings, and outcomes, of
-/// which a campaign of small batches has many. Returns how many rows.
+/// Removes the rows that belong to a notification: acknowledgements that no claim needed, openings, and outcomes, of which a
+/// campaign of small batches has many. Returns how many rows.
 fn forget_parts(db: &Db, num: Num, rows_max: usize) -> Result<usize, Error> {
     let mut removed = 0;
     for sql in [

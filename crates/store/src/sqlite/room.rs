@@ -9,8 +9,8 @@ use noroshi_types::DeviceNum;
 /// Devices remembered: 16 bytes each, 4 MiB.
 const DEVICES: usize = 1 << 18;
 
-/// Rows that each device can take before its inbox is counted again. A lower bound: rows that leave, and operations
-/// that are rolled back, only add room.
+/// Rows that each device can take before its inbox is counted again. A lower bound: rows that leave, and operations that
+/// are rolled back, only add room.
 #[derive(Default)]
 pub(crate) struct Room(HashMap<DeviceNum, u32>);
 

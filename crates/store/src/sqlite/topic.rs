@@ -106,8 +106,8 @@ pub(super) struct Published {
     pub standing: Standing,
 }
 
-/// Gives a message the next offset, a row in the log if it is stored, and the place of the retained message if the
-/// request retains it.
+/// Gives a message the next offset, a row in the log if it is stored, and the place of the retained message if the request
+/// retains it.
 pub(super) fn publish(w: &Write<'_>, topic: &Topic, num: Num, accept: &Accept) -> Result<Published, Error> {
     let Accept { app, request, now, .. } = accept;
     let topic = find_or_create(w.db, *app, topic)?;

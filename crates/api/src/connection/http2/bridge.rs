@@ -1,9 +1,9 @@
-//! Bridges a stream to the gateway, such as an event stream: a gateway shard gets one end of a socket pair as an
-//! HTTP/1.1 connection, and the bridge copies between the other end and the stream.
+//! Bridges a stream to the gateway, such as an event stream: a gateway shard gets one end of a socket pair as an HTTP/1.1
+//! connection, and the bridge copies between the other end and the stream.
 //!
-//! The bridge reads only what the other side can accept, so pending bytes stay in the socket pair, where the shard sees
-//! a slow client like any other. The gateway enforces the deadlines of requests and bodies and counts the connection;
-//! meanwhile the API's pool does not. When one side ends, so does the other.
+//! The bridge reads only what the other side can accept, so pending bytes stay in the socket pair, where the shard sees a slow
+//! client like any other. The gateway enforces the deadlines of requests and bodies and counts the connection; meanwhile the
+//! API's pool does not. When one side ends, so does the other.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -111,8 +111,8 @@ pub(super) async fn run(
     }
 }
 
-/// Replaces a `503` while the gateway drains. A browser's `EventSource` treats `503` as final, but retries a refused
-/// stream: after GOAWAY on another connection, which may reach another node.
+/// Replaces a `503` while the gateway drains. A browser's `EventSource` treats `503` as final, but retries a refused stream:
+/// after GOAWAY on another connection, which may reach another node.
 fn refuse_stream(respond: &mut SendResponse<Bytes>) -> Outcome {
     respond.send_reset(Reason::REFUSED_STREAM);
     Outcome::Last

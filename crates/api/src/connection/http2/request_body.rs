@@ -1,7 +1,7 @@
 //! A request body as `h2` receives it. Reading bytes reopens the client's window by the same amount.
 //!
-//! A client may wait for `100 Continue` before it sends the body (`Expect: 100-continue`, RFC 9110 §10.1.1). The node
-//! sends it when a handler first reads the body, so a request that is rejected by its head costs no body.
+//! A client may wait for `100 Continue` before it sends the body (`Expect: 100-continue`, RFC 9110 §10.1.1). The node sends it
+//! when a handler first reads the body, so a request that is rejected by its head costs no body.
 
 use std::pin::Pin;
 use std::sync::Arc;

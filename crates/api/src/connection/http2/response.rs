@@ -133,8 +133,8 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Waits until the client's window allows some of these bytes. The caller must use or release the reserved window
-    /// before it waits for anything else, since streams share the connection's window.
+    /// Waits until the client's window allows some of these bytes. The caller must use or release the reserved window before
+    /// it waits for anything else, since streams share the connection's window.
     pub(super) async fn reserve(&mut self, bytes: usize) -> Result<usize, Unsent> {
         let requested = bytes.min(FRAME_BYTES);
         self.stream.reserve_capacity(requested);
@@ -166,8 +166,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Releases the unused part of [`Sender::reserve`]. `h2` would hold it for this stream, out of the connection's
-    /// window.
+    /// Releases the unused part of [`Sender::reserve`]. `h2` would hold it for this stream, out of the connection's window.
     pub(super) fn release(&mut self) {
         self.stream.reserve_capacity(0);
     }

@@ -106,8 +106,8 @@ impl StreamContext<'_> {
     }
 }
 
-/// Resolves when the client cancels the stream, or the pool evicts it, which resets it. Meanwhile sends `100 Continue`
-/// once a handler reads the body.
+/// Resolves when the client cancels the stream, or the pool evicts it, which resets it. Meanwhile sends `100 Continue` once a
+/// handler reads the body.
 async fn cancelled(
     respond: &mut SendResponse<Bytes>,
     handle: &Handle,
@@ -141,8 +141,7 @@ enum Invalid {
     Status(StatusCode),
 }
 
-/// Converts the request to the form of HTTP/1.1: target is a path, authority is the header `Host`, cookies are in one
-/// header.
+/// Converts the request to the form of HTTP/1.1: target is a path, authority is the header `Host`, cookies are in one header.
 fn validate(request: Request<RecvStream>, headers_max: usize) -> Result<Request<RequestBody>, Invalid> {
     let (mut head, stream) = request.into_parts();
     let target = head.uri.path_and_query().cloned().filter(|_| head.method != Method::CONNECT);

@@ -1,8 +1,8 @@
 //! `GET /push/receipt/{token}`: the delivery receipt of a message (RFC 8030 §5.1, §6.3).
 //!
-//! The RFC keeps such a request open and sends receipts by HTTP/2 server push, which clients no longer support. Here
-//! each message has its own receipt subscription (§5.1 allows that), and the status is the receipt: 204 acknowledged,
-//! 410 never to be acknowledged, 202 pending. With `Prefer: wait=N` (RFC 7240 §4.3) the response waits for 204 or 410.
+//! The RFC keeps such a request open and sends receipts by HTTP/2 server push, which clients no longer support. Here each
+//! message has its own receipt subscription (§5.1 allows that), and the status is the receipt: 204 acknowledged, 410 never to be
+//! acknowledged, 202 pending. With `Prefer: wait=N` (RFC 7240 §4.3) the response waits for 204 or 410.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! Sessions without a connection. The store has a session's subscriptions with the device; this node's memory has what
 //! is in flight, a will that is not due, and when the session ends.
 //!
-//! The position of a durable subscription says which messages of a topic are not acknowledged. Filters with wildcards
-//! have no position: the session has the ids of messages that they matched and the client has not acknowledged, and
-//! messages behind a place in the order of commits were not sent. A session with such filters writes this when its
-//! connection ends; others write nothing. So a node that is killed forgets wills that were not due and what was in
-//! flight: those messages come again with new packet ids and the same notification ids. It forgets no subscription and
-//! no stored message.
+//! The position of a durable subscription says which messages of a topic are not acknowledged. Filters with wildcards have
+//! no position: the session has the ids of messages that they matched and the client has not acknowledged, and messages
+//! behind a place in the order of commits were not sent. A session with such filters writes this when its connection
+//! ends; others write nothing. So a node that is killed forgets wills that were not due and what was in flight: those
+//! messages come again with new packet ids and the same notification ids. It forgets no subscription and no stored
+//! message.
 //!
 //! Invariants: a [`Lot`] bounds the parked sessions; an evicted one continues from the store only. Only the holder that
 //! left a session continues it: a device that was revoked, deleted and made again, or given to another user since then

@@ -1,8 +1,8 @@
 //! A session as the store has it, in versions.
 //!
-//! Filters with wildcards have no position. Messages that they matched and the client has not acknowledged are stored
-//! by id; of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of
-//! other versions read the versions that they know: see docs/cluster.md.
+//! Filters with wildcards have no position. Messages that they matched and the client has not acknowledged are stored by
+//! id; of all other messages accepted up to a place in the order of commits they deliver nothing more. Nodes of other
+//! versions read the versions that they know: see docs/cluster.md.
 
 use noroshi_protocol::mqtt::{SubscribeOptions, Subscription, TopicFilter, UnacknowledgedMessage};
 use noroshi_store::{ENDED_STATE_PREFIX, Place};

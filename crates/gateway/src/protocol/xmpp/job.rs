@@ -69,8 +69,7 @@ impl Xmpp {
         });
     }
 
-    /// A device's archive is its inbox (XEP-0313): the messages that it has not acknowledged. Reading acknowledges
-    /// nothing.
+    /// A device's archive is its inbox (XEP-0313): the messages that it has not acknowledged. Reading acknowledges nothing.
     pub(super) fn query_archive(&mut self, cx: &mut Context<'_>, query: ArchiveQuery, request: Query) {
         if self.conversation.account().is_some() {
             return self.query_account_archive(cx, &query, request);

@@ -1,6 +1,6 @@
 //! From a password to a session: the token is verified first, then the log-in is as for every protocol. A session is
-//! resumed by a log-in of its device too (XEP-0198 §5): messages that were sent and not acknowledged are sent again,
-//! and messages that arrived meanwhile are read from the store.
+//! resumed by a log-in of its device too (XEP-0198 §5): messages that were sent and not acknowledged are sent again, and
+//! messages that arrived meanwhile are read from the store.
 //!
 //! A client that asks for a session has proved only that its token was once issued. So the store checks the token
 //! before anything changes for the session: a parked one stays until the log-in has succeeded, and a connection that

@@ -48,8 +48,8 @@ impl SentByName {
 /// 512 × 16 B, twice: 16 KiB for a connection that catches up.
 pub(super) const ACKNOWLEDGED_MIN: usize = 512;
 
-/// The last acknowledgements: at least [`ACKNOWLEDGED_MIN`], at most twice as many. An acknowledgement is written
-/// within some milliseconds, so that is far more than reads can miss.
+/// The last acknowledgements: at least [`ACKNOWLEDGED_MIN`], at most twice as many. An acknowledgement is written within some
+/// milliseconds, so that is far more than reads can miss.
 #[derive(Default)]
 pub(super) struct Acknowledged {
     last: HashSet<NotificationId>,

@@ -3,8 +3,8 @@
 //! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
 //! It stays owed until the device acknowledges it, it expires, the session ends, or no matching subscription is left.
 //!
-//! To a group of a shared subscription it is owed once: until any device acknowledges it, or the group has no member
-//! any more.
+//! To a group of a shared subscription it is owed once: until any device acknowledges it, or the group has no member any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -215,8 +215,8 @@ impl Ledger {
         heard.into_iter().for_each(|device| self.note(device, Some(number), format!("{topic} is owed")));
     }
 
-    /// A device acknowledges a message. `retained`: a copy that a topic retained. It may replace the message itself,
-    /// which may also arrive in addition.
+    /// A device acknowledges a message. `retained`: a copy that a topic retained. It may replace the message itself, which
+    /// may also arrive in addition.
     pub(crate) fn acknowledge(&mut self, device: usize, number: usize, retained: bool) {
         let account = &mut self.accounts[device];
         account.owed.remove(&number);

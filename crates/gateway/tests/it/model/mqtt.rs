@@ -1,5 +1,5 @@
-//! A device of the model that speaks MQTT: the messages that it received and did not acknowledge, and those that must
-//! come again when its session continues.
+//! A device of the model that speaks MQTT: the messages that it received and did not acknowledge, and those that must come
+//! again when its session continues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -18,8 +18,8 @@ use crate::node::PATIENCE;
 
 const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
 
-/// Groups with a device for each half of the model's devices: no message is for two groups, so the device that
-/// acknowledges it identifies the group.
+/// Groups with a device for each half of the model's devices: no message is for two groups, so the device that acknowledges
+/// it identifies the group.
 const SHARES: [&str; 2] = ["$share/g/a/#", "$share/h/b/+"];
 
 /// A packet of the server, as far as the model looks at it.
@@ -219,8 +219,8 @@ impl Device {
     }
 }
 
-/// Messages that must come again and are not acknowledged. A message that was sent once more because its
-/// acknowledgement was not written yet need not come again: the acknowledgement is written by now.
+/// Messages that must come again and are not acknowledged. A message that was sent once more because its acknowledgement was
+/// not written yet need not come again: the acknowledgement is written by now.
 fn missing(again: impl Iterator<Item = Open>, account: &Account) -> Vec<usize> {
     again.map(|open| open.number).filter(|number| !account.has_acknowledged(*number)).collect()
 }

@@ -1,8 +1,8 @@
 //! A device of the model that speaks Socket.IO over a WebSocket: durable topics, and topics of the connection.
 //!
-//! With offsets it is recovered behind the last message it received, so nothing comes twice, acknowledged or not.
-//! Without offsets, unacknowledged messages come again, and topics of the connection do not deliver messages that were
-//! published while the device had no connection.
+//! With offsets it is recovered behind the last message it received, so nothing comes twice, acknowledged or not. Without
+//! offsets, unacknowledged messages come again, and topics of the connection do not deliver messages that were published
+//! while the device had no connection.
 
 use std::collections::VecDeque;
 

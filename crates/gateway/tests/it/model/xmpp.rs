@@ -24,8 +24,8 @@ pub(crate) struct Device {
     told: u32,
     /// Messages that are not acknowledged, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Messages from before stanzas were counted. The first counted stanza acknowledges them, or an answer that counts
-    /// all stanzas there were at the request.
+    /// Messages from before stanzas were counted. The first counted stanza acknowledges them, or an answer that counts all
+    /// stanzas there were at the request.
     early: Vec<usize>,
     /// How many stanzas had come when an acknowledgement was last asked for.
     asked: Option<u32>,

@@ -1,5 +1,5 @@
-//! What an MQTT client receives that reconnects, acknowledges late, reads slowly or changes its subscriptions: each
-//! message once, in order.
+//! What an MQTT client receives that reconnects, acknowledges late, reads slowly or changes its subscriptions: each message
+//! once, in order.
 
 use std::time::Duration;
 

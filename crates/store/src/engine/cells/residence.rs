@@ -1,7 +1,7 @@
 //! Which cell a user and a device live in, and moves from one cell to another.
 //!
-//! A call that decides about an app's devices holds that app's lock ([`Residences::lock`]), so that two fronts never
-//! give one user two homes. Reads need no lock.
+//! A call that decides about an app's devices holds that app's lock ([`Residences::lock`]), so that two fronts never give
+//! one user two homes. Reads need no lock.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -200,8 +200,8 @@ pub(crate) async fn relocate<S: Residences>(
     Ok(moved)
 }
 
-/// Users of a cell, and devices without a user. Their apps are locked in order, so that two callers cannot wait for
-/// each other; apps without residents of the cell are not locked.
+/// Users of a cell, and devices without a user. Their apps are locked in order, so that two callers cannot wait for each
+/// other; apps without residents of the cell are not locked.
 async fn locked_residents<S: Residences>(
     session: &S,
     from: CellNum,

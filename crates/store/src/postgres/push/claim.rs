@@ -1,5 +1,5 @@
-//! Which devices of a `fallback` batch still need a push. Of an acknowledgement and a claim, on whichever nodes, the
-//! one whose commit comes first takes effect. Their locks ensure that:
+//! Which devices of a `fallback` batch still need a push. Of an acknowledgement and a claim, on whichever nodes, the one
+//! whose commit comes first takes effect. Their locks ensure that:
 //!
 //! 1. **Claim**: its queue rows `FOR UPDATE` (locked rows are skipped, so nothing waits here).
 //! 2. Acknowledgements in `push_confirmed`: an advisory lock per bucket of notifications, in the order of buckets;
@@ -9,8 +9,8 @@
 //! 4. Subscriptions by (device, topic): the claim prevents changes (`FOR SHARE`), an acknowledgement moves their
 //!    position.
 //!
-//! Both lock in this order (an acknowledgement starts at 2), so they do not deadlock. The engine ends any other
-//! deadlock, and the transaction is retried.
+//! Both lock in this order (an acknowledgement starts at 2), so they do not deadlock. The engine ends any other deadlock,
+//! and the transaction is retried.
 
 use std::collections::HashSet;
 

@@ -56,8 +56,8 @@ fn of_devices(db: &Db, app: AppId, devices: &[DeviceId]) -> Result<Recipients, E
     Ok(found)
 }
 
-/// One pass over the subscribers of each topic sets a bit per device and topic; the truth table selects devices by
-/// their bits. Where the condition holds without any subscription, it also selects devices without any of the topics.
+/// One pass over the subscribers of each topic sets a bit per device and topic; the truth table selects devices by their
+/// bits. Where the condition holds without any subscription, it also selects devices without any of the topics.
 fn of_condition(db: &Db, app: AppId, condition: &Condition) -> Result<Recipients, Error> {
     let mut subscribed: HashMap<DeviceNum, u32> = HashMap::new();
     let mut subscribers = db.prepare_cached(

@@ -1,7 +1,7 @@
 //! Taking batches that are due.
 //!
-//! In each lane, seeks find the first free row of every group (app, service, campaign); a heap yields the oldest of
-//! them, and the group's next row takes its place. Obsolete rows are dropped with their outcome.
+//! In each lane, seeks find the first free row of every group (app, service, campaign); a heap yields the oldest of them,
+//! and the group's next row takes its place. Obsolete rows are dropped with their outcome.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as MapEntry;
