@@ -68,6 +68,21 @@ test('a session ended by its client leaves no subscriptions', async () => {
   await again.endAsync()
 })
 
+test('a session ended by its client is not resumed, however soon the client returns', async () => {
+  const rounds = Array.from({ length: 40 }, async (_, n) => {
+    const device = await node.api.register()
+    const client = await connect(device, LASTING)
+    await client.subscribeAsync(['returning/exact', 'returning/+/wild'], { qos: 1 })
+    await client.endAsync(false, { properties: { sessionExpiryInterval: 0 } })
+    // The store removes the session in several steps, which take some milliseconds.
+    await new Promise(resolve => setTimeout(resolve, n % 20))
+    const again = await connect(device, LASTING)
+    assert.equal(again.connack.sessionPresent, false)
+    await again.endAsync()
+  })
+  await Promise.all(rounds)
+})
+
 test('a subscription without a sent SUBACK does not outlive the session', async () => {
   const devices = []
   for (let n = 0; n < 20; n++) {

@@ -88,11 +88,13 @@ impl Bound {
         let now = delivery.clock().now();
         let of_protocols = protocol::registry::services(&mut config, now, capacity);
         let (config, registry) = (Arc::new(config), Arc::new(Registry::new(delivery.nodes.session_keys())));
+        let stamps = Arc::new(Stamps::new());
         let services = Arc::new(Services {
             config: config.clone(),
             auth: auth.clone(),
             metrics: metrics.clone(),
             registry: registry.clone(),
+            stamps: stamps.clone(),
             generations: Generations::new(now),
             of_protocols,
         });
@@ -103,7 +105,7 @@ impl Bound {
             handover,
             registry,
             services,
-            stamps: Stamps::new(),
+            stamps,
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),

@@ -269,8 +269,7 @@ impl Gateway {
 
     /// Stamps a change of a device that a log-in in progress may not have read.
     fn stamp_change(&self, device_key: Key) {
-        let stamps = &self.shared.stamps;
-        stamps.stamp(Registry::change_key(device_key), stamps.next());
+        self.shared.stamps.stamp_now(Registry::change_key(device_key));
     }
 
     fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {

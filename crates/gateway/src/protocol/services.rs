@@ -15,12 +15,14 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::rate::Rate;
 use crate::session::registry::Registry;
+use crate::session::stamp::Stamps;
 
 pub(crate) struct Services {
     pub(crate) config: Arc<Config>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) stamps: Arc<Stamps>,
     pub(crate) generations: Generations,
     /// What single protocols share among their connections, one value of each type.
     pub(crate) of_protocols: Vec<Box<dyn Any + Send + Sync>>,

@@ -44,6 +44,10 @@ impl Stamps {
         self.place(key).fetch_max(moment.0, Ordering::SeqCst);
     }
 
+    pub(crate) fn stamp_now(&self, key: Key) {
+        self.stamp(key, self.next());
+    }
+
     /// Whether the key may have been stamped after `moment`.
     pub(crate) fn is_newer(&self, key: Key, moment: Moment) -> bool {
         self.place(key).load(Ordering::SeqCst) > moment.0
@@ -62,10 +66,10 @@ mod tests {
     fn a_stamp_is_newer_than_an_earlier_read() {
         let stamps = Stamps::new();
         let key: Key = 0xABCD << 32;
-        stamps.stamp(key, stamps.next());
+        stamps.stamp_now(key);
         let read = stamps.present();
         assert!(!stamps.is_newer(key, read));
-        stamps.stamp(key, stamps.next());
+        stamps.stamp_now(key);
         assert!(stamps.is_newer(key, read));
         assert!(!stamps.is_newer(0, read));
     }

@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     /// What the adapters of protocols share.
     pub(crate) services: Arc<Services>,
-    pub(crate) stamps: Stamps,
+    pub(crate) stamps: Arc<Stamps>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,

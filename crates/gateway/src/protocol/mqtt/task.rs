@@ -16,7 +16,7 @@ use super::final_write::FinalWrite;
 use super::stored::StoredSession;
 use super::{scan, service};
 use crate::protocol::services::{Services, publication};
-use crate::session::registry::Session;
+use crate::session::registry::{Registry, Session};
 
 pub(crate) enum Task {
     Publish {
@@ -199,6 +199,10 @@ impl Job {
             }
             Task::Forget { topics, write } => {
                 forget(delivery, session, &topics, None).await;
+                if write.is_some() {
+                    // A log-in that read the session from the store before it ended reads again.
+                    services.stamps.stamp_now(Registry::change_key(session.device_key));
+                }
                 drop(write);
             }
             Task::Undo { topics } => unsubscribe(delivery, session, &topics).await,
