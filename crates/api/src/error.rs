@@ -22,6 +22,8 @@ const ACCEPTED_ENCODINGS: &str = "gzip, zstd";
 
 /// Seconds after which a rejected request may be retried.
 const RETRY_AFTER_S: &str = "1";
+/// A backlog that takes longer is an incident: its end cannot be predicted.
+const RETRY_AFTER_S_MAX: u32 = 60;
 
 /// Declares [`Code`] from its table. The comment of a code is its advice.
 macro_rules! codes {
@@ -332,6 +334,11 @@ impl From<noroshi_delivery::Error> for Problem {
         match error {
             noroshi_delivery::Error::Overloaded => {
                 Self::new(Code::Overloaded, "the node is overloaded; retry")
+            }
+            noroshi_delivery::Error::NoRoom { after } => {
+                let detail = "the node has a backlog, and the request found no room in time; retry";
+                let seconds = after.as_millis().div_ceil(1_000).clamp(1, RETRY_AFTER_S_MAX.into());
+                Self::new(Code::Overloaded, detail).retry_after(seconds as u32)
             }
             noroshi_delivery::Error::NoVault => {
                 let detail = "the node has no key for push credentials; set push.key_file";

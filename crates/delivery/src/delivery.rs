@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::ack::Acks;
+use crate::backpressure::Backpressure;
 use crate::campaign::Campaigns;
 use crate::clock::Clock;
 use crate::cluster::{self, Handler, Nodes};
@@ -51,6 +52,7 @@ pub struct Delivery {
     pub sessions: Arc<Sessions>,
     pub devices: Arc<Devices>,
     pub logins: Arc<Logins>,
+    pub backpressure: Arc<Backpressure>,
     pub publisher: Arc<Publisher>,
     pub acks: Arc<Acks>,
     pub campaigns: Arc<Campaigns>,
@@ -99,6 +101,7 @@ impl Delivery {
         });
 
         // Messages.
+        let backpressure = Arc::new(Backpressure::new(context.clone(), nodes.clone(), metrics.backpressure));
         let publisher = Arc::new(Publisher {
             context: context.clone(),
             nodes: nodes.clone(),
@@ -106,6 +109,7 @@ impl Delivery {
             usage: usage.clone(),
             feed: feed.clone(),
             push_work: push_work.clone(),
+            backpressure: backpressure.clone(),
             metrics: metrics.publish,
         });
         let acks = Arc::new(Acks::new(context.clone(), freshness.clone(), feed.clone(), metrics.acks));
@@ -143,6 +147,7 @@ impl Delivery {
             sessions,
             devices,
             logins,
+            backpressure,
             publisher,
             acks,
             campaigns,

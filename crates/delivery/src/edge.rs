@@ -4,6 +4,7 @@
 //! hand work to the shards and return at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_cluster::SessionKey;
 use noroshi_types::{
@@ -16,6 +17,25 @@ pub const SESSION_PAGES: usize = 64;
 
 /// The low bits of a generation, which distinguish logins of one millisecond; the bits above them are the time.
 pub const GENERATION_BITS: u32 = 20;
+
+/// How a message finds its connections. Shards queue the two kinds apart, so that a busy topic does not delay messages
+/// to named recipients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fan {
+    /// By users or devices.
+    Named,
+    /// By topics, conditions, or to everyone.
+    Topic,
+}
+
+impl Fan {
+    pub fn of(target: &Target) -> Self {
+        match target {
+            Target::Users(_) | Target::Devices(_) => Self::Named,
+            Target::Topic(_) | Target::Everyone | Target::Condition(_) => Self::Topic,
+        }
+    }
+}
 
 /// A session, as callers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +74,12 @@ pub trait Edge: Send + Sync {
     /// Every stored message of the topic up to `position` was offered: live messages behind it may follow.
     fn offered(&self, app: AppId, topic: &Topic, position: Position);
 
-    /// False while the shards of the target have too much queued. The caller can retry a refused request, but a message
-    /// that finds a full mailbox is lost.
-    fn has_room(&self, target: &Target) -> bool;
+    /// Whether a message would reach connections within `delay_max`, behind what the shards have queued and `more`
+    /// deliveries. A message that finds a full mailbox is lost to its shard, which reads stored ones from the store.
+    fn has_room(&self, fan: Fan, more: usize, delay_max: Duration) -> bool;
+
+    /// How long `more` deliveries would wait behind what the shards have queued. `None`: a shard takes nothing.
+    fn delay(&self, fan: Fan, more: usize) -> Option<Duration>;
 
     /// The sessions of each user, in the order of `users`.
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>>;

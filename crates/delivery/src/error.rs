@@ -12,6 +12,9 @@ pub enum Error {
     /// The store or the shards are behind: retry in a moment.
     #[error("the node has more work than it can take now")]
     Overloaded,
+    /// A queue of the node had no room in time: retry after `after`, when the backlog is gone.
+    #[error("the node has more work than it can take now")]
+    NoRoom { after: Duration },
     /// The configuration has no key for push credentials, or push is not set up.
     #[error("the configuration has no key to seal push credentials with")]
     NoVault,

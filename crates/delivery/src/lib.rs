@@ -15,13 +15,13 @@
 //!   delivery
 //!   push · share · first_call
 //!   campaign · publish · ack · login · devices
-//!   sessions · quota · rules · freshness · push_work
+//!   sessions · quota · rules · freshness · push_work · backpressure
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
-//! `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
+//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -29,6 +29,7 @@
 //! This alone gives every inbox and every topic its order.
 
 mod ack;
+mod backpressure;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;
@@ -58,10 +59,11 @@ mod spans;
 pub mod template;
 mod texts;
 
+pub use backpressure::{Backpressure, Config as BackpressureConfig, Pace};
 pub use clock::Clock;
 pub use cluster::id_at;
 pub use delivery::Delivery;
-pub use edge::{Edge, LocalSession, Session};
+pub use edge::{Edge, Fan, LocalSession, Session};
 pub use error::Error;
 pub use login::{LoginAttempt, LoginResult};
 pub use publish::{Begun, Receipt};

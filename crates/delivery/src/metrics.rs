@@ -5,12 +5,13 @@
 use noroshi_telemetry::Registry;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{ack, cluster, first_call, outcomes, publish, push, quota, rules, share};
+use crate::{ack, backpressure, cluster, first_call, outcomes, publish, push, quota, rules, share};
 
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     pub(crate) outcomes: outcomes::Metrics,
     pub(crate) acks: ack::Metrics,
+    pub(crate) backpressure: backpressure::Metrics,
     pub(crate) publish: publish::Metrics,
     pub(crate) first_calls: first_call::Metrics,
     pub(crate) pruned: Counter,
@@ -34,6 +35,7 @@ impl Metrics {
         let metrics = Self::default();
         metrics.outcomes.register(registry);
         metrics.acks.register(registry);
+        metrics.backpressure.register(registry);
         metrics.publish.register(registry);
         metrics.first_calls.register(registry);
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());

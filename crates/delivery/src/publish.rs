@@ -17,6 +17,7 @@ use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::oneshot;
 
+use crate::backpressure::{Admitted, Backpressure, Needs};
 use crate::cluster::Nodes;
 use crate::cluster::outbox::Item;
 use crate::context::Context;
@@ -54,6 +55,7 @@ pub struct Begun {
     idempotency: Option<Idempotency>,
     campaign: Option<OfCampaign>,
     room: Room,
+    admitted: Admitted,
 }
 
 /// Accepts notifications and hands them to connections, other nodes and push services.
@@ -64,6 +66,7 @@ pub struct Publisher {
     pub(crate) usage: Arc<Usage>,
     pub(crate) feed: Arc<ShareFeed>,
     pub(crate) push_work: Arc<PushWork>,
+    pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) metrics: Metrics,
 }
 
@@ -91,8 +94,9 @@ impl Publisher {
         self.finish_publish(begun).await
     }
 
-    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: decides whether
-    /// there is room, which may read the store. Await it for one message before the next.
+    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: waits for room in
+    /// the node's queues and in the app's quotas, which may read the store. Await it for one message before the next.
+    /// Cancel-safe.
     pub async fn begin_publish(
         &self,
         app: AppId,
@@ -111,8 +115,12 @@ impl Publisher {
             None => request,
         };
         let campaign = if let Origin::Campaign(campaign) = origin { Some(campaign) } else { None };
-        match self.find_room(app, &request, origin).await {
-            Ok(room) => Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room }),
+        let is_stored = needs_store(&request, idempotency.as_ref());
+        let needs = Needs { app, request: &request, is_stored, is_campaign: campaign.is_some() };
+        match self.find_room(&needs, origin).await {
+            Ok((admitted, room)) => {
+                Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room, admitted })
+            }
             Err(error) => {
                 if let Some(span) = &mut span {
                     spans::refused(span, &error);
@@ -122,22 +130,28 @@ impl Publisher {
         }
     }
 
-    async fn find_room(&self, app: AppId, request: &Request, origin: Origin) -> Result<Room, Error> {
-        let has_room_here = self.context.edge().is_none_or(|edge| edge.has_room(&request.target));
-        if !has_room_here || !self.nodes.peers().is_none_or(|peers| peers.outbox.has_room()) {
-            self.metrics.refused_overloaded.inc();
-            return Err(Error::Overloaded);
-        }
-        self.usage.admit_publish(app, request, origin).await
+    async fn find_room(&self, needs: &Needs<'_>, origin: Origin) -> Result<(Admitted, Room), Error> {
+        let (app, request) = (needs.app, needs.request);
+        let admitted = match self.backpressure.try_admit(needs) {
+            Some(admitted) => admitted,
+            None => {
+                // An app over its rate does not wait for an answer that is known.
+                self.usage.check_publish(app, &origin).await?;
+                self.backpressure.admit(needs).await.inspect_err(|_| {
+                    self.metrics.refused_overloaded.inc();
+                })?
+            }
+        };
+        Ok((admitted, self.usage.admit_publish(app, request, origin).await?))
     }
 
     /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored
     /// messages keep that order.
     pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
-        let Begun { span, app, request, idempotency, campaign, room } = begun;
+        let Begun { span, app, request, idempotency, campaign, room, admitted } = begun;
         let gate = room.gate();
         let accept = Accept { app, request, now: self.context.now(), idempotency, campaign, gate };
-        let result = self.publish_in(accept, room).await;
+        let result = self.publish_in(accept, room, admitted).await;
         if let Some(mut span) = span {
             match &result {
                 Ok(receipt) => spans::published(&mut span, receipt.id, receipt.replayed),
@@ -147,10 +161,19 @@ impl Publisher {
         result
     }
 
-    async fn publish_in(self: &Arc<Self>, accept: Accept, room: Room) -> Result<Receipt, Error> {
-        let accepted = match needs_store(&accept) {
-            true => self.publish_stored(accept).await,
-            false => Ok(self.publish_unstored(accept)),
+    async fn publish_in(
+        self: &Arc<Self>,
+        accept: Accept,
+        room: Room,
+        admitted: Admitted,
+    ) -> Result<Receipt, Error> {
+        let accepted = match needs_store(&accept.request, accept.idempotency.as_ref()) {
+            true => self.publish_stored(accept, admitted).await,
+            false => {
+                let published = self.publish_unstored(accept);
+                drop(admitted);
+                Ok(published)
+            }
         };
         let (accepted, ticket) = match accepted {
             Ok(accepted) => accepted,
@@ -169,7 +192,11 @@ impl Publisher {
         Ok(Receipt { id: accepted.message.id, targets, kept, replayed })
     }
 
-    async fn publish_stored(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {
+    async fn publish_stored(
+        self: &Arc<Self>,
+        accept: Accept,
+        admitted: Admitted,
+    ) -> Result<(Accepted, Option<u64>), Error> {
         let (reply, answer) = oneshot::channel();
         let publisher = self.clone();
         let (owner, request) = (owner(&accept), accept.request.clone());
@@ -180,6 +207,7 @@ impl Publisher {
                 let ticket = publisher.hand_over_stored(owner, &accepted, &request);
                 (accepted, ticket)
             });
+            drop(admitted);
             // The caller may be gone; the notification is accepted anyway.
             let _ = reply.send(result);
         });
@@ -273,9 +301,8 @@ fn owner(accept: &Accept) -> Owner {
 }
 
 /// Whether anything but the trace must survive a crash.
-fn needs_store(accept: &Accept) -> bool {
-    let request = &accept.request;
+fn needs_store(request: &Request, idempotency: Option<&Idempotency>) -> bool {
     let named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
     let pushed = request.push.mode != PushMode::Never;
-    request.when == When::Stored || accept.idempotency.is_some() || !named || pushed
+    request.when == When::Stored || idempotency.is_some() || !named || pushed
 }

@@ -103,6 +103,8 @@ pub struct Config {
     /// Unsent bytes above which a connection is closed as a slow consumer.
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
+    /// How long a message only for connected devices may wait for its shard.
+    pub live_age_max: Duration,
     /// Bytes of parked sessions, for MQTT and for XMPP each.
     pub parked_sessions_bytes: usize,
     /// How long a peer may be silent before TCP probes it (`listener`).
@@ -153,6 +155,7 @@ impl Default for Config {
             send_queue_soft_bytes: limits::SEND_QUEUE_SOFT_BYTES,
             send_queue_bytes: limits::SEND_QUEUE_BYTES,
             send_stall: limits::SEND_STALL,
+            live_age_max: limits::LIVE_AGE_MAX,
             parked_sessions_bytes: limits::PARKED_SESSIONS_BYTES,
             tcp_keepalive: limits::TCP_KEEPALIVE,
             io_uring: true,

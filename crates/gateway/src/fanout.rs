@@ -28,6 +28,7 @@ use crate::wire::dispatch::Dispatch;
 
 pub(crate) mod batch;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod mail;
 pub(crate) mod marks;
 pub(crate) mod ring;
@@ -48,9 +49,11 @@ pub(crate) struct Fanout {
     /// Every message up to this id, in the order of commits, was marked: none of them waits.
     offered: NotificationId,
     pub(crate) history: OfferHistory,
+    /// Deliveries given up because their messages were late, since they were last counted.
+    pub(crate) late_drops: u64,
 }
 
-/// Connections that are written to in turns.
+/// Connections that are written to in turns. In the order of [`noroshi_delivery::Fan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
     /// Direct messages.
@@ -114,6 +117,7 @@ impl Fanout {
             topic: VecDeque::new(),
             offered: NotificationId::from_bytes([0; 16]),
             history,
+            late_drops: 0,
         }
     }
 
@@ -198,6 +202,10 @@ impl Fanout {
         }
         if self.history.is_known(dispatch, to.received) {
             return;
+        }
+        if frame.is_late() {
+            self.late_drops += 1;
+            return frame.add_slow(session.num);
         }
         if session.holds_back(&dispatch.message) {
             return; // it stays in the inbox

@@ -4,7 +4,7 @@
 //!
 //! A shard owns one [`Io`]; each connection owns one [`socket::Socket`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub(crate) struct Io {
     pub(crate) peers: HashMap<u32, SocketAddr>,
     /// Sockets that had more to read than their share of a turn.
     unread: Vec<u32>,
+    /// Sockets that are not read until their connections have processed what they sent.
+    paused: HashSet<u32>,
     /// Sockets whose handshake continues in a later turn, in order.
     handshakes: VecDeque<u32>,
     /// The unused part of [`HANDSHAKE_TIME_PER_TURN`].
@@ -58,6 +60,7 @@ impl Io {
             precise: Precise::default(),
             peers: HashMap::new(),
             unread: Vec::new(),
+            paused: HashSet::new(),
             handshakes: VecDeque::new(),
             handshake_left: Duration::ZERO,
             scratch: Vec::new(),
@@ -99,6 +102,23 @@ impl Io {
     /// Continues reading a socket in the next turn.
     pub(crate) fn read_later(&mut self, slot: u32) {
         self.unread.push(slot);
+    }
+
+    /// Reads nothing from a socket until [`Io::resume`].
+    pub(crate) fn pause(&mut self, slot: u32) {
+        self.paused.insert(slot);
+    }
+
+    pub(crate) fn resume(&mut self, slot: u32) {
+        if self.paused.remove(&slot) {
+            self.read_later(slot);
+        }
+    }
+
+    /// The socket is gone.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.peers.remove(&slot);
+        self.paused.remove(&slot);
     }
 
     pub(crate) fn take_unread(&mut self) -> Vec<u32> {

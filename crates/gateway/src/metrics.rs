@@ -102,6 +102,8 @@ metrics! {
     pub(crate) deflate_sent_bytes: Counter =
         "websocket_deflate_sent_bytes", "The same after compression; some are not compressed";
     pub(crate) slow_drops: Counter = "slow_drops", "Notifications dropped at slow connections";
+    pub(crate) late_drops: Counter =
+        "late_drops", "Notifications for connected devices only, dropped because they waited longer than publish.live_age_max";
     pub(crate) mailbox_items: Gauge = "mailbox_items", "Deliveries that wait in mailboxes of shards";
     pub(crate) mailbox_full: Counter = "mailbox_full", "Deliveries that found a full mailbox";
     pub(crate) mailbox_gone: Counter =

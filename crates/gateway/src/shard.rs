@@ -45,6 +45,7 @@ use slab::Slab;
 
 use crate::fanout::Fanout;
 use crate::fanout::history::OfferHistory;
+use crate::fanout::load::Meter;
 use crate::io::Io;
 use crate::io::timer::{Jitter, Now, TICK_MS};
 use crate::io::tls::TlsSession;
@@ -97,6 +98,7 @@ pub(crate) struct Shard {
     /// For compressed messages of all connections.
     pub(crate) inflater: Inflater,
     pub(crate) tally: Tally,
+    meters: [Meter; 2],
     pub(crate) now: Now,
     started: Instant,
     jitter: Jitter,
@@ -127,6 +129,7 @@ impl Shard {
             trailers: Trailers::default(),
             inflater: Inflater::default(),
             tally: Tally::default(),
+            meters: Default::default(),
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             jitter: Jitter::new(seed),
@@ -216,8 +219,16 @@ impl Shard {
         self.settle();
     }
 
-    /// Ends a turn: reports outcomes and counts.
+    /// Ends a turn: reports outcomes and counts, and lets publishers in that wait for room.
     fn settle(&mut self) {
+        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let (added, marked) = (self.fanout.ring.take_added(), self.fanout.ring.marked());
+        let loads = &self.shared.mailboxes[usize::from(self.index)].loads;
+        for (kind, meter) in self.meters.iter_mut().enumerate() {
+            meter.settle(&loads[kind], marked[kind], added[kind], now_ns);
+        }
+        self.delivery.backpressure.advance();
+        self.shared.metrics.late_drops.inc_by(std::mem::take(&mut self.fanout.late_drops));
         self.sessions.outcomes.report(&self.delivery, self.now.wall);
         self.tally.settle(&self.shared.metrics);
     }

@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use keys::{
-    Auth, Cluster, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling, Push, Queue,
-    Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
+    Auth, Cluster, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling, Publish, Push,
+    Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
 };
 pub use layer::{FILE_NAME, Flag, Inputs};
 pub use print::{print, reference};
@@ -34,6 +34,7 @@ use reader::Reader;
 pub struct Config {
     pub server: Server,
     pub limits: Limits,
+    pub publish: Publish,
     pub gateway: Gateway,
     pub mqtt: Mqtt,
     pub xmpp: Xmpp,

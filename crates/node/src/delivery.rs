@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noroshi_auth::Auth;
 use noroshi_delivery::quota::{self, Configured};
-use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
+use noroshi_delivery::{BackpressureConfig, Clock, Delivery, metrics::Metrics};
 use noroshi_egress::Egress;
 use noroshi_store::Store;
 use noroshi_telemetry::Registry;
@@ -22,6 +22,13 @@ pub(crate) async fn start(
     registry: &mut Registry,
 ) -> Arc<Delivery> {
     let delivery = Delivery::new(store, clock, Metrics::new(registry), Handle::current());
+    let publish = &config.publish;
+    delivery.backpressure.configure(BackpressureConfig {
+        wait_max: publish.wait_max,
+        delay_max: publish.delay_max,
+        // A quarter of all requests for each of three queues: the rest is for requests that do not publish.
+        waiting_max: config.limits.requests_in_flight.div_ceil(4),
+    });
     delivery.quotas.set_defaults(config.quotas);
     delivery.rules.attach_webhooks(egress);
     let follower = delivery.clone();

@@ -47,6 +47,7 @@ pub(crate) fn config(
         send_queue_soft_bytes: gateway.send_queue_soft_bytes,
         send_queue_bytes: gateway.send_queue_bytes,
         send_stall: gateway.send_stall,
+        live_age_max: config.publish.live_age_max,
         parked_sessions_bytes: gateway.parked_sessions_bytes,
         tcp_keepalive: gateway.tcp_keepalive,
         io_uring: gateway.io_uring,

@@ -107,6 +107,18 @@ pub const HTTP2_STREAMS: u32 = 128;
 /// Device connections per client network. Carriers put thousands of phones behind one address; Linux provides
 /// 28,232 ephemeral ports per address and server.
 pub const CONNECTIONS_PER_CLIENT: u32 = 20_000;
+/// How long a publish request waits for room before it is rejected: longer than any burst that the node absorbs, and
+/// shorter than the timeouts of providers.
+pub const PUBLISH_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long an accepted message may wait in a queue of the node. Half of what a user notices; enough work for the
+/// store's group commits, and for a shard to write messages of one topic together.
+pub const PUBLISH_DELAY_MAX: Duration = Duration::from_millis(100);
+/// How long a message that is only for connected devices may wait for its shard. Publishing bounds the wait to
+/// [`PUBLISH_DELAY_MAX`]; a message waits longer only if the node stalls.
+pub const LIVE_AGE_MAX: Duration = Duration::from_secs(5);
+/// Publish requests that wait for one of the node's three queues: a quarter of the concurrent requests, so that others
+/// still have room.
+pub const PUBLISHES_WAITING_MAX: usize = 1_024;
 /// A request body: 10,000 batch lines of 4 KiB would take 40 MiB; 16 MiB is what one request may hold in
 /// memory.
 pub const BODY_BYTES: usize = 16 << 20;

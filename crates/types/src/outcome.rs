@@ -16,7 +16,7 @@ crate::names! {
         Offline = 4 => "offline",
         /// Connected but idle, and the policy is `active`.
         Inactive = 5 => "inactive",
-        /// Dropped because the connection was too slow.
+        /// Dropped because the connection, or in overload the node, was too slow.
         Slow = 6 => "slow",
         /// The ttl ended before the device acknowledged it.
         Expired = 7 => "expired",
@@ -61,7 +61,7 @@ impl Outcome {
             Outcome::Acked => "acknowledged by the device",
             Outcome::Offline => "the device was not connected and the policy does not store messages",
             Outcome::Inactive => "the device was connected but idle, and the policy is \"active\"",
-            Outcome::Slow => "dropped: the connection was too slow",
+            Outcome::Slow => "dropped: the connection was too slow, or the node was overloaded",
             Outcome::Expired => "the ttl ended before the device acknowledged it",
             Outcome::Collapsed => "replaced by a newer notification with the same collapse key",
             Outcome::Cancelled => "cancelled before the device acknowledged it",

@@ -188,6 +188,9 @@ pub(crate) struct Direct {
     /// Maximum requests in flight
     #[arg(long, default_value_t = 16)]
     pub(crate) in_flight: usize,
+    /// Without --rate: send the next request when the previous one is answered, instead of when it is delivered too
+    #[arg(long, conflicts_with_all = ["rate", "floor"])]
+    pub(crate) closed_loop: bool,
     /// Alternately measure a bare epoll loop that writes the same frames to as many sockets, and show ratios
     #[arg(long)]
     pub(crate) floor: bool,

@@ -80,7 +80,7 @@ impl Crew {
         self.send(|partition| {
             let pace = match plan.pace {
                 Pace::Rate(per_second) => Pace::Rate(per_second / count as f64),
-                Pace::Max => Pace::Max,
+                pace @ (Pace::Max | Pace::Answered) => pace,
             };
             let in_flight = partition.share(plan.in_flight).max(1);
             Command::Publish(Plan { pace, in_flight, ..plan.clone() })

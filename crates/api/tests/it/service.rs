@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -13,7 +14,7 @@ use noroshi_api::{Config, Load, Metrics, State};
 use noroshi_auth::Auth;
 use noroshi_delivery::push::Outlet;
 use noroshi_delivery::quota::{self, Configured};
-use noroshi_delivery::{Clock, Delivery, Edge, LocalSession, Session};
+use noroshi_delivery::{Clock, Delivery, Edge, Fan, LocalSession, Session};
 use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
@@ -320,8 +321,12 @@ impl Edge for FakeEdge {
 
     fn offered(&self, _: AppId, _: &Topic, _: Position) {}
 
-    fn has_room(&self, _: &Target) -> bool {
+    fn has_room(&self, _: Fan, _: usize, _: Duration) -> bool {
         !self.full.load(Ordering::SeqCst)
+    }
+
+    fn delay(&self, _: Fan, _: usize) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {

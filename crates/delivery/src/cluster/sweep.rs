@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use noroshi_cluster::{Epoch, Kept, Take};
 use noroshi_store::{Place, Recheck, Rechecked, Recover};
-use noroshi_types::{AppId, CloseReason, Message, Position, Target, Topic};
+use noroshi_types::{AppId, CloseReason, Message, Position, Topic, limits};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cluster::{Peers, place_history};
-use crate::edge::{Edge, LocalSession, SESSION_PAGES};
+use crate::edge::{Edge, Fan, LocalSession, SESSION_PAGES};
 
 /// Sessions in one request to the store or the directory.
 const CHUNK: usize = 500;
@@ -326,9 +326,8 @@ async fn offer_topics(peers: &Peers, edge: &dyn Edge, since: Place) -> Result<()
 
 /// Offers messages of a topic as fast as the mailboxes accept them.
 pub(super) async fn offer(peers: &Peers, edge: &dyn Edge, topic: &Topic, messages: Vec<Arc<Message>>) {
-    let target = Target::Topic(topic.clone());
     for message in messages {
-        while !edge.has_room(&target) {
+        while !edge.has_room(Fan::Topic, 0, limits::PUBLISH_DELAY_MAX) {
             tokio::time::sleep(FULL).await;
         }
         peers.metrics.offered_again.inc();

@@ -163,6 +163,18 @@ impl Usage {
         Ok(room)
     }
 
+    /// Whether the app may publish at this rate, without using anything up.
+    pub(crate) async fn check_publish(&self, app: AppId, origin: &Origin) -> Result<(), Error> {
+        if !matches!(origin, Origin::Client | Origin::Untraced) {
+            return Ok(());
+        }
+        if let Some(app_quotas) = self.counted(app).await? {
+            app_quotas.check_debt(Quota::DeliveriesPerSecond)?;
+            app_quotas.check_rate(Quota::PublishesPerSecond)?;
+        }
+        Ok(())
+    }
+
     /// Decides on everything but inboxes.
     async fn admit_except_inboxes(
         &self,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use noroshi_delivery::{Edge, LocalSession, Session};
+use noroshi_delivery::{Edge, Fan, LocalSession, Session};
 use noroshi_types::{
     AppId, CloseReason, DeviceId, Message, NotificationId, Position, Presence, Target, Topic, UserId,
 };
@@ -64,8 +65,12 @@ impl Edge for RecordingEdge {
 
     fn offered(&self, _: AppId, _: &Topic, _: Position) {}
 
-    fn has_room(&self, _: &Target) -> bool {
+    fn has_room(&self, _: Fan, _: usize, _: Duration) -> bool {
         !self.0.lock().expect("no panic").full
+    }
+
+    fn delay(&self, _: Fan, _: usize) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     fn sessions(&self, _: AppId, users: &[UserId]) -> Vec<Vec<Session>> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use noroshi_cluster::Keys;
-use noroshi_delivery::{Edge, LocalSession, Session};
+use noroshi_delivery::{Edge, Fan, LocalSession, Session};
 use noroshi_types::{
     AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Position, Presence, Target, Topic,
     UserId,
@@ -129,8 +130,12 @@ impl Edge for SessionEdge {
         self.record().reached.push(position);
     }
 
-    fn has_room(&self, _: &Target) -> bool {
+    fn has_room(&self, _: Fan, _: usize, _: Duration) -> bool {
         true
+    }
+
+    fn delay(&self, _: Fan, _: usize) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {

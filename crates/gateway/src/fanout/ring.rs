@@ -12,6 +12,8 @@ use noroshi_telemetry::Histogram;
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use smallvec::SmallVec;
 
+use crate::fanout::Queue;
+use crate::fanout::load::Marked;
 use crate::session::outcome::Outcomes;
 use crate::wire::dispatch::Dispatch;
 
@@ -19,12 +21,17 @@ use crate::wire::dispatch::Dispatch;
 const PLACES: u32 = u64::BITS;
 /// Places that messages of topics and conditions leave to direct ones.
 const DIRECT_PLACES: u32 = 8;
+/// Places that these may take.
+pub(crate) const TOPIC_PLACES: u32 = PLACES - DIRECT_PLACES;
 
 /// A message in flight.
 pub(crate) struct Frame {
     dispatch: Arc<Dispatch>,
     /// In the order in which they arrived.
     number: u64,
+    queue: Queue,
+    /// It waited too long in the mailbox: nobody gets it.
+    is_late: bool,
     waiting: u32,
     /// Written since the latency was last observed.
     unobserved: u64,
@@ -44,6 +51,14 @@ impl Frame {
     /// A connection gets the message, or does not: it waits no longer.
     pub(crate) fn end_wait(&mut self) {
         self.waiting -= 1;
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    pub(crate) fn set_late(&mut self) {
+        self.is_late = true;
     }
 
     /// A connection waits for the message.
@@ -107,11 +122,13 @@ pub(crate) struct Ring {
     /// Where the search for a free place begins, so that places are used in turn and the oldest comes next.
     cursor: u32,
     numbered: u64,
+    /// Recipients of the messages put since [`Ring::take_added`], of each kind.
+    added: [usize; 2],
 }
 
 impl Ring {
     pub(crate) fn new() -> Self {
-        Self { frames: (0..PLACES).map(|_| None).collect(), taken: 0, cursor: 0, numbered: 0 }
+        Self { frames: (0..PLACES).map(|_| None).collect(), taken: 0, cursor: 0, numbered: 0, added: [0; 2] }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -119,23 +136,26 @@ impl Ring {
     }
 
     pub(crate) fn has_room_for_topics(&self) -> bool {
-        self.taken.count_ones() < PLACES - DIRECT_PLACES
+        self.taken.count_ones() < TOPIC_PLACES
     }
 
     /// Puts a message in flight, in a free place; the caller has checked that there is one. The caller marks it at its
     /// recipients and then ends the marking ([`Ring::take_ended`]).
-    pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
+    pub(crate) fn put(&mut self, dispatch: Arc<Dispatch>, queue: Queue, recipients: usize) -> usize {
         let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
         let place = (self.cursor + free) % PLACES;
         self.taken |= 1 << place;
         self.cursor = (place + 1) % PLACES;
         self.numbered += 1;
+        self.added[queue as usize] += recipients;
         self.frames[place as usize] = Some(Frame {
             dispatch,
             number: self.numbered,
+            queue,
+            is_late: false,
             waiting: 0,
             unobserved: 0,
-            written: Vec::with_capacity(capacity),
+            written: Vec::with_capacity(recipients),
             inactive: Vec::new(),
             slow: Vec::new(),
             offline: Vec::new(),
@@ -161,6 +181,23 @@ impl Ring {
         let ended = self.frames[place].take_if(|frame| frame.waiting == 0)?;
         self.taken &= !(1 << place);
         Some(ended)
+    }
+
+    pub(crate) fn take_added(&mut self) -> [usize; 2] {
+        std::mem::take(&mut self.added)
+    }
+
+    /// What connections wait for, of each kind.
+    pub(crate) fn marked(&self) -> [Marked; 2] {
+        let mut marked = [Marked::default(); 2];
+        if self.taken != 0 {
+            for frame in self.frames.iter().flatten() {
+                let marked = &mut marked[frame.queue as usize];
+                marked.deliveries += frame.waiting as usize;
+                marked.messages += 1;
+            }
+        }
+        marked
     }
 
     /// The places that are taken, in no order.
@@ -220,7 +257,7 @@ mod tests {
     fn ring(count: usize) -> Ring {
         let mut ring = Ring::new();
         for _ in 0..count {
-            let place = ring.put(Dispatch::for_tests(), 1);
+            let place = ring.put(Dispatch::for_tests(), Queue::Urgent, 1);
             ring.frame_mut(place).expect("put").waiting = 1;
         }
         ring
@@ -249,7 +286,7 @@ mod tests {
         }
         assert!(ring.take_ended(8).is_none(), "somebody waits");
         // In turn from the last used place: 3, 7, 60.
-        assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), 0)), [3, 7, 60]);
+        assert_eq!([(); 3].map(|()| ring.put(Dispatch::for_tests(), Queue::Urgent, 0)), [3, 7, 60]);
         let bits = [2, 3, 7, 60, 61].into_iter().map(|place| 1 << place).sum();
         assert_eq!(ring.in_order(bits)[..], [2, 61, 3, 7, 60]);
         assert!(!ring.has_room());

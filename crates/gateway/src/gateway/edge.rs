@@ -4,8 +4,9 @@
 //! Invariant: a kept message is stamped before sessions are looked for ([`crate::session::stamp`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use noroshi_delivery::{Edge, LocalSession};
+use noroshi_delivery::{Edge, Fan, LocalSession};
 use noroshi_store::OutcomePart;
 use noroshi_types::{
     AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Position, Presence, Target, Topic,
@@ -95,12 +96,16 @@ impl Edge for Gateway {
         }
     }
 
-    fn has_room(&self, target: &Target) -> bool {
-        let has_room = match target {
-            Target::Users(_) | Target::Devices(_) => Mailbox::has_room_for_direct,
-            Target::Topic(_) | Target::Everyone | Target::Condition(_) => Mailbox::has_room_for_topics,
-        };
-        self.shared.mailboxes.iter().all(has_room)
+    fn has_room(&self, fan: Fan, more: usize, delay_max: Duration) -> bool {
+        // Recipients are spread evenly.
+        let more = more.div_ceil(self.shared.mailboxes.len());
+        self.shared.mailboxes.iter().all(|mailbox| mailbox.has_room(fan, more, delay_max))
+    }
+
+    fn delay(&self, fan: Fan, more: usize) -> Option<Duration> {
+        let more = more.div_ceil(self.shared.mailboxes.len());
+        let delays = self.shared.mailboxes.iter().map(|mailbox| mailbox.delay(fan, more));
+        delays.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {

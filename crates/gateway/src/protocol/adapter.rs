@@ -211,6 +211,12 @@ pub(crate) trait Adapter: Sized {
         true
     }
 
+    /// Whether the client has sent more than can be processed now. The shard reads nothing from it until a job ends, so
+    /// the client's TCP window fills.
+    fn pauses_reading(&self) -> bool {
+        false
+    }
+
     /// Frames that the client may send for each message it receives.
     fn frames_granted(&self) -> u32 {
         1

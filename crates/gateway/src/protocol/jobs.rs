@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 use super::services::Services;
 use crate::session::turns::Turns;
 
-/// Jobs of one shard that run at once.
-pub(crate) const JOBS_MAX: usize = 64;
+/// Jobs of one shard that run at once. Under overload a publication waits up to `publish.wait_max`, so there are more
+/// than the store processes together.
+pub(crate) const JOBS_MAX: usize = 256;
 /// Scans of one shard that run at once.
 pub(crate) const SCANS_MAX: usize = 16;
 /// Queries of one shard that run at once. Further ones are refused, and their clients must retry.

@@ -207,6 +207,7 @@ impl AnyAdapter {
         fn late_acknowledgements(&self, input: &Input<'_>) -> Vec<NotificationId>;
         fn misses_close_frames(&self) -> bool;
         fn wants_retained(&self) -> bool;
+        fn pauses_reading(&self) -> bool;
         fn frames_granted(&self) -> u32;
         fn message_bytes_max(&self, config: &Config) -> usize;
         fn queued_bytes(&self) -> usize;

@@ -375,6 +375,10 @@ impl Shard {
         if let Some(done) = done.settle(&mut Outside { services, delivery, jobs, at, is_connected }) {
             self.guard(Some(slot), |shard| {
                 shard.converse(slot, |adapter, cx| adapter.handle_done(cx, done));
+                let is_paused = shard.adapter(slot).is_some_and(|adapter| adapter.pauses_reading());
+                if !is_paused {
+                    shard.io.resume(slot);
+                }
                 shard.arm(slot);
             });
         }

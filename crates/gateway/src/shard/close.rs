@@ -180,7 +180,7 @@ impl Shard {
         self.end_unauthenticated(slot);
         self.lifecycle.seats.free(slot, &self.shared.clients);
         self.trailers.end(slot);
-        self.io.peers.remove(&slot);
+        self.io.forget(slot);
         self.io.precise.remove(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {

@@ -128,7 +128,7 @@ impl Shard {
     }
 
     fn mark_direct(&mut self, dispatch: &Arc<Dispatch>, to: &[Address]) {
-        let place = self.fanout.ring.put(dispatch.clone(), to.len());
+        let place = self.put(dispatch, Queue::Urgent, to.len());
         for address in to {
             match self.at(address.slot, address.generation).is_some() {
                 true => self.mark(address.slot, place, None, Queue::Urgent),
@@ -195,7 +195,7 @@ impl Shard {
         }
         // Sockets and connections lie in memory in the order of their arrival.
         slots.sort_unstable();
-        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
+        let place = self.put(dispatch, Queue::Topic, slots.len());
         for slot in slots {
             self.mark(slot, place, index, Queue::Topic);
         }
@@ -233,11 +233,22 @@ impl Shard {
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| audience.condition.matches(|topic| is_subscribed(*slot, topic)));
-        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
+        let place = self.put(dispatch, Queue::Topic, slots.len());
         for slot in slots {
             self.mark(slot, place, None, Queue::Topic);
         }
         self.end_frame(place);
+    }
+
+    /// Puts a message in flight, or if it is late only to report that.
+    fn put(&mut self, dispatch: &Arc<Dispatch>, queue: Queue, recipients: usize) -> usize {
+        let place = self.fanout.ring.put(dispatch.clone(), queue, recipients);
+        if dispatch.is_late(self.shared.config.live_age_max)
+            && let Some(frame) = self.fanout.ring.frame_mut(place)
+        {
+            frame.set_late();
+        }
+        place
     }
 
     fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, queue: Queue) {
@@ -348,7 +359,7 @@ impl Shard {
         }
         // Every session reads behind its own watermark and may receive unacknowledged messages again.
         for mail in self.fanout.rebuild(OfferHistory::new(self.shared.registry.is_shared())) {
-            self.mailbox().marked(&mail);
+            self.mailbox().dropped(&mail);
         }
         self.resync(NotificationId::from_bytes([0; 16]));
     }

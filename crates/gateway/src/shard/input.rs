@@ -37,6 +37,10 @@ impl Shard {
             if connection.phase == Phase::Dead || full {
                 break;
             }
+            if connection.adapter.as_ref().is_some_and(|adapter| adapter.pauses_reading()) {
+                self.io.pause(slot);
+                break;
+            }
             if turn == READS_PER_TURN {
                 self.io.read_later(slot);
                 break;

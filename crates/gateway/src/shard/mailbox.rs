@@ -2,7 +2,7 @@
 //!
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
-//! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted, and the shard reads the backlogs of its sessions again; the API waits |
+//! | mail | publishing, API | `Config::mailbox_items`; before accepting [`Mailbox::has_room`] | a delivery is counted, and the shard reads the backlogs of its sessions again; the API waits |
 //! | arrivals | acceptor, API, other shards | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store, verifying threads | [`REPLIES`]: as many as a shard requests at once | a defect: it is logged, and the reply waits in a list |
 //! | closes | takeover, revocation, resumption | sessions removed from the registry, and clients that resume | never full |
@@ -23,11 +23,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use noroshi_auth::{Identity, Refused};
-use noroshi_delivery::{Error, LoginResult};
+use noroshi_delivery::{Error, Fan, LoginResult};
 use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{AppId, CloseReason, Message};
 use parking_lot::Mutex;
 
+use crate::fanout::load::Load;
 use crate::fanout::mail::{Mail, Undelivered};
 use crate::io::tls::TlsSession;
 use crate::lifecycle::Origin;
@@ -48,11 +49,9 @@ pub(crate) const REPLIES: usize = crate::session::login::BATCHES_MAX
     + crate::session::verification::VERIFYING_MAX
     + crate::session::gate::ASKING_MAX;
 
-/// Deliveries to users and devices that may wait for one shard, beyond those of one more request: about a second of its
-/// work. More would only delay everything behind them.
-const DIRECT_MAX: usize = 1 << 17;
-/// The same for topics and conditions, of which a shard writes several at once.
-const FANNED_MAX: usize = 1 << 19;
+/// Deliveries of each [`Fan`] that may wait for one shard, beyond those of one more request, whatever the shard's speed:
+/// of topics and conditions a shard writes several at once.
+const DELIVERIES_MAX: [usize; 2] = [1 << 17, 1 << 19];
 
 /// How often a thread that waits for room checks whether the shard still exists.
 const GONE_LOOK: Duration = Duration::from_millis(100);
@@ -144,9 +143,8 @@ impl<T> Default for List<T> {
 pub(crate) struct Mailbox {
     mail: Sender<Mail>,
     mail_items: usize,
-    /// Deliveries that are not marked yet: to users and devices, to topics and conditions.
-    direct: AtomicUsize,
-    fanned: AtomicUsize,
+    /// Deliveries that are not written yet, in the order of [`Fan`].
+    pub(crate) loads: [Load; 2],
     arrivals: Sender<Arrival>,
     replies: Sender<Reply>,
     /// Replies that found `replies` full.
@@ -188,8 +186,7 @@ impl Mailbox {
         let mailbox = Self {
             mail,
             mail_items,
-            direct: AtomicUsize::new(0),
-            fanned: AtomicUsize::new(0),
+            loads: Default::default(),
             arrivals,
             replies,
             overflow: List::default(),
@@ -212,15 +209,15 @@ impl Mailbox {
         if self.is_gone() {
             return Err(Undelivered::Gone);
         }
-        self.count(&mail, AtomicUsize::fetch_add);
+        self.count(&mail, Load::add);
         let sent = self.mail.try_send(mail).map_err(|error| match error {
             TrySendError::Full(mail) => {
-                self.marked(&mail);
+                self.dropped(&mail);
                 self.lose();
                 Undelivered::Full
             }
             TrySendError::Disconnected(mail) => {
-                self.marked(&mail);
+                self.dropped(&mail);
                 Undelivered::Gone
             }
         });
@@ -321,16 +318,19 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn has_room_for_direct(&self) -> bool {
-        !self.is_gone() && self.is_half_empty() && self.direct.load(Ordering::Relaxed) < DIRECT_MAX
+    /// Whether a message would be written within `delay_max`, behind `more` deliveries. Accepted messages may fill the
+    /// rest of the mailbox.
+    pub(crate) fn has_room(&self, fan: Fan, more: usize, delay_max: Duration) -> bool {
+        let load = &self.loads[fan as usize];
+        !self.is_gone()
+            && self.mail.len() * 2 <= self.mail_items
+            && load.deliveries() < DELIVERIES_MAX[fan as usize]
+            && load.has_room(fan, more, delay_max)
     }
 
-    pub(crate) fn has_room_for_topics(&self) -> bool {
-        !self.is_gone() && self.is_half_empty() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
-    }
-
-    fn is_half_empty(&self) -> bool {
-        self.mail.len() * 2 <= self.mail_items
+    /// How long `more` deliveries would wait. `None`: the shard is gone.
+    pub(crate) fn delay(&self, fan: Fan, more: usize) -> Option<Duration> {
+        (!self.is_gone()).then(|| self.loads[fan as usize].delay(more))
     }
 
     pub(crate) fn mail_len(&self) -> usize {
@@ -343,23 +343,28 @@ impl Mailbox {
         self.woken.store(false, Ordering::SeqCst);
     }
 
-    /// A mail no longer waits.
+    /// The shard is about to mark a mail at its recipients.
     pub(crate) fn marked(&self, mail: &Mail) {
-        self.count(mail, AtomicUsize::fetch_sub);
+        self.count(mail, Load::mark);
     }
 
-    fn count(&self, mail: &Mail, change: fn(&AtomicUsize, usize, Ordering) -> usize) {
+    /// A mail will not be delivered.
+    pub(crate) fn dropped(&self, mail: &Mail) {
+        self.count(mail, Load::remove);
+    }
+
+    fn count(&self, mail: &Mail, change: fn(&Load, usize)) {
         match mail {
-            Mail::Direct { to, .. } => change(&self.direct, to.len(), Ordering::Relaxed),
+            Mail::Direct { to, .. } => change(&self.loads[Fan::Named as usize], to.len()),
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
-                change(&self.fanned, *deliveries, Ordering::Relaxed)
+                change(&self.loads[Fan::Topic as usize], *deliveries);
             }
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
-            | Mail::Reread { .. } => 0,
-        };
+            | Mail::Reread { .. } => {}
+        }
     }
 
     pub(crate) fn take_lost(&self) -> bool {
@@ -385,25 +390,27 @@ mod tests {
     fn each_kind_of_delivery_has_its_own_bound() {
         let poll = mio::Poll::new().expect("a poll");
         let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
-        let has_room = || (mailbox.has_room_for_direct(), mailbox.has_room_for_topics());
-        assert_eq!(mailbox.deliver(direct(DIRECT_MAX - 1)), Ok(()));
+        let has = |fan| mailbox.has_room(fan, 0, Duration::MAX);
+        let has_room = || (has(Fan::Named), has(Fan::Topic));
+        let [named_max, topic_max] = DELIVERIES_MAX;
+        assert_eq!(mailbox.deliver(direct(named_max - 1)), Ok(()));
         assert_eq!(has_room(), (true, true));
         assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         assert_eq!(has_room(), (false, true));
         // Requests are refused from half of the items on; accepted ones fill the rest.
-        assert_eq!(mailbox.deliver(topic(FANNED_MAX)), Ok(()));
+        assert_eq!(mailbox.deliver(topic(topic_max)), Ok(()));
         assert_eq!(has_room(), (false, false));
         assert!(mailbox.deliver(topic(0)).is_ok() && !mailbox.take_lost());
         assert_eq!(mailbox.deliver(direct(5)), Err(Undelivered::Full));
         assert!(mailbox.take_lost() && !mailbox.take_lost());
-        let take = || mailbox.marked(&receivers.mail.try_recv().expect("it waits"));
+        let take = || mailbox.dropped(&receivers.mail.try_recv().expect("it waits"));
         take();
         take();
         assert_eq!(has_room(), (true, false));
         take();
         take();
         assert_eq!(has_room(), (true, true));
-        assert_eq!((mailbox.direct.into_inner(), mailbox.fanned.into_inner()), (0, 0));
+        assert_eq!(mailbox.loads.map(|load| load.deliveries()), [0, 0]);
     }
 
     #[test]
@@ -432,7 +439,7 @@ mod tests {
             mailbox.give_up();
         });
         assert_eq!(mailbox.deliver(direct(1)), Err(Undelivered::Gone));
-        assert!(!mailbox.has_room_for_direct() && !mailbox.has_room_for_topics());
+        assert!(!mailbox.has_room(Fan::Named, 0, Duration::MAX) && mailbox.delay(Fan::Topic, 0).is_none());
         assert!(mailbox.arrive(arrival()).is_err());
         assert_eq!(mailbox.connections.load(Ordering::Relaxed), 0);
         drop(receivers);
@@ -444,7 +451,7 @@ mod tests {
         let (mailbox, receivers) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
         drop(receivers);
         assert_eq!(mailbox.deliver(direct(1)), Err(Undelivered::Gone));
-        assert_eq!(mailbox.direct.load(Ordering::Relaxed), 0);
+        assert_eq!(mailbox.loads[Fan::Named as usize].deliveries(), 0);
         assert!(mailbox.arrive(arrival()).is_err());
     }
 

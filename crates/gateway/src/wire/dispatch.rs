@@ -4,6 +4,7 @@
 //! encoding makes it.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use noroshi_protocol::mqtt::Outgoing;
@@ -25,6 +26,8 @@ pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
     /// A topic's message that may have been lost before: pages of a backlog that reach further may not contain it.
     pub(crate) is_reoffered: bool,
+    /// When this node queued it for its shards.
+    since: Instant,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
     /// Those under gzip and of other protocols are boxed: most messages go to few of them.
@@ -53,6 +56,7 @@ impl Dispatch {
         Arc::new(Self {
             message,
             is_reoffered,
+            since: Instant::now(),
             websocket: OnceLock::new(),
             sse: OnceLock::new(),
             gzip: OnceLock::new(),
@@ -61,6 +65,11 @@ impl Dispatch {
             xmpp: OnceLock::new(),
             deflated: OnceLock::new(),
         })
+    }
+
+    /// Whether it is only for connected devices, and has waited for its shard for so long that it is of no use now.
+    pub(crate) fn is_late(&self, age_max: Duration) -> bool {
+        !self.is_stored() && self.since.elapsed() > age_max
     }
 
     /// Whether pages of a backlog that reach up to `watermark` contain it.

@@ -82,6 +82,7 @@ impl Config {
         let server = Server::read(reader, dev);
         Config {
             limits: Limits::read(reader),
+            publish: Publish::read(reader),
             gateway: Gateway::read(reader),
             mqtt: Mqtt::read(reader),
             xmpp: Xmpp::read(reader, &server),
@@ -250,6 +251,28 @@ fn timing(reader: &mut Reader) -> Timing {
         /// A client that blocks the sending of a response for this long is disconnected.
         send = duration("limits.send_timeout", limits::SEND_TIMEOUT, SECOND..=HOUR),
     })
+}
+
+section! {
+    /// Publishing under overload.
+    #[derive(Debug, Clone)]
+    Publish(reader) {
+        /// How long a request waits for room in the node's queues before it gets 503 with Retry-After. 0: not
+        /// at all.
+        pub wait_max: Duration =
+            duration("publish.wait_max", limits::PUBLISH_WAIT_MAX, Duration::ZERO..=MINUTE),
+        /// How long an accepted message may wait in a queue of the node, by the node's present speed. Above
+        /// it, requests wait. Less shortens latency under overload; too little costs throughput.
+        pub delay_max: Duration = duration(
+            "publish.delay_max",
+            limits::PUBLISH_DELAY_MAX,
+            Duration::from_millis(5)..=10 * SECOND,
+        ),
+        /// How long an `active` or `connected` message may wait for its connections, for example while the node
+        /// stalls. Older ones are dropped as `slow`. Stored messages are never dropped.
+        pub live_age_max: Duration =
+            duration("publish.live_age_max", limits::LIVE_AGE_MAX, SECOND..=HOUR),
+    }
 }
 
 section! {

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
     check(!args.floor || args.when == When::Connected, "--floor stores nothing: omit --when")?;
     let plan = Plan {
-        pace: pace(&args.pacing),
+        pace: if args.closed_loop { Pace::Answered } else { pace(&args.pacing) },
         in_flight: args.in_flight,
         connected,
         away,
@@ -70,6 +70,11 @@ impl Measurement for Requests<'_> {
             (PER_DELIVERY, published.deliveries)
         };
         let published = measure(bench, &self.plan, &self.args.pacing, head, &mut values)?;
+        if published.rejected > 0 {
+            let answered = published.rejected + published.accepted;
+            values.push("requests rejected", "%", 100.0 * published.rejected as f64 / answered as f64);
+            values.push_latency("rejection latency", &published.reject);
+        }
         values.push("deliveries lost", "", published.lost() as f64);
         values.push_some("memory per connection", "bytes", self.memory);
         note_trouble(&mut bench.notes, &published, "connections that ended");

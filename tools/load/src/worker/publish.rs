@@ -22,8 +22,11 @@ const STALL_NS: u64 = 2_000_000_000;
 pub(crate) enum Pace {
     /// Requests per second.
     Rate(f64),
+    /// A request is in progress until its answer and all its deliveries have arrived.
     #[default]
     Max,
+    /// A request is in progress until its answer has arrived: providers that send as fast as they are answered.
+    Answered,
 }
 
 /// What to publish, and when. Times are those of [`clock::now_ns`].
@@ -55,6 +58,10 @@ pub(crate) struct Published {
     pub(crate) accept: Latency,
     /// Failed requests, within the window or not.
     pub(crate) refused: Reasons,
+    /// Those answered within the window.
+    pub(crate) rejected: u64,
+    /// From their due times to their answers.
+    pub(crate) reject: Latency,
     /// Deliveries within the window.
     pub(crate) deliveries: u64,
     pub(crate) bytes: u64,
@@ -139,7 +146,7 @@ impl Publishing {
         }
         let next_ns = match self.plan.pace {
             Pace::Rate(_) if engine.idle_sender().is_some() => self.next_due_ns(),
-            Pace::Rate(_) | Pace::Max => u64::MAX,
+            Pace::Rate(_) | Pace::Max | Pace::Answered => u64::MAX,
         };
         // Rounded, because each change of the timer costs a system call.
         let stall_ns = (self.progress.1 + self.stall_timeout_ns).next_multiple_of(STALL_NS / 20);
@@ -150,7 +157,7 @@ impl Publishing {
     pub(super) fn next_due_ns(&self) -> u64 {
         match self.plan.pace {
             Pace::Rate(per_second) => self.plan.start_ns + (self.begun as f64 * 1e9 / per_second) as u64,
-            Pace::Max => self.plan.start_ns,
+            Pace::Max | Pace::Answered => self.plan.start_ns,
         }
     }
 
@@ -158,6 +165,7 @@ impl Publishing {
     fn due(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         match self.plan.pace {
             Pace::Rate(_) => Some(self.next_due_ns()).filter(|due_ns| *due_ns <= now_ns),
+            Pace::Answered => Some(now_ns),
             Pace::Max => {
                 let outstanding = self.expected.saturating_sub(engine.shared.seen.total);
                 let room = (self.plan.in_flight * self.plan.connected) as u64;
@@ -196,6 +204,10 @@ impl Publishing {
                     }
                 }
                 Err(reason) => {
+                    if window.contains(&at_ns) {
+                        self.published.rejected += 1;
+                        self.published.reject.record(pending.due_ns, at_ns);
+                    }
                     *self.published.refused.entry(reason).or_default() += 1;
                     self.expected = self.expected.saturating_sub(pending.connected);
                     self.published.expected_ever -= pending.connected;
@@ -243,6 +255,8 @@ impl Results for Published {
         self.accepted += other.accepted;
         self.accepted_ever += other.accepted_ever;
         self.accept.merge(&other.accept);
+        self.rejected += other.rejected;
+        self.reject.merge(&other.reject);
         self.deliveries += other.deliveries;
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);

@@ -176,7 +176,15 @@ impl Adapter for Mqtt {
     }
 
     /// [MQTT-3.1.2-22]
+    fn pauses_reading(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.pauses_reading())
+    }
+
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.pauses_reading() {
+            // Its pings are not read.
+            self.heard_tick = cx.now.tick;
+        }
         self.set_timeout(cx);
         if *cx.timeout_tick <= cx.now.tick {
             cx.close(CloseReason::PingTimeout);

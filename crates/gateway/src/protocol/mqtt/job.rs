@@ -1,7 +1,8 @@
 //! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
 //! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::jobs::JOBS_MAX`] jobs of a
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, which is not read while a quarter of them is used
+//! up (so a client that publishes faster than the node accepts is slowed down by TCP), [`crate::protocol::jobs::JOBS_MAX`] jobs of a
 //! shard at once. Messages that a client published before it left are still published. The exception is a message with
 //! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
@@ -28,6 +29,8 @@ use crate::session::registry::Session;
 const QUEUED_MAX: usize = 256;
 /// Bytes of their publications.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
+/// Above this share of both bounds nothing more is read. The rest is for what was read already.
+const PAUSE_SHARE: usize = 4;
 
 /// The result of a job.
 pub(crate) struct Done {
@@ -75,6 +78,10 @@ pub(crate) struct Queue {
 impl Queue {
     pub(super) fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    pub(super) fn pauses_reading(&self) -> bool {
+        self.tasks.len() * PAUSE_SHARE >= QUEUED_MAX || self.bytes * PAUSE_SHARE >= QUEUED_BYTES_MAX
     }
 
     pub(super) fn front(&self) -> Option<&Task> {

@@ -118,7 +118,9 @@ fn place(asked: &ArchivePlace) -> Option<InboxPlace> {
 
 fn refusal(error: &Error) -> Refusal {
     match error {
-        Error::Overloaded | Error::Store(StoreError::Overloaded) => Refusal::Overloaded,
+        Error::Overloaded | Error::NoRoom { .. } | Error::Store(StoreError::Overloaded) => {
+            Refusal::Overloaded
+        }
         Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {
             Refusal::TooManySubscriptions
         }
