@@ -89,6 +89,7 @@ pub(crate) struct Needs<'a> {
     pub(crate) request: &'a Request,
     pub(crate) is_stored: bool,
     pub(crate) is_campaign: bool,
+    pub(crate) may_wait: bool,
 }
 
 impl Backpressure {
@@ -132,6 +133,7 @@ impl Backpressure {
         let Config { wait_max, waiting_max, .. } = self.settings.get();
         let who = Entrant { app: needs.app, urgency: needs.request.urgency, is_campaign: needs.is_campaign };
         let begun = tokio::time::Instant::now();
+        let wait_max = if needs.may_wait { wait_max } else { Duration::ZERO };
         let limits = || Limits { wait_max: wait_max.saturating_sub(begun.elapsed()), waiting_max };
         let admitted = async {
             let shards = self.gate(needs).enter(who, self.recipients(needs), limits()).await?;

@@ -104,6 +104,29 @@ impl Publisher {
         idempotency: Option<Idempotency>,
         origin: Origin,
     ) -> Result<Begun, Error> {
+        self.begin(app, request, idempotency, origin, true).await
+    }
+
+    /// As [`Publisher::begin_publish`], without waiting for room in the node's queues: for what follows a message that
+    /// waited in vain.
+    pub async fn begin_publish_at_once(
+        &self,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        origin: Origin,
+    ) -> Result<Begun, Error> {
+        self.begin(app, request, idempotency, origin, false).await
+    }
+
+    async fn begin(
+        &self,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        origin: Origin,
+        may_wait: bool,
+    ) -> Result<Begun, Error> {
         let may_begin_trace = matches!(origin, Origin::Untraced | Origin::Node);
         let mut span = match origin {
             Origin::Copy => None,
@@ -116,7 +139,7 @@ impl Publisher {
         };
         let campaign = if let Origin::Campaign(campaign) = origin { Some(campaign) } else { None };
         let is_stored = needs_store(&request, idempotency.as_ref());
-        let needs = Needs { app, request: &request, is_stored, is_campaign: campaign.is_some() };
+        let needs = Needs { app, request: &request, is_stored, is_campaign: campaign.is_some(), may_wait };
         match self.find_room(&needs, origin).await {
             Ok((admitted, room)) => {
                 Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room, admitted })

@@ -4,11 +4,12 @@
 //!
 //! A shard owns one [`Io`]; each connection owns one [`socket::Socket`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
@@ -39,8 +40,9 @@ pub(crate) struct Io {
     pub(crate) peers: HashMap<u32, SocketAddr>,
     /// Sockets that had more to read than their share of a turn.
     unread: Vec<u32>,
-    /// Sockets that are not read until their connections have processed what they sent.
-    paused: HashSet<u32>,
+    /// Sockets that are not read until their connections have processed what they sent, with the bytes that were read
+    /// before: at most a read's worth each.
+    paused: HashMap<u32, VecDeque<Bytes>>,
     /// Sockets whose handshake continues in a later turn, in order.
     handshakes: VecDeque<u32>,
     /// The unused part of [`HANDSHAKE_TIME_PER_TURN`].
@@ -60,7 +62,7 @@ impl Io {
             precise: Precise::default(),
             peers: HashMap::new(),
             unread: Vec::new(),
-            paused: HashSet::new(),
+            paused: HashMap::new(),
             handshakes: VecDeque::new(),
             handshake_left: Duration::ZERO,
             scratch: Vec::new(),
@@ -104,15 +106,18 @@ impl Io {
         self.unread.push(slot);
     }
 
-    /// Reads nothing from a socket until [`Io::resume`].
-    pub(crate) fn pause(&mut self, slot: u32) {
-        self.paused.insert(slot);
+    pub(crate) fn is_paused(&self, slot: u32) -> bool {
+        self.paused.contains_key(&slot)
     }
 
-    pub(crate) fn resume(&mut self, slot: u32) {
-        if self.paused.remove(&slot) {
-            self.read_later(slot);
-        }
+    /// Nothing is read from the socket until [`Io::resume`]. `rest`: bytes that are not processed yet.
+    pub(crate) fn pause(&mut self, slot: u32, rest: VecDeque<Bytes>) {
+        self.paused.entry(slot).or_default().extend(rest);
+    }
+
+    /// Ends a pause. Returns the bytes that were kept, which come before those that are read next.
+    pub(crate) fn resume(&mut self, slot: u32) -> Option<VecDeque<Bytes>> {
+        self.paused.remove(&slot)
     }
 
     /// The socket is gone.

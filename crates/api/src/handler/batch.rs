@@ -87,6 +87,8 @@ pub(crate) struct Batch<'a> {
     /// Batches of a front: why a line could not start. All later lines are rejected too, so that none overtakes it before the
     /// front retries it.
     stopped: Option<Problem>,
+    /// A line waited in vain for room: later ones do not wait, or the client would for longer than it does for one.
+    found_no_room: bool,
     /// Batches of a front: topics with a rejected line, and why. Later lines to the same topic are rejected too.
     over_topics: HashMap<Topic, OverQuota>,
 }
@@ -101,6 +103,7 @@ impl<'a> Batch<'a> {
             waiting,
             answers: Lines::with_capacity(lines),
             stopped: None,
+            found_no_room: false,
             over_topics: HashMap::new(),
         }
     }
@@ -138,8 +141,12 @@ impl<'a> Batch<'a> {
         if let Err(problem) = push_check::check_request(self.delivery, app, &request).await {
             return Slot::Done(Err(problem));
         }
-        let started =
-            self.delivery.publisher.begin_publish(app, request, idempotency, self.origin.clone()).await;
+        let (publisher, origin) = (&self.delivery.publisher, self.origin.clone());
+        let started = match self.found_no_room {
+            false => publisher.begin_publish(app, request, idempotency, origin).await,
+            true => publisher.begin_publish_at_once(app, request, idempotency, origin).await,
+        };
+        self.found_no_room |= matches!(started, Err(Error::NoRoom { .. }));
         let started = match started {
             Ok(started) => started,
             Err(error) if is_front => return Slot::Done(Err(self.hold_back(topic, error))),

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_protocol::ws::Input;
 use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp};
@@ -279,15 +279,47 @@ impl Shard {
     }
 
     /// Bytes of a connection whose framing is a bare stream.
-    pub(crate) fn handle_stream(&mut self, slot: u32, mut bytes: &[u8]) {
+    pub(crate) fn handle_stream(&mut self, slot: u32, bytes: &[u8]) {
         if self.polling_request(slot).is_some() {
             return self.feed_polling_request(slot, bytes);
         }
-        while !bytes.is_empty() && self.is_alive(slot) {
-            let consumed = self.converse(slot, |adapter, cx| adapter.handle_bytes(cx, bytes));
-            let Some(consumed) = consumed else { return };
-            bytes = &bytes[consumed.min(bytes.len())..];
+        let consumed = if self.io.is_paused(slot) { 0 } else { self.feed_adapter(slot, bytes) };
+        if consumed < bytes.len() {
+            self.io.pause(slot, [Bytes::copy_from_slice(&bytes[consumed..])].into());
         }
+    }
+
+    /// Passes bytes to an adapter until it wants no more. Returns how many are processed.
+    fn feed_adapter(&mut self, slot: u32, bytes: &[u8]) -> usize {
+        let mut processed = 0;
+        while processed < bytes.len() && self.is_alive(slot) {
+            if self.adapter(slot).is_some_and(AnyAdapter::pauses_reading) {
+                return processed;
+            }
+            let rest = &bytes[processed..];
+            let Some(consumed) = self.converse(slot, |adapter, cx| adapter.handle_bytes(cx, rest)) else {
+                break;
+            };
+            processed += consumed.min(rest.len());
+        }
+        bytes.len()
+    }
+
+    /// Continues with a connection whose adapter wanted no more bytes, if it does now.
+    fn resume_reading(&mut self, slot: u32) {
+        if self.adapter(slot).is_some_and(AnyAdapter::pauses_reading) {
+            return;
+        }
+        let Some(mut kept) = self.io.resume(slot) else { return };
+        while let Some(mut bytes) = kept.pop_front() {
+            let processed = self.feed_adapter(slot, &bytes);
+            if processed < bytes.len() {
+                bytes.advance(processed);
+                kept.push_front(bytes);
+                return self.io.pause(slot, kept);
+            }
+        }
+        self.io.read_later(slot);
     }
 
     /// A whole message of a WebSocket.
@@ -375,10 +407,7 @@ impl Shard {
         if let Some(done) = done.settle(&mut Outside { services, delivery, jobs, at, is_connected }) {
             self.guard(Some(slot), |shard| {
                 shard.converse(slot, |adapter, cx| adapter.handle_done(cx, done));
-                let is_paused = shard.adapter(slot).is_some_and(|adapter| adapter.pauses_reading());
-                if !is_paused {
-                    shard.io.resume(slot);
-                }
+                shard.resume_reading(slot);
                 shard.arm(slot);
             });
         }

@@ -37,8 +37,7 @@ impl Shard {
             if connection.phase == Phase::Dead || full {
                 break;
             }
-            if connection.adapter.as_ref().is_some_and(|adapter| adapter.pauses_reading()) {
-                self.io.pause(slot);
+            if self.io.is_paused(slot) {
                 break;
             }
             if turn == READS_PER_TURN {
