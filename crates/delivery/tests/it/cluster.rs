@@ -440,7 +440,7 @@ async fn publishes_are_refused_when_the_outbox_is_full() {
     let cell = cell_with(1, Config { requests_max: 0, ..quiet() }).await;
     let refused =
         cell.nodes[0].delivery.publisher.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
-    assert!(matches!(refused, Err(noroshi_delivery::Error::Overloaded)));
+    assert!(matches!(refused, Err(noroshi_delivery::Error::NoRoom { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -174,7 +174,7 @@ async fn publishes_are_refused_while_the_shards_are_behind() {
     bench.edge.set_room(false);
     let refused =
         bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
-    assert!(matches!(refused, Err(Error::Overloaded)));
+    assert!(matches!(refused, Err(Error::NoRoom { .. })));
     let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
     assert_eq!((total, bench.edge.delivered().len()), (0, 0));
 }
