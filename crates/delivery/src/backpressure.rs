@@ -70,6 +70,7 @@ metrics! {
 pub struct Backpressure {
     settings: Arc<Settings>,
     context: Arc<Context>,
+    nodes: Arc<Nodes>,
     /// In the order of [`Fan`].
     shards: [Arc<Gate<Shards>>; 2],
     store: Arc<Gate<StoreQueue>>,
@@ -109,6 +110,7 @@ impl Backpressure {
             store: Gate::new(StoreQueue { settings: settings.clone(), begun: Instant::now(), pace }),
             settings,
             context,
+            nodes,
             metrics,
         }
     }
@@ -152,6 +154,16 @@ impl Backpressure {
     /// A queue became shorter: lets requests in that wait. Costs a load for each gate if none waits. Never blocks.
     pub fn advance(&self) {
         self.shards.iter().for_each(|gate| gate.advance());
+    }
+
+    /// Lets requests in when the queue for other nodes becomes shorter. Runs until it is dropped.
+    pub(crate) async fn run(&self) {
+        let Some(peers) = self.nodes.peers() else { return std::future::pending().await };
+        let mut progress = peers.outbox.progress();
+        // The sender is in the outbox: it cannot be gone.
+        while progress.changed().await.is_ok() {
+            self.advance();
+        }
     }
 
     /// Requests that wait.

@@ -179,6 +179,7 @@ impl Delivery {
         tokio::select! {
             _ = async { tokio::join!(watch_drain, acks, self.push.run(&draining)) } => {}
             () = cluster::run(&self.nodes, &*self) => {}
+            () = self.backpressure.run() => {}
             () = self.freshness.run() => {}
             () = first_call::run(&self.first_calls) => {}
             () = self.usage.run() => {}

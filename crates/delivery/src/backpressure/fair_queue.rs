@@ -54,10 +54,6 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -259,6 +255,6 @@ mod tests {
         assert!(bench.queue.remove(first).is_none());
         assert_eq!((bench.queue.len(), bench.queue.units()), (1, 5));
         assert_eq!(bench.pop(), (2, 2));
-        assert!(bench.queue.is_empty() && bench.queue.apps.is_empty() && bench.queue.ahead.is_empty());
+        assert!(bench.queue.len() == 0 && bench.queue.apps.is_empty() && bench.queue.ahead.is_empty());
     }
 }

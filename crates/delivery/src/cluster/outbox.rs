@@ -113,6 +113,11 @@ impl Outbox {
         let _ = self.done.subscribe().wait_for(|done| *done >= number).await;
     }
 
+    /// Changes whenever items were handed over, so that there may be room.
+    pub(crate) fn progress(&self) -> watch::Receiver<u64> {
+        self.done.subscribe()
+    }
+
     /// The next round, when there is something. Cancel-safe.
     pub(crate) async fn next(&self) -> Round {
         loop {
