@@ -95,6 +95,12 @@ export class ClusterNode extends Node {
     const lines = (await this.metrics()).split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
     return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0)
   }
+
+  /** The number of other nodes that `bus` (direct, redis) carries messages to. */
+  async peersBy(bus) {
+    const line = (await this.metrics()).split('\n').find((one) => one.startsWith(`noroshi_cluster_peers{bus="${bus}"}`))
+    return Number(line.slice(line.lastIndexOf(' ') + 1))
+  }
 }
 
 /** Waits until the node notices that its lease lapsed. */

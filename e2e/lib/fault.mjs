@@ -22,6 +22,10 @@ export const NODES = [
   { name: 'gateway-3', roles: ['gateway'] },
 ]
 
+/** Settings of nodes that use direct connections. FAULTS_BUS=direct runs every fault with them. */
+export const DIRECT = { 'cluster.bus': 'direct', 'cluster.links.listen': '127.0.0.1:0' }
+const BUS = process.env.FAULTS_BUS === 'direct' ? DIRECT : {}
+
 /** Number of notifications accepted before and after. */
 const BEFORE = 40
 const AFTER = 40
@@ -40,7 +44,7 @@ export function fault(name, options, happen) {
       const { through = {}, shared = {}, stop = () => {}, ...more } = await prepare({ postgres, redis })
       stops.push(stop)
       step('engines')
-      const settings = { 'cluster.sweep_interval': '3s', ...shared }
+      const settings = { 'cluster.sweep_interval': '3s', ...BUS, ...shared }
       const cluster = await Cluster.start({ postgres: postgres.url, redis: redis.url, nodes, settings, through })
       stops.push(() => cluster.stop())
       await cluster.seen()

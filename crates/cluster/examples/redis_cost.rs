@@ -97,7 +97,8 @@ async fn start(address: &Address) -> (Vec<Cluster>, Vec<Arc<Counter>>) {
     for i in 0..NODES {
         let info = NodeInfo { name: format!("node-{i}"), roles: Roles::ALL, ..NodeInfo::default() };
         let config = Config::new(address.clone(), [1; 16]);
-        let redis = Redis::open(config, info, &mut noroshi_telemetry::registry()).expect("configuration");
+        let redis =
+            Redis::open(config, None, info, &mut noroshi_telemetry::registry()).expect("configuration");
         let counter = Arc::new(Counter::default());
         nodes.0.push(redis.cluster());
         nodes.1.push(counter.clone());

@@ -14,9 +14,14 @@ use crate::{Epoch, Error};
 /// The largest message. One request with a payload of at most 1 MiB and its targets fits several times.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
+/// The largest frame, which carries several messages, or a part of one. Redis closes a subscriber whose unsent output
+/// grows too large (by default 8 MiB for a minute, or 32 MiB at once).
+pub(crate) const FRAME_BYTES_MAX: usize = 1 << 20;
+
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// In order for each receiver. Resolves when the engine has accepted all messages. A receiver that no longer exists
+    /// In order for each receiver. Resolves when the engine, or each receiver itself, has accepted all messages: of two
+    /// calls, of any nodes, one that begins after the other has resolved comes after it at each receiver. A receiver that no longer exists
     /// is not an error. A receiver whose part of the engine is down does not delay the others: `Error::Partly`.
     /// Messages of concurrent calls keep the order in which the calls were first polled. A message to the node's own
     /// epoch takes the same path. Not cancel-safe: if dropped, the messages may still be sent.

@@ -7,11 +7,12 @@
 //!   push ─ put/pull/done ────────► BatchQueue (the senders' shared queue)
 //! ```
 //!
-//! Two implementations: [`in_process`] (for tests: several nodes in one process, with fault injection) and [`redis`].
+//! Two implementations: [`in_process`] (for tests: several nodes in one process, with fault injection) and [`redis`],
+//! whose bus uses direct connections between nodes ([`links`]) where all nodes accept them.
 //! One conformance suite (`tests/it`) runs against both. A single node uses neither.
 //!
 //! Reading order: [`epoch`], [`key`], [`directory`], [`bus`], [`members`], [`batches`], [`in_process`],
-//! [`redis`].
+//! [`links`], [`redis`].
 //!
 //! Foundation: an [`Epoch`] identifies a node's lease, is never reused, and is in the list of nodes before anything
 //! else carries it; so an epoch that is missing from a later list is dead for good. Of two sessions of one device, the
@@ -25,8 +26,10 @@ pub mod epoch;
 mod error;
 pub mod in_process;
 pub mod key;
+pub mod links;
 pub mod members;
 pub mod metrics;
+mod random;
 pub mod redis;
 
 use std::sync::Arc;

@@ -33,6 +33,8 @@ pub struct NodeInfo {
     pub version: String,
     /// Unix time.
     pub started_at_ms: i64,
+    /// `HOST:PORT` at which the node accepts links; empty: it uses Redis only.
+    pub links: String,
     pub connections: u64,
     pub sessions: u64,
     pub deliveries_per_second: f64,

@@ -25,6 +25,40 @@ names! {
     }
 }
 
+names! {
+    /// Why a link of this node ended, or did not begin.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) enum LinkFailure {
+        Connect => "connect",
+        Handshake => "handshake",
+        Refused => "refused",
+        Broken => "broken",
+        Silent => "silent",
+        Malformed => "malformed",
+    }
+}
+
+names! {
+    /// Why this node rejected a link.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) enum LinkRejection {
+        Handshake => "handshake",
+        Hello => "hello",
+        Lease => "lease",
+        Slow => "slow",
+        Busy => "busy",
+    }
+}
+
+names! {
+    /// What carries messages to another node.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) enum PeerBus {
+        Direct => "direct",
+        Redis => "redis",
+    }
+}
+
 /// Why a command failed.
 const WHY: [&str; 3] = ["refused", "overloaded", "unavailable"];
 const CONNECTIONS: [&str; 2] = ["commands", "subscriber"];
@@ -33,6 +67,16 @@ const DIRECTIONS: [&str; 2] = ["in", "out"];
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WhyLabels {
+    why: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BusLabels {
+    bus: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -70,6 +114,7 @@ pub(crate) struct Metrics {
     pub(crate) stale: Counter,
     pub(crate) overflows: Counter,
     pub(crate) malformed: Counter,
+    pub(crate) links: LinkMetrics,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,7 +125,7 @@ pub(crate) struct KindFailure {
 
 impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        let m = Self::default();
+        let m = Self { links: LinkMetrics::new(registry), ..Self::default() };
         let mut gauge = |name: &str, help: &str, gauge: &Gauge| {
             registry.register(format!("cluster_{name}"), help, gauge.clone());
         };
@@ -161,5 +206,132 @@ impl Metrics {
         let labels = DirectionLabels { direction };
         self.messages.get_or_create(&labels).inc_by(messages as u64);
         self.bytes.get_or_create(&labels).inc_by(bytes as u64);
+    }
+}
+
+/// The metrics of links.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LinkMetrics {
+    up: Family<DirectionLabels, Gauge>,
+    peers: Family<BusLabels, Gauge>,
+    frames: Family<DirectionLabels, Counter>,
+    bytes: Family<DirectionLabels, Counter>,
+    queued_bytes: Gauge,
+    connects: Counter,
+    failures: Family<WhyLabels, Counter>,
+    rejections: Family<WhyLabels, Counter>,
+    /// Times that this process found that it had not run.
+    pub(crate) stalls: Counter,
+    /// Frames that arrived too late to be handed over.
+    pub(crate) late: Counter,
+    /// Frames that took Redis after their link failed.
+    pub(crate) resent: Counter,
+    /// Receivers that did not confirm in time.
+    pub(crate) unconfirmed: Counter,
+    pub(crate) receipt: Histogram,
+}
+
+impl LinkMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        let m = Self::default();
+        registry.register("cluster_links", "Direct connections between nodes that are up", m.up.clone());
+        registry.register(
+            "cluster_peers",
+            "Other nodes, by what carries messages to them: a direct connection, or Redis",
+            m.peers.clone(),
+        );
+        registry.register("cluster_link_frames", "Frames on direct connections", m.frames.clone());
+        registry.register("cluster_link_bytes", "Bytes of frames on direct connections", m.bytes.clone());
+        registry.register(
+            "cluster_link_queued_bytes",
+            "Bytes that wait for direct connections",
+            m.queued_bytes.clone(),
+        );
+        let mut counter = |name: &str, help: &str, counter: &Counter| {
+            registry.register(format!("cluster_{name}"), help, counter.clone());
+        };
+        counter("link_connects", "Direct connections that this node opened", &m.connects);
+        counter(
+            "link_stalls",
+            "Direct connections ended because this process had not run for a while",
+            &m.stalls,
+        );
+        counter(
+            "link_late",
+            "Frames dropped because they had waited here too long; their sender resends them",
+            &m.late,
+        );
+        counter(
+            "link_resent",
+            "Frames sent again over Redis because no receipt arrived over the link",
+            &m.resent,
+        );
+        counter("link_unconfirmed", "Times that a node did not confirm receipt in time", &m.unconfirmed);
+        registry.register(
+            "cluster_link_failures",
+            "Direct connections to other nodes that ended or could not be opened",
+            m.failures.clone(),
+        );
+        registry.register(
+            "cluster_link_rejections",
+            "Direct connections that this node rejected",
+            m.rejections.clone(),
+        );
+        registry.register(
+            "cluster_receipt_seconds",
+            "Time until all receivers of a round have confirmed receipt",
+            m.receipt.clone(),
+        );
+        for direction in DIRECTIONS {
+            m.up.get_or_create(&DirectionLabels { direction }).set(0);
+            m.passed(direction, 0, 0);
+        }
+        PeerBus::ALL.into_iter().for_each(|bus| m.peers(bus, 0));
+        for why in LinkFailure::ALL.map(LinkFailure::as_str) {
+            m.failures.get_or_create(&WhyLabels { why }).inc_by(0);
+        }
+        for why in LinkRejection::ALL.map(LinkRejection::as_str) {
+            m.rejections.get_or_create(&WhyLabels { why }).inc_by(0);
+        }
+        m
+    }
+
+    /// `direction` is one of [`DIRECTIONS`].
+    pub(crate) fn passed(&self, direction: &'static str, frames: usize, bytes: usize) {
+        let labels = DirectionLabels { direction };
+        self.frames.get_or_create(&labels).inc_by(frames as u64);
+        self.bytes.get_or_create(&labels).inc_by(bytes as u64);
+    }
+
+    pub(crate) fn up(&self, direction: &'static str) {
+        self.up.get_or_create(&DirectionLabels { direction }).inc();
+        if direction == "out" {
+            self.connects.inc();
+        }
+    }
+
+    pub(crate) fn down(&self, direction: &'static str) {
+        self.up.get_or_create(&DirectionLabels { direction }).dec();
+    }
+
+    pub(crate) fn peers(&self, bus: PeerBus, count: usize) {
+        let labels = BusLabels { bus: bus.as_str() };
+        self.peers.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn queued(&self, bytes: usize) {
+        self.queued_bytes.inc_by(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn unqueued(&self, bytes: usize) {
+        self.queued_bytes.dec_by(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn failed(&self, why: LinkFailure) {
+        self.failures.get_or_create(&WhyLabels { why: why.as_str() }).inc();
+    }
+
+    pub(crate) fn rejected(&self, why: LinkRejection) {
+        self.rejections.get_or_create(&WhyLabels { why: why.as_str() }).inc();
     }
 }

@@ -6,6 +6,7 @@
 //!           ─ members ───► members ◄─ lease ──┘        ▲
 //!                            Receiver ◄─ lease ◄─ subscriber ─► its own connection, one channel
 //!                                                discovery: CLUSTER SLOTS, sentinels
+//!           outbound ─► links of other nodes (`crate::links`), where all nodes announce an address ─► lease
 //! ```
 //!
 //! Nothing of the `redis` crate is visible outside of this module. It provides one connection to one server;
@@ -13,10 +14,11 @@
 //! is lost.
 //!
 //! Reading order: [`address`], `dial`, `slot`, `server`, `topology`, `discovery`, `script`, `connections`, `directory`,
-//! `members`, `frame`, `inbound`, `outbound`, `subscriber`, `lease`, `batches`.
+//! `members`, `frame`, `inbound`, `confirmed`, `outbound`, `subscriber`, `lease`, `batches`.
 
 pub mod address;
 mod batches;
+mod confirmed;
 mod connections;
 mod dial;
 mod directory;
@@ -27,7 +29,7 @@ mod inbound;
 mod lease;
 mod members;
 mod outbound;
-mod random;
+
 mod script;
 mod server;
 mod slot;
@@ -44,6 +46,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::links::{self, Arrival, Arrivals, Links, Listening};
 use crate::metrics::Metrics;
 use crate::{Cluster, Keys, NodeInfo, Receiver};
 pub use address::Address;
@@ -52,7 +55,7 @@ pub use connections::Connections;
 use directory::RedisDirectory;
 use lease::LeaseTask;
 use members::State;
-use outbound::Outbound;
+use outbound::{Direct, Outbound};
 use slot::Buckets;
 use subscriber::Subscriber;
 
@@ -123,14 +126,30 @@ pub struct Redis {
     directory: Arc<RedisDirectory>,
     removals: mpsc::Receiver<(crate::SessionKey, crate::Epoch)>,
     sends: mpsc::Receiver<outbound::Send>,
+    direct: Option<DirectParts>,
     metrics: Metrics,
     prefix: String,
 }
 
+/// The links, until [`Redis::run`].
+struct DirectParts {
+    links: Arc<Links>,
+    listening: Listening,
+    arrivals: Arrivals,
+    arriving: mpsc::Receiver<Arrival>,
+}
+
 impl Redis {
-    /// Does not connect: a node also starts without Redis.
-    pub fn open(config: Config, info: NodeInfo, registry: &mut Registry) -> Result<Self, Invalid> {
+    /// Does not connect: a node also starts without Redis. Without `links` the node sends and receives all messages over
+    /// Redis, and so do the others.
+    pub fn open(
+        config: Config,
+        links: Option<links::Config>,
+        mut info: NodeInfo,
+        registry: &mut Registry,
+    ) -> Result<Self, Invalid> {
         config.check()?;
+        info.links = links.as_ref().map(|links| links.advertise.clone()).unwrap_or_default();
         let metrics = Metrics::new(registry);
         let buckets = Buckets::new(&config.prefix, config.buckets);
         let state = Arc::new(State::new(&config.prefix, config.lease_ttl, info, metrics.clone()));
@@ -146,6 +165,13 @@ impl Redis {
             removals,
         });
         let (outbox, sends) = outbound::outbox(state.clone());
+        let direct = links.map(|links| {
+            let (arrivals, arriving) = Arrivals::new();
+            let link_metrics = metrics.links.clone();
+            let opened = Links::open(links, &config.prefix, state.clone(), arrivals.clone(), link_metrics);
+            opened.map(|(links, listening)| DirectParts { links, listening, arrivals, arriving })
+        });
+        let direct = direct.transpose()?;
         let cluster = Cluster {
             directory: directory.clone(),
             bus: Arc::new(outbox),
@@ -153,7 +179,17 @@ impl Redis {
             keys: Keys::new(&config.secret),
         };
         let prefix = config.prefix.clone();
-        Ok(Self { cluster, state, connections, directory, removals: to_remove, sends, metrics, prefix })
+        Ok(Self {
+            cluster,
+            state,
+            connections,
+            directory,
+            removals: to_remove,
+            sends,
+            direct,
+            metrics,
+            prefix,
+        })
     }
 
     pub fn cluster(&self) -> Cluster {
@@ -182,7 +218,7 @@ impl Redis {
             events,
             bytes: Arc::new(AtomicUsize::new(0)),
         };
-        let lease = LeaseTask::new(
+        let mut lease = LeaseTask::new(
             self.state.clone(),
             self.connections.clone(),
             receiver,
@@ -190,12 +226,21 @@ impl Redis {
             wanted,
             self.prefix.clone(),
         );
-        let outbound =
-            Outbound::new(self.connections.clone(), self.state.clone(), self.metrics.clone(), self.prefix);
+        let mut tasks = JoinSet::new();
+        let direct = self.direct.map(|DirectParts { links, listening, arrivals, arriving }| {
+            let (receipts, due) = mpsc::channel(outbound::RECEIPTS_MAX);
+            let confirmed = (self.connections.clone(), self.state.clone(), self.prefix.clone());
+            tasks.spawn(outbound::confirm(confirmed.0, confirmed.1, confirmed.2, due));
+            tasks.spawn(Links::run(listening));
+            lease.attach(arriving, links.receipts().clone(), receipts);
+            Direct { links, arrivals, followed: (None, Arc::default()) }
+        });
+        let (connections, state, metrics) =
+            (self.connections.clone(), self.state.clone(), self.metrics.clone());
+        let outbound = Outbound::new(connections, state, metrics, self.prefix, direct);
         // The connections outlive the lease, which is released over them.
         let end = CancellationToken::new();
         let _end = end.clone().drop_guard();
-        let mut tasks = JoinSet::new();
         tasks.spawn(self.connections.run(end));
         tasks.spawn(subscriber.run());
         tasks.spawn(outbound.run(self.sends));

@@ -15,7 +15,7 @@
 //! `sweep`, `gap`, `reload`.
 //!
 //! Invariants: a node sends records in the order in which it queued them; everything that a node hands to its
-//! connections while others exist comes out of the one ordered stream of its bus, so every node hands over stored
+//! connections while others exist comes out of the one ordered queue of its bus, so every node hands over stored
 //! messages in commit order; the bus may lose anything, and stored messages are then found in the store.
 
 pub mod wire;

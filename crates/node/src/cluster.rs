@@ -1,11 +1,13 @@
 //! The cluster: joining it, describing this node to the others, and listing them for the API.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_api::nodes::Node;
 use noroshi_auth::Auth;
+use noroshi_cluster::links;
+use noroshi_cluster::redis::address::Servers;
 use noroshi_cluster::redis::{self, Address, Redis};
 use noroshi_cluster::{Members, NodeInfo, NodeView, Roles};
 use noroshi_delivery::Delivery;
@@ -19,7 +21,7 @@ use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Queue, Role};
+use crate::config::{Bus, Config, Queue, Role};
 use crate::data::Addresses;
 use crate::process;
 use crate::tasks::{TaskKind, Tasks};
@@ -27,6 +29,11 @@ use crate::tasks::{TaskKind, Tasks};
 /// Name of the secret that hashes the directory's keys. The same on all nodes.
 const SECRET: &str = "cluster-key";
 const SECRET_BYTES: usize = 16;
+/// Name of the secret from which nodes authenticate each other on direct connections. The same on all nodes.
+const LINKS_SECRET: &str = "links-key";
+const LINKS_SECRET_BYTES: usize = 32;
+/// For the name of Redis, to find this machine's own address.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -38,6 +45,14 @@ pub enum Error {
     Randomness,
     #[error("the cluster key in the database has an unexpected length; a different version wrote it")]
     Secret,
+    #[error(
+        "the key of direct connections in the database has an unexpected length; a different version wrote it"
+    )]
+    LinksSecret,
+    #[error("cluster.links.listen: cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("cluster.links.advertise: {0}")]
+    Advertise(Invalid),
     #[error(transparent)]
     Store(#[from] noroshi_store::Error),
 }
@@ -188,13 +203,55 @@ async fn connect(
     let secret = store.secret(SECRET, fresh).await?;
     let secret: [u8; SECRET_BYTES] = secret.try_into().map_err(|_| Error::Secret)?;
     let authorities = config.cluster.redis_ca_file.as_deref().map(std::fs::read).transpose();
+    let links = links(config, store, &address).await?;
     let redis = redis::Config {
         root_certificate_pem: authorities.map_err(Error::AuthorityFile)?,
         prefix: config.cluster.prefix.clone(),
         lease_ttl: config.cluster.lease,
         ..redis::Config::new(address, secret)
     };
-    Redis::open(redis, info.clone(), registry).map(Some).map_err(Error::Redis)
+    Redis::open(redis, links, info.clone(), registry).map(Some).map_err(Error::Redis)
+}
+
+/// Where this node accepts direct connections. None if it uses Redis only.
+async fn links(config: &Config, store: &dyn Store, redis: &Address) -> Result<Option<links::Config>, Error> {
+    if config.cluster.bus == Bus::Redis {
+        return Ok(None);
+    }
+    let listen = config.cluster.links_listen;
+    let listener = TcpListener::bind(listen).map_err(|error| Error::Listen(listen, error))?;
+    let bound = listener.local_addr().map_err(|error| Error::Listen(listen, error))?;
+    let advertise = match &config.cluster.links_advertise {
+        Some(advertise) => advertise.clone(),
+        None if bound.ip().is_unspecified() => match address_towards(redis).await {
+            Some(ip) => SocketAddr::new(ip, bound.port()).to_string(),
+            None => format!("{}:{}", process::host_name(), bound.port()),
+        },
+        None => bound.to_string(),
+    };
+    links::check_advertise(&advertise).map_err(Error::Advertise)?;
+    let mut fresh = vec![0; LINKS_SECRET_BYTES];
+    SystemRandom::new().fill(&mut fresh).map_err(|_| Error::Randomness)?;
+    let secret = store.secret(LINKS_SECRET, fresh).await?;
+    let secret: [u8; LINKS_SECRET_BYTES] = secret.try_into().map_err(|_| Error::LinksSecret)?;
+    tracing::info!(listen = %bound, advertise, "accepting direct connections of other nodes");
+    Ok(Some(links::Config { listener, advertise, secret }))
+}
+
+/// The address of this machine on the way to Redis, which is likely the one on the way to other nodes. Sends nothing.
+async fn address_towards(redis: &Address) -> Option<IpAddr> {
+    let host = match &redis.servers {
+        Servers::Standalone(host) => host,
+        Servers::Cluster(hosts) | Servers::Sentinel { sentinels: hosts, .. } => hosts.first()?,
+    };
+    let found =
+        tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((host.name.as_str(), host.port)));
+    let target = found.await.ok()?.ok()?.next()?;
+    let any: IpAddr =
+        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
+    socket.connect(target).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// Attaches delivery and auth to the cluster.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_store::cells::Cells;
 use noroshi_store::postgres::{Postgres, PostgresError, PostgresOptions};
@@ -9,8 +10,12 @@ use noroshi_store::{Sqlite, Store, sqlite};
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 
-use crate::config::Config;
+use crate::config::{Bus, Config};
 use crate::data;
+
+/// How long the order lock is held for a hand-over by links: until receivers have confirmed receipt, or Redis has taken
+/// over from a link that failed (`noroshi_cluster::links`). Less than PostgreSQL's limit for an idle session.
+const HAND_OVER_BY_LINKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,6 +44,7 @@ pub(crate) async fn open(
     registry: &mut Registry,
 ) -> Result<Opened, Error> {
     let folder = &config.server.data;
+    let bus = config.cluster.bus;
     let config = &config.store;
     let Some(url) = &config.url else {
         let options = sqlite::Options {
@@ -53,14 +59,19 @@ pub(crate) async fn open(
         return Ok(Opened { store: store.clone(), cells: store, postgres: None, lock: None });
     };
     let lock = data::lock(folder)?;
+    let defaults = PostgresOptions::new(url.secret());
     let options = PostgresOptions {
+        hand_over_timeout: match bus {
+            Bus::Redis => defaults.hand_over_timeout,
+            Bus::Direct => HAND_OVER_BY_LINKS,
+        },
         inbox_rows: config.inbox_rows,
         topic_log_rows: config.topic_log_rows,
         trace_retention: config.trace_retention,
         connections: config.connections,
         statement_timeout: config.statement_timeout,
         threads: threads.clone(),
-        ..PostgresOptions::new(url.secret())
+        ..defaults
     };
     let postgres = Postgres::open(options, registry).await?;
     let store = Arc::new(postgres.clone());

@@ -26,11 +26,11 @@ use parking_lot::Mutex;
 use super::address::Host;
 use super::connections::Connections;
 use super::dial::{answered, error_of};
-use super::random;
 use super::slot::{Command, slot};
 use crate::Error;
 use crate::batches::{BatchQueue, CLAIM_AFTER, LaneDepth, QueuedBatch, Receipt, Received};
 use crate::metrics::Kind;
+use crate::random;
 
 /// The consumer group of all senders.
 const GROUP: &str = "senders";

@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::{Host, Servers};
 use super::dial::{error_of, send};
-use super::random::jittered;
 use super::slot::SLOTS;
 use super::topology::{Layout, TopologyState};
 use crate::Error;
 use crate::metrics::Kind;
+use crate::random::jittered;
 
 /// The minimum time between two queries.
 const PAUSE: Duration = Duration::from_millis(50);

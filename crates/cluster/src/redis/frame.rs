@@ -5,19 +5,22 @@
 //!   messages  (length 4 · message)*      whole messages, as many as were queued
 //!   part      total length 4 · offset 4 · bytes      of a message larger than a frame
 //!   heartbeat empty; its number is that of the frame before it
+//!   probe     a heartbeat that asks for a receipt
+//!   receipt   empty; its sender has received all frames up to this number
 //! ```
+//!
+//! Only nodes with links (`crate::links`) send probes and receipts, to nodes that announce an address for links: others
+//! do not know them.
 //!
 //! Pure: bytes in, bytes out. A length is validated before anything is allocated for it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::Epoch;
-use crate::bus::MESSAGE_BYTES_MAX;
+use crate::bus::{FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 18;
-/// Redis closes a subscriber whose unsent output grows too large (by default 8 MiB for a minute, or 32 MiB at once).
-pub(crate) const FRAME_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -31,6 +34,8 @@ pub(crate) enum Body {
     Messages(Vec<Bytes>),
     Part { total: usize, offset: usize, bytes: Bytes },
     Heartbeat,
+    Probe,
+    Receipt,
 }
 
 /// The frames of some messages for one receiver, in order, without sender and numbers.
@@ -96,6 +101,14 @@ pub(crate) fn heartbeat(from: Epoch, number: u64) -> Bytes {
     stamped(head(3, 0), from, number)
 }
 
+pub(crate) fn probe(from: Epoch, number: u64) -> Bytes {
+    stamped(head(4, 0), from, number)
+}
+
+pub(crate) fn receipt(from: Epoch, number: u64) -> Bytes {
+    stamped(head(5, 0), from, number)
+}
+
 /// `None`: another version, or malformed.
 pub(crate) fn parse(mut bytes: Bytes) -> Option<Frame> {
     if bytes.len() < HEAD_BYTES || bytes.get_u8() != VERSION {
@@ -108,6 +121,8 @@ pub(crate) fn parse(mut bytes: Bytes) -> Option<Frame> {
         1 => Body::Messages(messages(bytes)?),
         2 => part(bytes)?,
         3 => Body::Heartbeat,
+        4 => Body::Probe,
+        5 => Body::Receipt,
         _ => return None,
     };
     Some(Frame { from, number, body })
@@ -181,6 +196,11 @@ mod tests {
             bytes.extend_from_slice(body);
             parse(Bytes::from(bytes))
         };
+        assert_eq!(parse(probe(Epoch(1), 2)), Some(Frame { from: Epoch(1), number: 2, body: Body::Probe }));
+        assert_eq!(
+            parse(receipt(Epoch(1), 2)),
+            Some(Frame { from: Epoch(1), number: 2, body: Body::Receipt })
+        );
         assert_eq!(parse(Bytes::new()), None);
         assert_eq!(with(9, b""), None);
         assert_eq!(with(1, &[0, 0, 0]), None);

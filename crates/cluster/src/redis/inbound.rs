@@ -53,6 +53,11 @@ impl Inbound {
         }
     }
 
+    /// The number of the last frame of a sender: everything before it arrived or was reported as lost.
+    pub(crate) fn last(&self, from: Epoch) -> u64 {
+        self.senders.get(&from).map_or(0, |sender| sender.last)
+    }
+
     pub(crate) fn receive(&mut self, frame: Frame, now: Instant) -> Arrived {
         if self.senders.len() >= SENDERS_MAX && !self.senders.contains_key(&frame.from) {
             return Arrived { messages: Vec::new(), lost: Some(self.began) };
@@ -63,7 +68,7 @@ impl Inbound {
             in_order_at: began,
             partial: BytesMut::new(),
         });
-        let is_heartbeat = frame.body == Body::Heartbeat;
+        let is_heartbeat = matches!(frame.body, Body::Heartbeat | Body::Probe | Body::Receipt);
         // A heartbeat has the number of the frame before it.
         let expected = if is_heartbeat { sender.last } else { sender.last + 1 };
         if frame.number < expected {
@@ -77,7 +82,8 @@ impl Inbound {
         sender.in_order_at = now;
         match frame.body {
             Body::Messages(messages) => Arrived { messages, lost },
-            Body::Heartbeat => Arrived { messages: Vec::new(), lost },
+            // The node's task takes receipts before.
+            Body::Heartbeat | Body::Probe | Body::Receipt => Arrived { messages: Vec::new(), lost },
             Body::Part { total, offset, bytes } => {
                 let whole = sender.add(total, offset, &bytes, &mut self.partial_bytes);
                 let lost = lost.or(whole.is_err().then_some(sender.in_order_at));
@@ -120,7 +126,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::redis::frame::{FRAME_BYTES_MAX, Packer, heartbeat, parse};
+    use crate::bus::FRAME_BYTES_MAX;
+    use crate::redis::frame::{Packer, heartbeat, parse};
 
     const FROM: Epoch = Epoch(3);
 

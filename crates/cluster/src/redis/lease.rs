@@ -19,16 +19,19 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::Connections;
-use super::frame;
+use super::frame::{self, Body, Frame};
 use super::inbound::Inbound;
 use super::members::{Act, Leases, Life, State};
 use super::outbound::channel;
-use super::random;
 use super::slot::slot;
 use super::subscriber::Event;
+use crate::links::{Arrival, Receipts};
 use crate::metrics::Metrics;
+use crate::random;
 use crate::{Epoch, Error, Members as _, Receiver};
 
+/// Frames of links, or events of Redis, that are processed before the others get their turn.
+const ARRIVALS_MAX: usize = 64;
 /// The maximum interval between two reads of the list of nodes.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
@@ -48,6 +51,16 @@ pub(crate) struct LeaseTask {
     inbound: Inbound,
     /// An epoch whose acquisition is unconfirmed, or that expired: the next acquisition removes it from the list.
     given_up: Option<Epoch>,
+    direct: Option<Direct>,
+}
+
+/// The receiving half of the links, and of receipts.
+struct Direct {
+    arriving: mpsc::Receiver<Arrival>,
+    /// What other nodes have confirmed.
+    receipts: Arc<Receipts>,
+    /// What this node has to confirm over Redis.
+    due: mpsc::Sender<(Epoch, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +96,18 @@ impl LeaseTask {
             deaf_since: None,
             inbound: Inbound::new(Instant::now()),
             given_up: None,
+            direct: None,
         }
+    }
+
+    /// Adds what arrives by links.
+    pub(crate) fn attach(
+        &mut self,
+        arriving: mpsc::Receiver<Arrival>,
+        receipts: Arc<Receipts>,
+        due: mpsc::Sender<(Epoch, u64)>,
+    ) {
+        self.direct = Some(Direct { arriving, receipts, due });
     }
 
     pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>, stop: CancellationToken) {
@@ -91,6 +115,7 @@ impl LeaseTask {
         let mut tick = tokio::time::interval((self.state.ttl() / 5).min(LIST_EVERY));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asking: Option<Asking> = None;
+        let mut arrived = Vec::new();
         self.draw();
         loop {
             let lapse = self.until_lapse();
@@ -101,6 +126,15 @@ impl LeaseTask {
                 answer = answered(&mut asking) => self.answered(answer),
                 _ = tick.tick(), if asking.is_none() => asking = Some(self.ask()),
                 Ok(()) = forgotten.changed() => self.forgotten(),
+                () = arrive(&mut self.direct, &mut arrived) => {
+                    arrived.drain(..).for_each(|arrival| self.arrival(&arrival));
+                    // A busy link does not keep Redis' messages from their turn.
+                    for event in std::iter::from_fn(|| events.try_recv().ok()).take(ARRIVALS_MAX) {
+                        if self.event(event) && asking.is_none() {
+                            asking = Some(self.ask());
+                        }
+                    }
+                }
                 event = events.recv() => match event {
                     // While another answer is pending, the next tick acquires.
                     Some(event) => if self.event(event) && asking.is_none() {
@@ -298,6 +332,46 @@ impl LeaseTask {
             return;
         };
         let from = frame.from;
+        if frame.body == Body::Receipt {
+            if let Some(direct) = &self.direct {
+                direct.receipts.note(epoch, from, frame.number);
+            }
+            return;
+        }
+        let is_probe = frame.body == Body::Probe;
+        if self.hand_over(epoch, frame, bytes)
+            && is_probe
+            && let Some(direct) = &self.direct
+        {
+            // If there is no room, the sender asks again.
+            let _ = direct.due.try_send((from, self.inbound.last(from)));
+        }
+    }
+
+    /// From a link, or from this node to itself.
+    fn arrival(&mut self, arrival: &Arrival) {
+        if self.state.epoch() != Some(arrival.to) {
+            self.metrics.stale.inc();
+            return self.check_lease();
+        }
+        if !arrival.is_fresh() {
+            self.metrics.links.late.inc();
+            return;
+        }
+        let frame = frame::parse(arrival.frame.clone()).filter(|frame| arrival.is_from(frame.from));
+        let Some(frame) = frame else {
+            self.metrics.malformed.inc();
+            return;
+        };
+        let from = frame.from;
+        if self.hand_over(arrival.to, frame, arrival.frame.len()) {
+            arrival.confirm(self.inbound.last(from));
+        }
+    }
+
+    /// Whether the lease held until the end.
+    fn hand_over(&mut self, epoch: Epoch, frame: Frame, bytes: usize) -> bool {
+        let from = frame.from;
         let arrived = self.inbound.receive(frame, Instant::now());
         if let Some(since) = arrived.lost {
             self.metrics.gaps.inc();
@@ -308,10 +382,12 @@ impl LeaseTask {
             // A frame may hold many messages, and each may take time.
             if self.state.epoch() != Some(epoch) {
                 self.metrics.stale.inc();
-                return self.check_lease();
+                self.check_lease();
+                return false;
             }
             self.receiver.receive(from, message);
         }
+        true
     }
 
     /// Releases the lease, so that others need not wait for its expiry.
@@ -326,6 +402,14 @@ impl LeaseTask {
             let _ = self.state.ask(&self.connections, Act::List, None, held).await;
         }
         self.wanted.send_replace(None);
+    }
+}
+
+/// The next arrivals of links. Cancel-safe. Pending without links.
+async fn arrive(direct: &mut Option<Direct>, arrived: &mut Vec<Arrival>) {
+    let Some(direct) = direct else { return std::future::pending().await };
+    if direct.arriving.recv_many(arrived, ARRIVALS_MAX).await == 0 {
+        std::future::pending::<()>().await;
     }
 }
 

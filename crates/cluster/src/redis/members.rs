@@ -38,6 +38,8 @@ pub(crate) struct State {
     reading: tokio::sync::Mutex<()>,
     /// This node's info as JSON.
     info: Mutex<String>,
+    /// The announced address for links; empty: none.
+    links: String,
 }
 
 /// The list that Redis returned last.
@@ -89,6 +91,7 @@ impl State {
             dead: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             info: Mutex::new(json_of(&info)),
+            links: info.links.clone(),
         }
     }
 
@@ -216,7 +219,7 @@ fn json_of(info: &NodeInfo) -> String {
         Ok(json) if json.len() <= INFO_BYTES_MAX => json,
         _ => {
             tracing::warn!(name = info.name, "this node's info is too long; it reports only its roles");
-            let short = NodeInfo { roles: info.roles, ..NodeInfo::default() };
+            let short = NodeInfo { roles: info.roles, links: info.links.clone(), ..NodeInfo::default() };
             serde_json::to_string(&short).unwrap_or_default()
         }
     }
@@ -251,7 +254,8 @@ impl Members for State {
         (is_held && self.epoch.load(SeqCst) == epoch).then_some(Epoch(epoch))
     }
 
-    fn set_info(&self, info: NodeInfo) {
+    fn set_info(&self, mut info: NodeInfo) {
+        info.links.clone_from(&self.links);
         *self.info.lock() = json_of(&info);
     }
 }

@@ -2,6 +2,17 @@
 //! next one, all messages of one receiver in as few frames as possible. This keeps the order whatever a server does,
 //! and many small requests need few commands.
 //!
+//! ```text
+//!   round ─► frames ─┬─ the receiver has a link, and has everything before ─► link ── not confirmed ─┐
+//!                    ├─ this node itself ─► its own task                                             │
+//!                    └─ otherwise ─► Redis ◄────────────── the same frames, with the same numbers ◄──┘
+//! ```
+//!
+//! A round ends when Redis has its frames, and each receiver with links has confirmed receipt, whichever way the frames
+//! took: then no later message of any node can overtake them there. A frame takes one way at a time. It takes a link
+//! only after the receiver has confirmed everything before, and Redis again after its link failed; the receiver drops
+//! the numbers that it has.
+//!
 //! Invariant: every frame that was tried uses up its number. A failed frame leaves a gap, which a later frame or a
 //! heartbeat reveals to the receiver.
 
@@ -14,13 +25,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::confirmed::{self, Entered, Outgoing};
 use super::connections::Connections;
 use super::frame::{self, Packer};
 use super::members::{Life, State};
 use super::slot::{Command, slot};
 use crate::bus::MESSAGE_BYTES_MAX;
+use crate::links::{Arrivals, Links};
 use crate::metrics::{Kind, Metrics};
-use crate::{Bus, Epoch, Error, Members as _};
+use crate::{Bus, Epoch, Error, Members as _, NodeView};
 
 /// Queued calls.
 pub(crate) const SENDS_MAX: usize = 4_096;
@@ -32,6 +45,8 @@ const CALL_BYTES: usize = 256;
 const ROUND_BYTES: usize = 4 << 20;
 /// When a heartbeat follows the last message to a node.
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(1);
+/// Receipts that wait for Redis; further ones are asked for again.
+pub(crate) const RECEIPTS_MAX: usize = 1_024;
 /// How long an unlisted receiver is remembered, because a list may be outdated.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
@@ -86,6 +101,16 @@ pub(crate) struct Outbound {
     /// The epoch of the numbers in `peers`.
     from: Epoch,
     peers: HashMap<Epoch, Peer>,
+    /// `None`: this node uses Redis only.
+    direct: Option<Direct>,
+}
+
+/// The other way.
+pub(crate) struct Direct {
+    pub(crate) links: Arc<Links>,
+    pub(crate) arrivals: Arrivals,
+    /// The list that the links follow, and the own lease.
+    pub(crate) followed: (Option<Epoch>, Arc<Vec<NodeView>>),
 }
 
 /// A receiver.
@@ -94,11 +119,19 @@ struct Peer {
     last: u64,
     sent_at: Instant,
     heartbeat_due: bool,
+    /// It did not confirm receipt in time; nothing waits for it until it does.
+    silent: bool,
 }
 
 impl Outbound {
-    pub(crate) fn new(connections: Connections, state: Arc<State>, metrics: Metrics, prefix: String) -> Self {
-        Self { connections, state, metrics, prefix, from: Epoch(0), peers: HashMap::new() }
+    pub(crate) fn new(
+        connections: Connections,
+        state: Arc<State>,
+        metrics: Metrics,
+        prefix: String,
+        direct: Option<Direct>,
+    ) -> Self {
+        Self { connections, state, metrics, prefix, from: Epoch(0), peers: HashMap::new(), direct }
     }
 
     pub(crate) async fn run(mut self, mut sends: mpsc::Receiver<Send>) {
@@ -113,7 +146,10 @@ impl Outbound {
                     }
                     self.send_all(std::mem::take(&mut waiting)).await;
                 }
-                _ = beat.tick() => self.heartbeats().await,
+                _ = beat.tick() => {
+                    self.follow_nodes();
+                    self.heartbeats().await;
+                }
             }
         }
     }
@@ -154,24 +190,153 @@ impl Outbound {
             bytes += message.len();
         }
         self.metrics.passed("out", count, bytes);
-        let mut commands = Vec::new();
-        let mut receivers = Vec::new();
+        let mut outgoing = Vec::new();
         for (to, packer) in packers {
-            let last = self.peers.get(&to).map_or(0, |peer| peer.last);
-            for frame in packer.finish(self.from, last + 1) {
-                commands.push(self.publish(to, &frame));
-                receivers.push(to);
-            }
+            let first = self.peers.get(&to).map_or(0, |peer| peer.last) + 1;
+            outgoing.push(Outgoing { to, first, frames: packer.finish(self.from, first) });
         }
-        let answers = self.connections.run_all(Kind::Publish, commands).await;
-        let failed = self.note(&receivers, answers, true);
+        let failed = self.hand_over(outgoing).await;
         let is_up_in_part = self.connections.is_up_in_part();
         for send in sends {
             let _ = send.done.send(result_of(&send.messages, &failed, is_up_in_part));
         }
     }
 
-    /// Counts the numbers, and returns the receivers whose frames failed.
+    /// Returns the receivers whose frames failed.
+    async fn hand_over(&mut self, outgoing: Vec<Outgoing>) -> HashMap<Epoch, Error> {
+        self.follow_nodes();
+        let Some(direct) = &self.direct else { return self.over_redis(&outgoing).await };
+        let started = Instant::now();
+        let receipts = direct.links.receipts().clone();
+        let expected: Vec<(Epoch, u64)> =
+            outgoing.iter().map(|outgoing| (outgoing.to, outgoing.last())).collect();
+        let (mut entered, mut rest) = (Vec::new(), Vec::new());
+        for outgoing in outgoing {
+            match self.enter(outgoing).await {
+                Ok(direct) => entered.push(direct),
+                Err(outgoing) => rest.push(outgoing),
+            }
+        }
+        entered.iter().for_each(|entered| self.used_up(&entered.outgoing));
+        // Written to Redis while the links are on their way: the receivers differ.
+        let mut failed = HashMap::new();
+        if !rest.is_empty() {
+            failed = self.over_redis(&rest).await;
+        }
+        let back = confirmed::settle(&receipts, &self.state, self.from, entered).await;
+        if !back.is_empty() {
+            let behind = |entered: Entered| {
+                let confirmed = receipts.confirmed(self.from, entered.outgoing.to);
+                entered.outgoing.behind(confirmed)
+            };
+            let back: Vec<Outgoing> = back.into_iter().map(behind).collect();
+            let frames = back.iter().map(|outgoing| outgoing.frames.len() as u64).sum();
+            self.metrics.links.resent.inc_by(frames);
+            failed.extend(self.over_redis(&back).await);
+        }
+        self.await_receipts(&expected, &failed).await;
+        self.metrics.links.receipt.observe(started.elapsed());
+        failed
+    }
+
+    /// Hands frames to a link, or to this node's own task, if nothing before them may still be on its way by Redis.
+    async fn enter(&self, outgoing: Outgoing) -> Result<Entered, Outgoing> {
+        let Some(direct) = self.direct.as_ref().filter(|direct| direct.links.is_complete()) else {
+            return Err(outgoing);
+        };
+        let receipts = direct.links.receipts();
+        if receipts.confirmed(self.from, outgoing.to) + 1 < outgoing.first {
+            return Err(outgoing);
+        }
+        if outgoing.to == self.from {
+            for frame in &outgoing.frames {
+                if direct.arrivals.own(outgoing.to, frame.clone(), receipts.clone()).await.is_err() {
+                    return Err(outgoing);
+                }
+            }
+            return Ok(Entered::new(outgoing, None));
+        }
+        let link = direct.links.link(outgoing.to);
+        match link.and_then(|link| link.push(outgoing.frames.iter().cloned())) {
+            Some(connection) => Ok(Entered::new(outgoing, Some(connection))),
+            None => Err(outgoing),
+        }
+    }
+
+    fn used_up(&mut self, outgoing: &Outgoing) {
+        let last = outgoing.last();
+        self.peer(outgoing.to).last = last;
+    }
+
+    fn peer(&mut self, to: Epoch) -> &mut Peer {
+        let fresh = Peer { last: 0, sent_at: Instant::now(), heartbeat_due: false, silent: false };
+        self.peers.entry(to).or_insert(fresh)
+    }
+
+    /// Publishes frames. Receivers with links are asked for a receipt.
+    async fn over_redis(&mut self, outgoing: &[Outgoing]) -> HashMap<Epoch, Error> {
+        let (mut commands, mut receivers) = (Vec::new(), Vec::new());
+        for outgoing in outgoing {
+            for frame in &outgoing.frames {
+                commands.push(self.publish(outgoing.to, frame));
+                receivers.push(outgoing.to);
+            }
+            if self.confirms(outgoing.to) {
+                commands.push(self.publish(outgoing.to, &frame::probe(self.from, outgoing.last())));
+                receivers.push(outgoing.to);
+            }
+        }
+        let answers = self.connections.run_all(Kind::Publish, commands).await;
+        outgoing
+            .iter()
+            .filter(|outgoing| !outgoing.frames.is_empty())
+            .for_each(|outgoing| self.used_up(outgoing));
+        self.note(&receivers, answers, true)
+    }
+
+    fn confirms(&self, to: Epoch) -> bool {
+        self.direct.as_ref().is_some_and(|direct| direct.links.confirms(to))
+    }
+
+    fn is_confirmed(&self, to: Epoch, number: u64) -> bool {
+        let confirmed = |direct: &Direct| direct.links.receipts().confirmed(self.from, to) >= number;
+        self.direct.as_ref().is_some_and(confirmed)
+    }
+
+    /// Waits, for a bounded time, until receivers with links have confirmed messages that went over Redis.
+    async fn await_receipts(&mut self, expected: &[(Epoch, u64)], failed: &HashMap<Epoch, Error>) {
+        let Some(direct) = &self.direct else { return };
+        let receipts = direct.links.receipts().clone();
+        let mut pending = Vec::new();
+        for (to, number) in expected.iter().copied() {
+            if !self.confirms(to) || failed.contains_key(&to) {
+                continue;
+            }
+            let is_confirmed = self.is_confirmed(to, number);
+            let peer = self.peer(to);
+            peer.silent &= !is_confirmed;
+            if !is_confirmed && !peer.silent {
+                pending.push((to, number));
+            }
+        }
+        for to in confirmed::missing(&receipts, self.from, pending).await {
+            self.metrics.links.unconfirmed.inc();
+            self.peer(to).silent = true;
+        }
+    }
+
+    /// Opens links to new nodes and closes those to nodes that are gone.
+    fn follow_nodes(&mut self) {
+        let (own, nodes) = (self.state.epoch(), self.state.nodes());
+        if let Some(direct) = &mut self.direct
+            && (direct.followed.0 != own || !Arc::ptr_eq(&direct.followed.1, &nodes))
+        {
+            direct.links.update(own, &nodes);
+            direct.followed = (own, nodes);
+        }
+    }
+
+    /// Returns the receivers whose frames failed.
     fn note(
         &mut self,
         receivers: &[Epoch],
@@ -181,14 +346,16 @@ impl Outbound {
         let mut failed = HashMap::new();
         let now = Instant::now();
         for (to, answer) in receivers.iter().zip(answers) {
-            let fresh = Peer { last: 0, sent_at: now, heartbeat_due: false };
-            let peer = self.peers.entry(*to).or_insert(fresh);
-            peer.last += u64::from(is_message);
+            let peer = self.peer(*to);
             peer.sent_at = now;
             peer.heartbeat_due = is_message || answer.is_err();
             match answer {
-                Ok(Value::Int(0)) if is_message => {
-                    self.metrics.unheard.inc();
+                Ok(Value::Int(0)) => {
+                    // Nobody listens: nobody confirms.
+                    peer.silent = true;
+                    if is_message {
+                        self.metrics.unheard.inc();
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -200,10 +367,7 @@ impl Outbound {
     }
 
     fn publish(&self, to: Epoch, frame: &Bytes) -> Command {
-        let channel = channel(&self.prefix, to);
-        let mut cmd = ::redis::cmd(if self.connections.is_cluster() { "SPUBLISH" } else { "PUBLISH" });
-        cmd.arg(channel.as_slice()).arg(frame.as_ref());
-        Command { slot: slot(&channel), cmd }
+        published(&self.connections, &self.prefix, to, frame)
     }
 
     async fn heartbeats(&mut self) {
@@ -215,18 +379,58 @@ impl Outbound {
         let due = self.peers.iter();
         let due = due.filter(|(_, peer)| peer.heartbeat_due && peer.sent_at.elapsed() >= HEARTBEAT_AFTER);
         let due: Vec<(Epoch, u64)> = due
-            .filter(|(to, _)| self.state.life(**to) != Life::Dead)
+            .filter(|(to, peer)| self.state.life(**to) != Life::Dead && !self.is_confirmed(**to, peer.last))
             .map(|(to, peer)| (*to, peer.last))
             .collect();
         if due.is_empty() {
             return;
         }
-        let beat = |(to, last): &(Epoch, u64)| self.publish(*to, &frame::heartbeat(self.from, *last));
+        let beat = |(to, last): &(Epoch, u64)| match self.confirms(*to) {
+            true => self.publish(*to, &frame::probe(self.from, *last)),
+            false => self.publish(*to, &frame::heartbeat(self.from, *last)),
+        };
         let commands: Vec<Command> = due.iter().map(beat).collect();
         let answers = self.connections.run_all(Kind::Publish, commands).await;
         let receivers: Vec<Epoch> = due.iter().map(|(to, _)| *to).collect();
         self.note(&receivers, answers, false);
+        // Until the receiver has confirmed everything, messages to it take Redis.
+        for (to, _) in due {
+            let is_awaited = self.confirms(to) && self.state.life(to) == Life::Live;
+            self.peer(to).heartbeat_due |= is_awaited;
+        }
     }
+}
+
+/// Publishes receipts for what arrived over Redis, of which the queue holds the sender and the number.
+pub(crate) async fn confirm(
+    connections: Connections,
+    state: Arc<State>,
+    prefix: String,
+    mut due: mpsc::Receiver<(Epoch, u64)>,
+) {
+    let mut waiting = Vec::new();
+    while due.recv_many(&mut waiting, RECEIPTS_MAX).await > 0 {
+        let Some(own) = state.epoch() else {
+            waiting.clear();
+            continue;
+        };
+        let mut last: BTreeMap<Epoch, u64> = BTreeMap::new();
+        for (to, number) in waiting.drain(..) {
+            let known = last.entry(to).or_default();
+            *known = (*known).max(number);
+        }
+        let frames = last.into_iter().map(|(to, number)| (to, frame::receipt(own, number)));
+        let commands = frames.map(|(to, frame)| published(&connections, &prefix, to, &frame)).collect();
+        // A receipt that is lost is asked for again.
+        let _ = connections.run_all(Kind::Publish, commands).await;
+    }
+}
+
+fn published(connections: &Connections, prefix: &str, to: Epoch, frame: &Bytes) -> Command {
+    let channel = channel(prefix, to);
+    let mut cmd = ::redis::cmd(if connections.is_cluster() { "SPUBLISH" } else { "PUBLISH" });
+    cmd.arg(channel.as_slice()).arg(frame.as_ref());
+    Command { slot: slot(&channel), cmd }
 }
 
 /// The answer to one call, of whose receivers some `failed`.

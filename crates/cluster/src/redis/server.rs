@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
 use super::dial::{Dialer, identify, send};
-use super::random::jittered;
 use crate::Error;
 use crate::metrics::{Kind, Metrics};
+use crate::random::jittered;
 
 /// The first pause after a failure; it doubles up to [`BACK_OFF_MAX`].
 pub(crate) const BACK_OFF: Duration = Duration::from_millis(50);

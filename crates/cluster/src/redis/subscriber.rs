@@ -15,10 +15,10 @@ use super::address::Host;
 use super::connections::Connections;
 use super::dial::{answered, error_of, send};
 use super::outbound::channel;
-use super::random::jittered;
 use super::server::BACK_OFF;
 use super::slot::slot;
 use crate::metrics::{Kind, Metrics};
+use crate::random::jittered;
 use crate::{Epoch, Error};
 
 /// Frames queued for the node's task; further ones are dropped, which leaves a gap.

@@ -42,7 +42,7 @@ async fn works(a: &TestNode, b: &TestNode) {
 }
 
 async fn batches_work(config: Config) {
-    let redis = Redis::open(config, info("sender"), &mut registry()).expect("configuration");
+    let redis = Redis::open(config, None, info("sender"), &mut registry()).expect("configuration");
     let batches = redis.batches();
     let events = Arc::new(Recorder::default());
     let stop = CancellationToken::new();

@@ -41,7 +41,8 @@ impl OnRedis {
 #[async_trait::async_trait]
 impl Engine for OnRedis {
     async fn puller(&self) -> Arc<dyn BatchQueue> {
-        let redis = Redis::open(self.config.clone(), info("sender"), &mut registry()).expect("configuration");
+        let redis =
+            Redis::open(self.config.clone(), None, info("sender"), &mut registry()).expect("configuration");
         let batches = Arc::new(redis.batches().with_claim_after(CLAIM_AFTER));
         tokio::spawn(redis.run(Arc::new(Recorder::default()), self.stop.clone()));
         while batches.depth().await.is_err() {

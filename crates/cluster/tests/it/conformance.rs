@@ -23,6 +23,13 @@ macro_rules! suite {
             })*
         }
 
+        mod direct {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(&super::Engine::direct()).await;
+            })*
+        }
+
         /// One cluster for all tests, because setting it up takes seconds. Each test has its own keys.
         mod redis_cluster {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! The engines that the suite runs against, and nodes on them.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use noroshi_cluster::redis::{Address, Config, Redis};
 use noroshi_cluster::{
     Cluster, Epoch, Keys, NodeInfo, Roles, SessionKey, Take, Taken,
     in_process::{Node, World},
+    links,
 };
 use noroshi_telemetry::{Registry, encode, registry};
 use noroshi_types::{AppId, DeviceId, UserId};
@@ -20,9 +22,10 @@ pub(crate) const TTL: Duration = Duration::from_millis(1_500);
 
 pub(crate) enum Engine {
     InProcess(World),
-    /// Also holds the servers.
+    /// Also holds the servers, and whether nodes accept links.
     Redis(
         Box<Config>,
+        bool,
         #[allow(dead_code, reason = "held for its Drop")] Box<dyn std::any::Any + Send + Sync>,
     ),
 }
@@ -40,19 +43,25 @@ impl Engine {
 
     pub(crate) fn standalone() -> Self {
         let server = Server::start();
-        Engine::Redis(Box::new(config(&server.url())), Box::new(server))
+        Engine::Redis(Box::new(config(&server.url())), false, Box::new(server))
+    }
+
+    /// One Redis server, and links between the nodes.
+    pub(crate) fn direct() -> Self {
+        let server = Server::start();
+        Engine::Redis(Box::new(config(&server.url())), true, Box::new(server))
     }
 
     pub(crate) fn cluster() -> Self {
         let cluster = RedisCluster::start();
-        Engine::Redis(Box::new(config(&cluster.url())), Box::new(cluster))
+        Engine::Redis(Box::new(config(&cluster.url())), false, Box::new(cluster))
     }
 
     /// The same servers with other keys.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
-        let Engine::Redis(config, _) = self else { return Engine::in_process() };
+        let Engine::Redis(config, direct, _) = self else { return Engine::in_process() };
         let prefix = prefix.chars().take(32).collect();
-        Engine::Redis(Box::new(Config { prefix, ..(**config).clone() }), Box::new(()))
+        Engine::Redis(Box::new(Config { prefix, ..(**config).clone() }), *direct, Box::new(()))
     }
 
     /// A node that has joined.
@@ -64,7 +73,8 @@ impl Engine {
                 node.attach(events.clone());
                 TestNode { cluster: node.cluster(), events, running: Running::InProcess(node) }
             }
-            Engine::Redis(config, _) => redis_node((**config).clone(), name),
+            Engine::Redis(config, false, _) => redis_node((**config).clone(), name),
+            Engine::Redis(config, true, _) => direct_node((**config).clone(), name, Wire::new()),
         };
         node.events.joined_again().await;
         node
@@ -75,10 +85,35 @@ pub(crate) fn info(name: &str) -> NodeInfo {
     NodeInfo { name: name.to_owned(), roles: Roles::ALL, ..NodeInfo::default() }
 }
 
+/// Where a node listens for links.
+pub(crate) struct Wire {
+    pub(crate) listener: TcpListener,
+    pub(crate) advertise: String,
+    pub(crate) secret: [u8; 32],
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let advertise = listener.local_addr().expect("bound").to_string();
+        Self { listener, advertise, secret: [9; 32] }
+    }
+}
+
 /// A node that may not have joined yet.
 pub(crate) fn redis_node(config: Config, name: &str) -> TestNode {
+    open(config, None, name)
+}
+
+/// The same with links.
+pub(crate) fn direct_node(config: Config, name: &str, wire: Wire) -> TestNode {
+    let Wire { listener, advertise, secret } = wire;
+    open(config, Some(links::Config { listener, advertise, secret }), name)
+}
+
+fn open(config: Config, links: Option<links::Config>, name: &str) -> TestNode {
     let mut registry = registry();
-    let redis = Redis::open(config, info(name), &mut registry).expect("configuration");
+    let redis = Redis::open(config, links, info(name), &mut registry).expect("configuration");
     let cluster = redis.cluster();
     let events = Arc::new(Recorder::default());
     let stop = CancellationToken::new();

@@ -7,6 +7,7 @@ mod conformance;
 mod engine;
 mod fail_over;
 mod faults;
+mod links;
 mod race;
 mod recorder;
 mod server;

@@ -164,6 +164,13 @@ impl Server {
         self.try_ask(words).unwrap_or_else(|| panic!("redis on {} does {words:?}", self.port))
     }
 
+    /// How often the server executed a command.
+    pub(crate) fn commands(&self, name: &str) -> u64 {
+        let stats = self.ask_text(&["INFO", "commandstats"]);
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
     pub(crate) fn ask_text(&self, words: &[&str]) -> String {
         ::redis::from_redis_value(self.ask(words)).expect("text")
     }

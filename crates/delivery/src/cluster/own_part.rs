@@ -2,8 +2,8 @@
 //!
 //! A message that another node committed first may still be in transit while this node has committed the next one. So
 //! the dispatcher does not hand this node's part to its connections at once: it sends itself a short marker record, and
-//! hands the part over when the marker returns by the bus. Redis has put all messages for this node into one order, and
-//! commits are handed to Redis one after the other: that is the order of commits.
+//! hands the part over when the marker returns by the bus. Messages of a later commit enter this node's queue after
+//! those of an earlier one: Redis has put them into one order, or this node has confirmed them before the later commit.
 //!
 //! Without other nodes, without Redis, or when the marker does not return, the part is handed over without it.
 

@@ -60,7 +60,7 @@ mod quota;
 mod tracing;
 mod xmpp;
 
-pub use cluster::{Cluster, Front, Node, Sqs, Store};
+pub use cluster::{Bus, Cluster, Front, Node, Sqs, Store};
 pub use events::Events;
 pub use outgoing::{Egress, Push, Queue};
 pub use profiling::Profiling;

@@ -295,6 +295,9 @@ fn a_cluster_needs_a_shared_store() {
         "[store]\nurl = \"postgres://u@h/d\"\n[cluster]\nredis = \"rediss://h\"\nredis_ca_file = \"none\"",
         &["cluster.redis_ca_file", "none cannot be used"],
     );
+    check("[cluster]\nbus = \"direct\"", &["cluster.bus", "direct requires cluster.redis"]);
+    check("[cluster.links]\nadvertise = \"host\"", &["cluster.links.advertise", "HOST:PORT"]);
+    check("[cluster.links]\nadvertise = \"0.0.0.0:7600\"", &["cluster.links.advertise", "can reach"]);
     check("[node]\nroles = [\"api\"]", &["node.roles", "requires cluster.redis"]);
     check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "only front"]);
     check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);

@@ -1,10 +1,12 @@
 //! Keys of the node in its cluster: name, roles, store, cluster, front and SQS. The cells of a front are in a separate TOML
 //! file, since it contains a credential for each.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use noroshi_cells::CellConfig;
+use noroshi_cluster::links::check_advertise;
 use noroshi_cluster::redis::Address;
 use noroshi_egress::read_ca_file;
 use noroshi_sqs::{Connection, IntakeConfig, QueueConfig};
@@ -80,6 +82,16 @@ section! {
             engine_url("cluster.redis", &["redis://", "rediss://", "redis-", "rediss-", "valkey"]),
         /// Certificate authorities for `rediss://` servers, instead of the public ones.
         pub redis_ca_file: Option<PathBuf> = optional_path("cluster.redis_ca_file", "a PEM file"),
+        /// What carries messages between nodes. `direct`: TLS connections between the nodes, once all nodes of the
+        /// cluster have this setting; Redis until then, and towards nodes that cannot be reached.
+        pub bus: Bus = one_of("cluster.bus", &[("redis", Bus::Redis), ("direct", Bus::Direct)]),
+        /// Address at which this node accepts connections of other nodes, with `cluster.bus` = "direct".
+        pub links_listen: SocketAddr =
+            address("cluster.links.listen", SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), LINKS_PORT)),
+        /// Host and port at which other nodes reach `cluster.links.listen`. Unset: its address; if that is
+        /// unspecified, the address of this machine towards Redis.
+        pub links_advertise: Option<String> =
+            optional("cluster.links.advertise", ("text", "HOST:PORT, an IPv6 address in brackets"), advertised),
         /// Prefix of all Redis keys. Clusters that share a Redis need different prefixes.
         pub prefix: String = text(
             "cluster.prefix",
@@ -99,9 +111,27 @@ section! {
     }
 }
 
+/// What carries messages between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bus {
+    Redis,
+    Direct,
+}
+
+/// Free in the lists of common services, and below the ports that the kernel gives to outgoing connections.
+const LINKS_PORT: u16 = 7600;
+
+fn advertised(text: &str) -> Result<(), String> {
+    check_advertise(text).map_err(|error| error.to_string())
+}
+
 impl Cluster {
     pub(in crate::config) fn check(&self, reader: &mut Reader) {
         let address = self.redis.as_ref().map(|url| Address::parse(url.secret()));
+        if self.bus == Bus::Direct && self.redis.is_none() {
+            reader
+                .problem("cluster.bus", "direct requires cluster.redis, through which nodes find each other");
+        }
         if let Some(Err(error)) = &address {
             reader.problem("cluster.redis", error.to_string());
         }
