@@ -231,6 +231,11 @@ impl Feed {
         self.changed(state);
     }
 
+    /// The log has ended: attempts are cancelled.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state.lock().abandoned
+    }
+
     /// An attempt failed. Waits before the next one; false: make no other attempt.
     pub(crate) fn failed(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();

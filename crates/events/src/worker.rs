@@ -36,6 +36,7 @@ pub(crate) fn run(mut sink: Sink, mut health: Health, feed: &Arc<Feed>, pulse: &
                     feed.taken(&batches, refused);
                     break;
                 }
+                Err(_) if feed.is_abandoned() => return sink.end(),
                 Err(error) => {
                     health.failed(&error, 0);
                     pulse.waiting();
