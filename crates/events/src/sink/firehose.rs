@@ -27,16 +27,16 @@ use crate::health::Health;
 
 /// The SDK does not retry: this file handles failed records.
 const ATTEMPTS: u32 = 1;
-/// Batches that are taken at once, per call in flight: two full records, so that the threads of a window rarely wait for
+/// Batches that are taken at once, per call in flight: four full records, so that the threads of a window rarely wait for
 /// the slowest of them.
-const WINDOW_BYTES: usize = 2 << 20;
+const WINDOW_BYTES: usize = 4 << 20;
 
 pub(crate) struct Firehose {
     config: config::Firehose,
     network: Network,
     /// Created on first use: reading credentials may take time.
     client: Option<Client>,
-    /// Of the current batches: what is not accepted yet.
+    /// The lines of the current batches that are not accepted yet.
     left: Option<Sources>,
 }
 

@@ -14,7 +14,7 @@ use crate::server::temporary_folder;
 /// Every n-th record fails.
 const EVERY: u64 = 20;
 const LASTS: Duration = Duration::from_secs(10);
-/// Maximum time for what is left at the end.
+/// Maximum time for the rest at the end.
 const LIMIT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(5);
 
