@@ -16,12 +16,14 @@ pub(crate) struct Health {
     refusing: Failing,
     /// Events that are lost, since the sink began to reject some.
     refused: u64,
+    /// Whether the sink accepted events since the last question.
+    progressed: bool,
 }
 
 impl Health {
     pub(crate) fn new(sink: &'static str, attempts: Counter) -> Self {
         let (failing, refusing) = (Failing::default(), Failing::default());
-        Self { sink, attempts, failing, delayed: 0, refusing, refused: 0 }
+        Self { sink, attempts, failing, delayed: 0, refusing, refused: 0, progressed: false }
     }
 
     /// An attempt failed, or a part of it with `delayed` events. They will be sent again.
@@ -68,9 +70,15 @@ impl Health {
 
     /// The sink accepted events.
     pub(crate) fn succeeded(&mut self) {
+        self.progressed = true;
         let now = Instant::now();
         let reports = (self.failing.succeeded(now), self.refusing.succeeded(now));
         self.report_end(reports);
+    }
+
+    /// Whether the sink accepted events since the last call, although it may have failed since.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progressed)
     }
 
     /// Call it at [`Health::over_at`].

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Reading and removing are separate: [`Spool::heads`] returns the oldest batches until [`Spool::take`] reports the
-//! first of them as accepted, so a crash repeats batches but skips none. A frame that a crash truncated ends its segment. Nothing is
-//! synced: a killed process loses nothing here, a machine that loses power may.
+//! first of them as accepted, so a crash repeats batches but skips none. A frame that a crash truncated ends its
+//! segment. Nothing is synced: a killed process loses nothing here, a machine that loses power may.
 //!
 //! Invariant: bytes on disk never exceed the limit; a segment is removed when it has been read.
 

@@ -40,6 +40,10 @@ pub(crate) fn run(mut sink: Sink, mut health: Health, feed: &Arc<Feed>, pulse: &
                 Err(error) => {
                     health.failed(&error, 0);
                     pulse.waiting();
+                    // A sink that accepts some calls is not retried ever more slowly.
+                    if health.take_progress() {
+                        backoff.reset();
+                    }
                     if !feed.failed(backoff.pause()) {
                         return sink.end();
                     }

@@ -50,6 +50,8 @@ pub enum Mood {
     Quota { bytes_per_second: u64 },
     /// `ServiceUnavailableException`
     Throttling,
+    /// The same for every n-th call.
+    Faltering { every: u64 },
     /// Connections are closed without an answer.
     Away,
 }
@@ -171,7 +173,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
     let (status, body) = match read(&state.stream, &head, &body) {
-        Ok(_) if mood == Mood::Throttling => {
+        Ok(_) if state.changing.lock().throttles(mood) => {
             state.changing.lock().counts.calls += 1;
             failure(500, "ServiceUnavailableException", "slow down")
         }
@@ -206,6 +208,15 @@ impl Drop for InFlight<'_> {
 }
 
 impl Changing {
+    /// Whether a call fails as a whole.
+    fn throttles(&self, mood: Mood) -> bool {
+        match mood {
+            Mood::Throttling => true,
+            Mood::Faltering { every } => self.counts.calls % every == every - 1,
+            Mood::Well | Mood::Failing { .. } | Mood::Quota { .. } | Mood::Away => false,
+        }
+    }
+
     /// Whether a record fails now.
     fn fails(&mut self, mood: Mood, bytes: u64) -> bool {
         match mood {
@@ -224,7 +235,7 @@ impl Changing {
                 self.quota = Some((if fails { unused } else { unused - bytes }, now));
                 fails
             }
-            Mood::Well | Mood::Throttling | Mood::Away => false,
+            Mood::Well | Mood::Throttling | Mood::Faltering { .. } | Mood::Away => false,
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::health::Health;
 
 /// The SDK does not retry: this file handles failed records.
 const ATTEMPTS: u32 = 1;
-/// Batches that are taken at once, per call in flight: four full records, so that the threads of a window rarely wait for
-/// the slowest of them.
+/// Batches that are taken at once, per call in flight: four full records, so that the threads of a window rarely wait
+/// for the slowest of them.
 const WINDOW_BYTES: usize = 4 << 20;
 
 pub(crate) struct Firehose {
@@ -167,6 +167,9 @@ fn settle(
     let records = |of: Vec<(Record, _)>| of.into_iter().map(|(record, _)| record).collect::<Vec<_>>();
     let (failed, accepted) = (records(failed), records(accepted));
     let events = failed.iter().map(Record::events).sum();
+    if !accepted.is_empty() {
+        health.succeeded();
+    }
     health.failed(&format_args!("Firehose rejected {} of {count} records: {code}", failed.len()), events);
     left.answered(&accepted, failed, now);
     Ok(())

@@ -96,6 +96,7 @@ impl Kafka {
             match self.produce(count).await {
                 Ok(quota_used_for) => {
                     self.left.drain(..count);
+                    health.succeeded();
                     self.calls = self.calls.wrapping_add(1);
                     self.bounds.lines = self.bounds.lines.saturating_mul(2);
                     if !quota_used_for.is_zero() {

@@ -1,5 +1,5 @@
-//! Against the strict fake: limits, failed records, order, throttling, an outage, a full spool, restarts. Each test runs in its own
-//! process, because the SDK takes its credentials from the environment.
+//! Against the strict fake: limits, failed records, order, throttling, an outage, a full spool, restarts. Each test
+//! runs in its own process, because the SDK takes its credentials from the environment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -166,6 +166,26 @@ fn lines_of_a_thread_stay_in_order_when_records_fail_and_calls_overtake_each_oth
         assert!(counts.in_flight_max > 1 || record_bytes == 8_000, "{counts:?}");
         assert_eq!(log_failures(&log.metrics), 0);
     }
+}
+
+#[test]
+fn calls_that_fail_now_and_then_neither_change_the_order_nor_slow_down_the_others_for_long() {
+    if !has_credentials(
+        "calls_that_fail_now_and_then_neither_change_the_order_nor_slow_down_the_others_for_long",
+    ) {
+        return;
+    }
+    let bench = Bench::new();
+    bench.fake.delay(Duration::from_millis(1));
+    bench.fake.delay_some(4, Duration::from_millis(5));
+    bench.fake.behave(Mood::Faltering { every: 3 });
+    let log = bench.start(&bench.config(|firehose| firehose.record_bytes = 300 << 10));
+    tell_on_threads(&log.events, 0..200_000, 4);
+    // Pauses that grow until a whole window succeeds would last for minutes.
+    wait_until("all arrived", || bench.heard.lock().len() >= 200_000);
+    log.service.drain();
+    bench.in_order(200_000, 4);
+    assert_eq!(log_failures(&log.metrics), 0);
 }
 
 #[test]
