@@ -26,8 +26,9 @@ type fake struct {
 	stream  string
 }
 
-func startFake(noroshi string, answer time.Duration) (*fake, error) {
-	process := exec.Command(noroshi, "bench", "events", "--fake", "--answer", answer.String())
+func startFake(noroshi string, answer time.Duration, threads int) (*fake, error) {
+	process := exec.Command(noroshi, "bench", "events", "--fake", "--answer", answer.String(),
+		"--threads", strconv.Itoa(threads))
 	process.Stderr = os.Stderr
 	input, err := process.StdinPipe()
 	if err != nil {
@@ -80,20 +81,33 @@ func (f *fake) send(line string) error {
 	return err
 }
 
+// fate is what happened to the events below a number.
+type fate struct {
+	lost, doubled float64
+	// Arrived for the first time after a later event of the same goroutine.
+	late float64
+	// Seconds from the first arrival to the last one.
+	lasted float64
+}
+
 // totals queries the fate of the events below a number; it fails if a call broke a rule.
-func (f *fake) totals(number int) (lost, doubled float64, err error) {
+func (f *fake) totals(number int) (fate, error) {
+	var found fate
 	if err := f.send("told " + strconv.Itoa(number)); err != nil {
-		return 0, 0, err
+		return found, err
 	}
-	values, err := f.read(2)
+	values, err := f.read(4)
 	if err != nil {
-		return 0, 0, err
+		return found, err
 	}
-	if lost, err = strconv.ParseFloat(values["lost"], 64); err != nil {
-		return 0, 0, err
+	for name, to := range map[string]*float64{
+		"lost": &found.lost, "doubled": &found.doubled, "late": &found.late, "lasted": &found.lasted,
+	} {
+		if *to, err = strconv.ParseFloat(values[name], 64); err != nil {
+			return found, err
+		}
 	}
-	doubled, err = strconv.ParseFloat(values["doubled"], 64)
-	return lost, doubled, err
+	return found, nil
 }
 
 func (f *fake) end() {

@@ -20,7 +20,7 @@ const turn = 50
 // measureLatency sends requests to two servers alternately, over one connection each: one enqueues a record per request, the
 // other does not.
 func measureLatency(o options) error {
-	fake, err := startFake(o.noroshi, o.answer)
+	fake, err := startFake(o.noroshi, o.answer, 1)
 	if err != nil {
 		return err
 	}
@@ -56,12 +56,12 @@ func measureLatency(o options) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	lost, _, err := fake.totals(on.number)
+	fate, err := fake.totals(on.number)
 	if err != nil {
 		return err
 	}
-	if lost > 0 {
-		return fmt.Errorf("%v records did not arrive", lost)
+	if fate.lost > 0 {
+		return fmt.Errorf("%v records did not arrive", fate.lost)
 	}
 	offMean, onMean := mean(off.times), mean(on.times)
 	slices.Sort(off.times)

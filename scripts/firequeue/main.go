@@ -30,6 +30,7 @@ type options struct {
 	rate     int
 	outage   time.Duration
 	requests int
+	backlog  int
 	answer   time.Duration
 }
 
@@ -43,19 +44,22 @@ var parts = []part{
 	{"latency", measureLatency},
 	{"outage", func(o options) error { return measureOutage(o, false) }},
 	{"outage-kept", func(o options) error { return measureOutage(o, true) }},
+	{"backlog", measureBacklog},
+	{"partial", measurePartial},
 }
 
 func main() {
 	var o options
 	var only string
 	flag.StringVar(&o.noroshi, "noroshi", "noroshi", "the noroshi binary that provides the fake of Firehose")
-	flag.StringVar(&only, "part", "", "run only this part, in this process: handover, latency, outage, outage-kept")
+	flag.StringVar(&only, "part", "", "run only this part, in this process: handover, latency, outage, outage-kept, backlog, partial")
 	flag.IntVar(&o.threads, "threads", 4, "number of goroutines that enqueue")
 	flag.IntVar(&o.each, "each", 100_000, "records per goroutine")
 	flag.DurationVar(&o.rest, "rest", 2*time.Millisecond, "pause after every hundredth record")
 	flag.IntVar(&o.rate, "rate", 20_000, "events per second before, during and after the outage")
 	flag.DurationVar(&o.outage, "outage", 10*time.Second, "duration of the outage")
 	flag.IntVar(&o.requests, "requests", 20_000, "requests with and without the queue each, alternating")
+	flag.IntVar(&o.backlog, "backlog", 1_000_000, "events that wait before Firehose accepts them")
 	flag.DurationVar(&o.answer, "answer", 50*time.Millisecond, "answer latency of the fake of Firehose")
 	flag.Parse()
 	if err := run(o, only); err != nil {

@@ -17,13 +17,15 @@
 //! decide where they lead: the guard then checks only addresses in URLs.
 //!
 //! Reading order: [`target`], [`guard`], [`proxy`], `resolve`, `dial`, `tls`, then [`Egress`], and [`fetch`] on top of
-//! it; [`Backoff`] for retries. [`aws`] is separate: what clients of Amazon's SDK share.
+//! it; [`Backoff`] for retries and [`failing`] for their reports. [`aws`] is separate: what clients of Amazon's SDK
+//! share.
 
 pub mod aws;
 mod backoff;
 mod dial;
 mod egress;
 mod error;
+pub mod failing;
 pub mod fetch;
 pub mod guard;
 pub mod proxy;
@@ -34,6 +36,7 @@ mod tls;
 pub use backoff::Backoff;
 pub use egress::{Config, Connected, Egress, Stream};
 pub use error::{ConfigError, Error};
+pub use failing::Failing;
 pub use fetch::{Limits, Response};
 pub use guard::Guard;
 pub use proxy::{Proxies, ProxyUrl};

@@ -21,7 +21,8 @@ use crate::ring::Receiver;
 
 pub(crate) struct Collector {
     shared: Arc<Shared>,
-    receivers: Vec<Receiver>,
+    receivers: Vec<Source>,
+    sources: u32,
     writer: Writer,
     open: Open,
     feeds: Vec<Arc<Feed>>,
@@ -32,6 +33,15 @@ pub(crate) struct Collector {
     lost: Counter,
     now: fn() -> Timestamp,
 }
+
+/// A ring and the number of its thread.
+struct Source {
+    number: u32,
+    ring: Receiver,
+}
+
+/// The source of the collector's own lines.
+const OWN: u32 = 0;
 
 impl Collector {
     pub(crate) fn new(
@@ -45,6 +55,7 @@ impl Collector {
         Self {
             shared,
             receivers: Vec::new(),
+            sources: OWN,
             writer,
             open: Open::new(limits, Instant::now()),
             feeds,
@@ -58,7 +69,7 @@ impl Collector {
 
     /// Runs until the log ends, and then reads the rings once more.
     pub(crate) fn run(mut self, first: Record, pulse: &Heartbeat) {
-        self.write(&first);
+        self.write(OWN, &first);
         let mut flush_at = Instant::now() + self.flush_interval;
         loop {
             pulse.working();
@@ -81,36 +92,43 @@ impl Collector {
 
     /// Reads what is in the rings now; later events have to wait for the next pass.
     fn read(&mut self) {
-        self.receivers.append(&mut self.shared.new.lock());
+        for ring in self.shared.new.lock().drain(..) {
+            self.sources = self.sources.wrapping_add(1);
+            self.receivers.push(Source { number: self.sources, ring });
+        }
         let mut lost = match self.shared.lost.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.shared.lost.swap(0, Ordering::Relaxed),
         };
         for index in 0..self.receivers.len() {
             // Limited, because other rings fill too.
-            for _ in 0..self.receivers[index].places() {
-                let Some(record) = self.receivers[index].pop() else { break };
-                self.write(&record);
+            for _ in 0..self.receivers[index].ring.places() {
+                let Source { number, ring } = &mut self.receivers[index];
+                let (number, Some(record)) = (*number, ring.pop()) else { break };
+                self.write(number, &record);
             }
         }
         // The thread's last losses are read after its end was seen.
-        self.receivers.retain(|receiver| {
-            let over = receiver.is_over();
-            lost += receiver.take_lost();
+        self.receivers.retain(|source| {
+            let over = source.ring.is_over();
+            lost += source.ring.take_lost();
             !over
         });
         if lost > 0 {
             self.lost.inc_by(lost);
-            self.write(&Record { at: (self.now)(), event: Event::Lost { count: lost } });
+            self.write(OWN, &Record { at: (self.now)(), event: Event::Lost { count: lost } });
         }
     }
 
-    fn write(&mut self, record: &Record) {
+    fn write(&mut self, source: u32, record: &Record) {
         let Self { writer, open, tally, .. } = self;
-        let events = &mut open.events;
-        writer.write(record, &mut open.bytes, |kind| {
-            tally[kind as usize] += 1;
-            *events += 1;
+        open.write(source, |bytes| {
+            let mut events = 0;
+            writer.write(record, bytes, |kind| {
+                tally[kind as usize] += 1;
+                events += 1;
+            });
+            events
         });
         if self.open.is_full() {
             self.flush(Instant::now());

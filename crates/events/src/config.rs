@@ -64,8 +64,10 @@ pub struct Webhook {
 pub struct Firehose {
     pub connection: noroshi_egress::aws::Connection,
     pub stream: String,
-    /// Lines share a record of up to this many bytes; 0: each line is a record.
+    /// Lines of one thread share a record of up to this many bytes; 0: each line is a record.
     pub record_bytes: usize,
+    /// Calls in flight. With one, all lines of the node share records, in the order of `n`.
+    pub calls: usize,
     pub timeout: Duration,
 }
 
@@ -219,9 +221,9 @@ impl Webhook {
 
 impl Firehose {
     pub fn new(connection: noroshi_egress::aws::Connection, stream: impl Into<String>) -> Self {
-        // 500 records of 8,000 bytes are just under 4 MiB: one call carries as much as it may.
-        let (record_bytes, timeout) = (8_000, Duration::from_secs(10));
-        Self { connection, stream: stream.into(), record_bytes, timeout }
+        // A thread has one record in flight, so its record is as large as it may be.
+        let (record_bytes, calls, timeout) = (1_000 << 10, 4, Duration::from_secs(10));
+        Self { connection, stream: stream.into(), record_bytes, calls, timeout }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -232,6 +234,9 @@ impl Firehose {
         }
         if self.record_bytes > 1_000 << 10 {
             return Err("a record of Firehose must have at most 1,000 KiB".to_owned());
+        }
+        if !(1..=64).contains(&self.calls) {
+            return Err("there must be 1 to 64 calls of Firehose in flight".to_owned());
         }
         check_timeout(self.timeout)
     }
@@ -332,6 +337,10 @@ mod tests {
             firehose("", 0),
             firehose("a b", 0),
             firehose("events", 2 << 20),
+            Sink::Firehose(Firehose {
+                calls: 65,
+                ..Firehose::new(noroshi_egress::aws::Connection::default(), "events")
+            }),
         ] {
             assert!(check(vec![wrong.clone()]).is_err(), "{wrong:?}");
         }

@@ -1,6 +1,6 @@
 //! The queue of one sink: in memory, moving to disk in order when the sink is behind.
 //!
-//! The worker sees the oldest batch until it reports it as accepted, so the batch may move to disk meanwhile:
+//! The worker sees the oldest batches until it reports them as accepted, so they may move to disk meanwhile:
 //! everything on disk is older than everything in memory, and the head is wherever the oldest is.
 //!
 //! Without a spool (files, standard output) the collector waits a moment for room, and then the newest batch is lost.
@@ -9,7 +9,6 @@
 //!
 //! The lock guards this sink's queue. The collector and the worker take it, emitting threads do not. The spool's files
 //! are written under it; no other lock is taken under it.
-//! under it, nothing else is locked.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -30,6 +29,16 @@ pub(crate) struct Feed {
     metrics: OfSink,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// What the worker does next.
+pub(crate) enum Head {
+    /// Send these: the oldest ones.
+    Batches(Vec<Batch>),
+    /// Nothing came until the given time.
+    Calm,
+    /// There will be none.
+    Over,
 }
 
 struct State {
@@ -185,39 +194,51 @@ impl Feed {
 
     // -- for the worker -----------------------------------------------------------------------------
 
-    /// The oldest batch; waits for one. None: there will be none.
-    pub(crate) fn head(&self) -> Option<Batch> {
+    /// The oldest batches, up to `bytes_max` and at least one; waits for one, until `deadline` if there is one.
+    pub(crate) fn head(&self, bytes_max: usize, deadline: Option<Instant>) -> Head {
         let mut state = self.state.lock();
         loop {
             if state.abandoned {
-                return None;
+                return Head::Over;
             }
-            if let Some(batch) = state.head() {
-                return Some(batch);
+            let batches = state.heads(bytes_max);
+            if !batches.is_empty() {
+                return Head::Batches(batches);
             }
             if state.closed {
-                return None;
+                return Head::Over;
             }
-            self.changed.wait(&mut state);
+            match deadline {
+                None => self.changed.wait(&mut state),
+                Some(deadline) if self.changed.wait_until(&mut state, deadline).timed_out() => {
+                    return Head::Calm;
+                }
+                Some(_) => {}
+            }
         }
     }
 
-    /// The sink accepted the oldest batch, except for rejected events.
-    pub(crate) fn taken(&self, batch: &Batch, refused: u64) {
+    /// The sink accepted the oldest batches, except for rejected events.
+    pub(crate) fn taken(&self, batches: &[Batch], refused: u64) {
+        let events: u64 = batches.iter().map(|batch| batch.events).sum();
         let mut state = self.state.lock();
-        self.metrics.sent.inc_by(batch.events.saturating_sub(refused));
+        self.metrics.sent.inc_by(events.saturating_sub(refused));
         self.metrics.lost(Loss::Refused, refused);
         (state.failing, state.reported) = (false, false);
-        // It moved to disk or was dropped meanwhile, after the deadline.
-        state.remove_head();
+        // They moved to disk or were dropped meanwhile, after the deadline.
+        batches.iter().for_each(|_| state.remove_head());
         state.head_since = state.head_since_now();
         self.changed(state);
+    }
+
+    /// The log has ended: attempts are cancelled.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state.lock().abandoned
     }
 
     /// An attempt failed. Waits before the next one; false: make no other attempt.
     pub(crate) fn failed(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
-        self.metrics.failed.inc();
         state.failing = true;
         self.changed.notify_all();
         let deadline = Instant::now() + pause;
@@ -249,19 +270,28 @@ impl State {
         }
     }
 
-    fn head(&mut self) -> Option<Batch> {
-        let spooled = self.spool.as_mut().and_then(Spool::head);
-        spooled.or_else(|| self.memory.front().cloned())
+    fn heads(&mut self, bytes_max: usize) -> Vec<Batch> {
+        let mut heads = self.spool.as_mut().map_or_else(Vec::new, |spool| spool.heads(bytes_max));
+        let mut bytes: usize = heads.iter().map(|batch| batch.bytes.len()).sum();
+        // A spool that gives fewer than it has must give the rest before memory does.
+        let spooled: u64 = heads.iter().map(|batch| batch.events).sum();
+        if self.spool.as_ref().is_some_and(|spool| spool.events() > spooled) {
+            return heads;
+        }
+        for batch in &self.memory {
+            if !heads.is_empty() && bytes >= bytes_max {
+                break;
+            }
+            bytes += batch.bytes.len();
+            heads.push(batch.clone());
+        }
+        heads
     }
 
     fn remove_head(&mut self) {
         match &mut self.spool {
-            Some(spool) if !spool.is_empty() => {
-                // The head is in memory unless it moved to disk after it was shown.
-                if spool.head().is_some() {
-                    spool.take();
-                }
-            }
+            // The head is in memory unless it moved to disk after it was shown.
+            Some(spool) if !spool.is_empty() => spool.take(),
             _ => {
                 if let Some(batch) = self.memory.pop_front() {
                     self.memory_bytes -= batch.bytes.len();

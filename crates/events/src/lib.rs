@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
-//! [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
+//! [`batch`], `feed`, [`spool`], `worker`, `health`, [`sink`], [`service`], [`config`], [`metrics`].
 //!
 //! Invariant: emitting never touches a lock, a file or a socket that another thread may hold.
 
@@ -21,6 +21,7 @@ pub mod config;
 pub mod emit;
 pub mod event;
 mod feed;
+mod health;
 pub mod line;
 pub mod metrics;
 mod ring;

@@ -80,7 +80,11 @@ impl Metrics {
             metrics.lost.clone(),
         );
         registry.register("sink_sent", "Events that a sink accepted", metrics.sent.clone());
-        registry.register("sink_failures", "Failed attempts of a sink", metrics.failed.clone());
+        registry.register(
+            "sink_failures",
+            "Failed attempts of a sink, including those that it accepted in part",
+            metrics.failed.clone(),
+        );
         registry.register(
             "sink_memory_bytes",
             "Bytes queued for a sink in memory",

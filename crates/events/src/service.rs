@@ -18,6 +18,7 @@ use crate::config::{self, Config};
 use crate::emit::{Events, Shared};
 use crate::event::{Event, Record};
 use crate::feed::Feed;
+use crate::health::Health;
 use crate::line::{Names, Writer};
 use crate::metrics::Metrics;
 use crate::sink::{Network, Sink};
@@ -86,7 +87,8 @@ impl Service {
             collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
         let mut workers = Vec::new();
         for (name, sink, feed) in parts {
-            let work = move |pulse: &Heartbeat| worker::run(name, sink, &feed, pulse);
+            let health = Health::new(name, metrics.of_sink(name).failed);
+            let work = move |pulse: &Heartbeat| worker::run(sink, health, &feed, pulse);
             let thread = threads.spawn(Kind::EventsSink, format!("events-{name}"), work);
             workers.push(thread.map_err(Error::Thread)?);
         }

@@ -1,4 +1,4 @@
-//! The interface of sinks. A sink accepts a whole batch or fails, and then gets the same batch again.
+//! The interface of sinks. A sink accepts all given batches or fails, and then gets the same ones again.
 //!
 //! Each sink has its own thread; sinks on the network wait there for the runtime.
 
@@ -9,19 +9,20 @@ mod firehose;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "firehose")]
-mod record;
+mod sources;
 mod stdout;
 pub mod webhook;
 
 use std::sync::Arc;
 
 use noroshi_egress::Egress;
-use noroshi_supervision::Threads;
+use noroshi_supervision::{Heartbeat, Threads};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Batch;
 use crate::config;
+use crate::health::Health;
 
 /// Whether this build supports Firehose.
 pub const FIREHOSE: bool = cfg!(feature = "firehose");
@@ -89,17 +90,43 @@ impl Sink {
         }
     }
 
-    /// Sends a batch. Returns how many events the sink rejected permanently.
-    pub(crate) fn send(&mut self, batch: &Batch) -> Result<u64, Failure> {
+    /// How many bytes of batches it takes at once. 0: one batch.
+    pub(crate) fn window_bytes(&self) -> usize {
         match self {
-            Sink::File(file) => file.write(batch).map(|()| 0),
-            Sink::Stdout(stdout) => stdout.write(batch).map(|()| 0),
-            Sink::Webhook(webhook) => webhook.send(batch),
             #[cfg(feature = "firehose")]
-            Sink::Firehose(firehose) => firehose.send(batch),
-            #[cfg(feature = "kafka")]
-            Sink::Kafka(kafka) => kafka.send(batch),
+            Sink::Firehose(firehose) => firehose.window_bytes(),
+            _ => 0,
         }
+    }
+
+    /// Sends the oldest batches: one, unless it takes several at once. Returns how many events the sink rejected
+    /// permanently. `pulse`: long work reports its steps.
+    #[cfg_attr(
+        not(any(feature = "firehose", feature = "kafka")),
+        expect(unused_variables, reason = "see above")
+    )]
+    pub(crate) fn send(
+        &mut self,
+        batches: &[Batch],
+        health: &mut Health,
+        pulse: &Heartbeat,
+    ) -> Result<u64, Failure> {
+        #[cfg(feature = "firehose")]
+        if let Sink::Firehose(firehose) = self {
+            return firehose.send(batches, health, pulse);
+        }
+        batches.iter().try_fold(0, |refused, batch| {
+            let more = match self {
+                Sink::File(file) => file.write(batch).map(|()| 0),
+                Sink::Stdout(stdout) => stdout.write(batch).map(|()| 0),
+                Sink::Webhook(webhook) => webhook.send(batch, health),
+                #[cfg(feature = "kafka")]
+                Sink::Kafka(kafka) => kafka.send(batch, health, pulse),
+                #[cfg(feature = "firehose")]
+                Sink::Firehose(_) => Ok(0),
+            };
+            Ok(refused + more?)
+        })
     }
 
     /// Nothing more will be sent.

@@ -1,14 +1,14 @@
 //! A bounded queue of batches on disk, in order, for batches that a sink cannot accept now.
 //!
 //! ```text
-//!   00000000000000000007.events   frames ─► … append         frame: bytes u32, CRC-32 u32, events u32, reserved u32, lines
+//!   00000000000000000007.events   frames ─► … append         frame: head, lines, table of runs
 //!   00000000000000000006.events   frames
 //!   position                      (segment, offset, CRC-32): everything before was accepted
 //! ```
 //!
-//! Reading and removing are separate: [`Spool::head`] returns the oldest batch until [`Spool::take`] reports it as
-//! accepted, so a crash repeats a batch but skips none. A frame that a crash truncated ends its segment. Nothing is
-//! synced: a killed process loses nothing here, a machine that loses power may.
+//! Reading and removing are separate: [`Spool::heads`] returns the oldest batches until [`Spool::take`] reports the
+//! first of them as accepted, so a crash repeats batches but skips none. A frame that a crash truncated ends its
+//! segment. Nothing is synced: a killed process loses nothing here, a machine that loses power may.
 //!
 //! Invariant: bytes on disk never exceed the limit; a segment is removed when it has been read.
 
@@ -17,15 +17,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
-
-use bytes::Bytes;
 
 use crate::batch::Batch;
 
 mod frame;
 
-use frame::{FRAME_HEAD, Head, Position};
+use frame::{FRAME_HEAD, Position};
 
 /// 128 segments in 1 GiB; the accepted part of the first one is the only wasted space.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -59,8 +56,10 @@ pub struct Spool {
     next_number: u64,
     /// In the first segment: the offset of the first batch that is not accepted.
     offset: u64,
-    /// The batch there, once read.
-    head: Option<Batch>,
+    /// The batches from there on that have been read, with the size of their frames.
+    ahead: VecDeque<(Batch, u64)>,
+    /// Where the next one begins: the index of its segment, and the offset there.
+    next: (usize, u64),
     /// Batches not accepted yet.
     events: u64,
     /// Bytes on disk, including accepted batches of the first segment.
@@ -91,7 +90,8 @@ impl Spool {
             segments: VecDeque::new(),
             next_number: 1,
             offset: 0,
-            head: None,
+            ahead: VecDeque::new(),
+            next: (0, 0),
             events: 0,
             bytes: 0,
             damaged: 0,
@@ -122,6 +122,7 @@ impl Spool {
         }
         if self.segments.front().is_some_and(|first| first.number == taken.segment) {
             self.offset = taken.offset.min(self.segments[0].bytes);
+            self.next = (0, self.offset);
         }
         self.drop_read()
     }
@@ -164,7 +165,9 @@ impl Spool {
 
     /// Appends a batch.
     pub fn append(&mut self, batch: &Batch) -> Result<(), Refused> {
-        let frame_bytes = FRAME_HEAD + batch.bytes.len() as u64;
+        let (head, table) = frame::encode(batch);
+        let table_at = FRAME_HEAD + batch.bytes.len() as u64;
+        let frame_bytes = table_at + table.len() as u64;
         if self.bytes + frame_bytes > self.bytes_max {
             return Err(Refused::Full);
         }
@@ -172,11 +175,11 @@ impl Spool {
             self.begin_segment().map_err(Refused::Disk)?;
         }
         let Some(last) = self.segments.back_mut() else { return Err(Refused::Full) };
-        let head = Head::of(batch);
         let written = last
             .file
-            .write_all_at(&head.encode(), last.bytes)
-            .and_then(|()| last.file.write_all_at(&batch.bytes, last.bytes + FRAME_HEAD));
+            .write_all_at(&head, last.bytes)
+            .and_then(|()| last.file.write_all_at(&batch.bytes, last.bytes + FRAME_HEAD))
+            .and_then(|()| last.file.write_all_at(&table, last.bytes + table_at));
         if let Err(error) = written {
             // A partial frame would end the segment for readers.
             let _ = last.file.set_len(last.bytes);
@@ -197,22 +200,42 @@ impl Spool {
         Ok(())
     }
 
-    /// The oldest batch that is not accepted.
-    pub fn head(&mut self) -> Option<Batch> {
-        while self.head.is_none() {
-            let first = self.segments.front()?;
-            if self.offset >= first.bytes {
-                return None;
+    /// The oldest batches that are not accepted, up to `bytes_max`, and at least one if there is any.
+    pub fn heads(&mut self, bytes_max: usize) -> Vec<Batch> {
+        let (mut heads, mut bytes) = (Vec::new(), 0);
+        while heads.is_empty() || bytes < bytes_max {
+            if heads.len() == self.ahead.len() && !self.read_ahead() {
+                break;
             }
-            match frame::read(&first.file, self.offset, first.bytes) {
-                Ok((head, bytes)) => {
-                    let events = u64::from(head.events);
-                    self.head = Some(Batch { bytes: Bytes::from(bytes), events, since: Instant::now() });
+            let (batch, _) = &self.ahead[heads.len()];
+            bytes += batch.bytes.len();
+            heads.push(batch.clone());
+        }
+        heads
+    }
+
+    /// Reads one more batch. False: there is none, or damage must wait until the batches before it are accepted.
+    fn read_ahead(&mut self) -> bool {
+        loop {
+            let (index, offset) = self.next;
+            let Some(segment) = self.segments.get(index) else { return false };
+            if offset >= segment.bytes {
+                if index + 1 >= self.segments.len() {
+                    return false;
                 }
-                Err(error) => self.skip_segment(&error),
+                self.next = (index + 1, 0);
+                continue;
+            }
+            match frame::read(&segment.file, offset, segment.bytes) {
+                Ok((batch, frame_bytes)) => {
+                    self.next = (index, offset + frame_bytes);
+                    self.ahead.push_back((batch, frame_bytes));
+                    return true;
+                }
+                Err(error) if self.ahead.is_empty() => self.skip_segment(&error),
+                Err(_) => return false,
             }
         }
-        self.head.clone()
     }
 
     /// The rest of the first segment is damaged.
@@ -226,10 +249,17 @@ impl Spool {
         self.forget_read();
     }
 
-    /// The sink accepted the batch that [`Spool::head`] returned.
+    /// The sink accepted the oldest batch.
     pub fn take(&mut self) {
-        let (Some(batch), Some(first)) = (self.head.take(), self.segments.front_mut()) else { return };
-        self.offset += FRAME_HEAD + batch.bytes.len() as u64;
+        // It was not read if it moved here after the sink got it.
+        if self.heads(0).is_empty() {
+            return;
+        }
+        let (Some((batch, frame_bytes)), Some(first)) = (self.ahead.pop_front(), self.segments.front_mut())
+        else {
+            return;
+        };
+        self.offset += frame_bytes;
         first.events -= batch.events;
         self.events -= batch.events;
         self.forget_read();
@@ -251,6 +281,8 @@ impl Spool {
             self.bytes -= first.bytes;
             self.segments.pop_front();
             self.offset = 0;
+            // Batches ahead are in later segments; without any, reading continues at the first one.
+            self.next = self.next.0.checked_sub(1).map_or((0, 0), |index| (index, self.next.1));
             std::fs::remove_file(path)?;
         }
         let segment = self.segments.front().map_or(self.next_number, |first| first.number);

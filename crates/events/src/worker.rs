@@ -1,4 +1,4 @@
-//! The worker of a sink: sends the oldest batch until the sink accepts it.
+//! The worker of a sink: sends the oldest batches until the sink accepts them.
 //!
 //! A failing sink is retried with exponential backoff. Meanwhile its batches go to disk (`feed`).
 
@@ -8,34 +8,42 @@ use std::time::Duration;
 use noroshi_egress::Backoff;
 use noroshi_supervision::Heartbeat;
 
-use crate::feed::Feed;
+use crate::feed::{Feed, Head};
+use crate::health::Health;
 use crate::sink::Sink;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>, pulse: &Heartbeat) {
-    let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
+pub(crate) fn run(mut sink: Sink, mut health: Health, feed: &Arc<Feed>, pulse: &Heartbeat) {
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         pulse.waiting();
-        let Some(batch) = feed.head() else { break };
+        let batches = match feed.head(sink.window_bytes(), health.over_at()) {
+            Head::Batches(batches) => batches,
+            Head::Calm => {
+                health.check();
+                continue;
+            }
+            Head::Over => break,
+        };
         loop {
             pulse.working();
-            match sink.send(&batch) {
+            match sink.send(&batches, &mut health, pulse) {
                 Ok(refused) => {
-                    if std::mem::take(&mut failing) {
-                        tracing::info!(sink = name, "the sink accepts events again");
-                    }
+                    health.succeeded();
                     backoff.reset();
-                    feed.taken(&batch, refused);
+                    feed.taken(&batches, refused);
                     break;
                 }
+                Err(_) if feed.is_abandoned() => return sink.end(),
                 Err(error) => {
-                    match std::mem::replace(&mut failing, true) {
-                        true => tracing::debug!(sink = name, %error, "the sink still fails"),
-                        false => tracing::warn!(sink = name, %error, "the sink failed; retrying"),
-                    }
+                    health.failed(&error, 0);
                     pulse.waiting();
+                    // A sink that accepts some calls is not retried ever more slowly.
+                    if health.take_progress() {
+                        backoff.reset();
+                    }
                     if !feed.failed(backoff.pause()) {
                         return sink.end();
                     }

@@ -1,7 +1,8 @@
 //! Continuous profiling: takes profile after profile and posts them to a Pyroscope server.
 //!
 //! Sampling does not wait for the server. One profile of each kind is pending; a newer one replaces it, and the older
-//! one counts as replaced. A failing server is retried with backoff; the log reports when the failure begins and ends.
+//! one counts as replaced. A failing server is retried with backoff. The log has a line when failures begin, one when
+//! they are over, and a reminder every ten minutes; a server that fails now and then is failing until it is calm.
 
 mod config;
 mod ingest;
@@ -9,10 +10,11 @@ mod metrics;
 mod upload;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use noroshi_egress::failing::Report;
 use noroshi_egress::fetch::Post;
-use noroshi_egress::{Backoff, Egress, Limits};
+use noroshi_egress::{Backoff, Egress, Failing, Limits};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Config, Label, check_application, check_header, check_server, labels};
@@ -69,14 +71,18 @@ impl Pusher {
 
     async fn sample(&self, uploads: &Uploads, end: &CancellationToken) {
         let ask = Ask { duration: self.config.interval, hz: self.config.hz };
-        let mut failing = false;
+        let mut failing = Failing::default();
         while !end.is_cancelled() {
             match self.profiler.window(ask, end.cancelled()).await {
                 Ok(taken) => {
-                    failing = false;
+                    self.report_taking(failing.succeeded(Instant::now()), None);
                     self.keep(uploads, Kind::Cpu, taken);
                 }
-                Err(error) => self.pause(&error, std::mem::replace(&mut failing, true), end).await,
+                Err(error) => {
+                    self.report_taking(failing.failed(Instant::now()), Some(&error));
+                    self.metrics.untaken();
+                    end.run_until_cancelled(tokio::time::sleep(self.config.interval)).await;
+                }
             }
             if self.config.heap && !end.is_cancelled() {
                 match self.profiler.heap(Detail::Functions).await {
@@ -96,25 +102,47 @@ impl Pusher {
         }
     }
 
-    async fn pause(&self, error: &Error, again: bool, end: &CancellationToken) {
-        match again {
-            true => tracing::debug!(%error, "still failing to take a profile"),
-            false => tracing::warn!(%error, "failed to take a profile; retrying"),
+    fn report_taking(&self, report: Option<Report>, error: Option<&Error>) {
+        let error = error.map(tracing::field::display);
+        match report {
+            Some(Report::Began) => tracing::warn!(error, "failed to take a profile; retrying"),
+            Some(Report::Lasts(summary)) => {
+                let (failures, lasted) = (summary.failures, summary.lasted);
+                tracing::warn!(error, failures, ?lasted, "still failing to take profiles");
+            }
+            Some(Report::Over(summary)) => {
+                let (failures, lasted) = (summary.failures, summary.lasted);
+                tracing::info!(failures, ?lasted, "profiles are taken again");
+            }
+            None => tracing::debug!(error, "took a profile, or failed to"),
         }
-        self.metrics.untaken();
-        end.run_until_cancelled(tokio::time::sleep(self.config.interval)).await;
     }
 
     async fn send(&self, uploads: &Uploads, end: &CancellationToken) {
-        let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
-        while let Some(upload) = uploads.next().await {
+        let (mut failing, mut backoff) = (Failing::default(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
+        loop {
+            // The end of a failure is reported even if no upload follows.
+            let over_at = failing.over_at().map(tokio::time::Instant::from_std);
+            let over = async {
+                match over_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let upload = tokio::select! {
+                biased;
+                upload = uploads.next() => upload,
+                () = over => {
+                    self.report_pushing(failing.check(Instant::now()), None);
+                    continue;
+                }
+            };
+            let Some(upload) = upload else { return };
             let timeout = if end.is_cancelled() { END_TIMEOUT } else { ANSWER_TIMEOUT };
-            let trouble = match self.post(&upload, timeout, end).await {
+            let reason = match self.post(&upload, timeout, end).await {
                 Answer::Taken => {
                     self.metrics.pushed(upload.kind);
-                    if std::mem::take(&mut failing) {
-                        tracing::info!(server = self.config.server, "the server accepts profiles again");
-                    }
+                    self.report_pushing(failing.succeeded(Instant::now()), None);
                     backoff.reset();
                     continue;
                 }
@@ -126,19 +154,26 @@ impl Pusher {
                 }
             };
             self.metrics.failed();
-            match std::mem::replace(&mut failing, true) {
-                true => tracing::debug!(reason = trouble, "the server still rejects profiles or fails"),
-                false => {
-                    tracing::warn!(
-                        server = self.config.server,
-                        reason = trouble,
-                        "failed to push profiles; retrying"
-                    );
-                }
-            }
+            self.report_pushing(failing.failed(Instant::now()), Some(&reason));
             if end.run_until_cancelled(tokio::time::sleep(backoff.pause())).await.is_none() {
                 return;
             }
+        }
+    }
+
+    fn report_pushing(&self, report: Option<Report>, reason: Option<&str>) {
+        let server = &self.config.server;
+        match report {
+            Some(Report::Began) => tracing::warn!(server, reason, "failed to push profiles; retrying"),
+            Some(Report::Lasts(summary)) => {
+                let (failures, lasted) = (summary.failures, summary.lasted);
+                tracing::warn!(server, reason, failures, ?lasted, "still failing to push profiles");
+            }
+            Some(Report::Over(summary)) => {
+                let (failures, lasted) = (summary.failures, summary.lasted);
+                tracing::info!(server, failures, ?lasted, "the server accepts profiles again");
+            }
+            None => tracing::debug!(server, reason, "pushed a profile, or failed to"),
         }
     }
 

@@ -3,12 +3,14 @@
 //!
 //! Strict: the signature (AWS Signature Version 4) is recomputed from the received request and compared, and
 //! all documented limits are enforced: 500 records and 4 MiB per call, 1,000 KiB per record, an existing
-//! stream. On command it produces the documented failures: some records, throttling, no answer.
+//! stream. On command it produces the documented failures: some records, a used-up quota, throttling, no
+//! answer. It accepts records when it answers, so calls that are in flight together may be accepted in any order
+//! if their delays differ.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -44,8 +46,12 @@ pub enum Mood {
     Well,
     /// Every n-th record of all calls fails.
     Failing { every: u64 },
+    /// Records beyond this many bytes per second fail, as those beyond a stream's quota do.
+    Quota { bytes_per_second: u64 },
     /// `ServiceUnavailableException`
     Throttling,
+    /// The same for every n-th call.
+    Faltering { every: u64 },
     /// Connections are closed without an answer.
     Away,
 }
@@ -57,6 +63,8 @@ pub struct Counts {
     pub records: u64,
     /// Records it reported as failed.
     pub failed: u64,
+    /// The most calls that were in flight at a time.
+    pub in_flight_max: u64,
     /// Calls that violated a rule; the last violation is in [`Firehose::violation`].
     pub violations: u64,
 }
@@ -74,6 +82,13 @@ struct State {
 struct Changing {
     mood: Mood,
     delay: Duration,
+    /// The longer delay of every n-th call.
+    slow: Option<(u64, Duration)>,
+    /// Calls since the start, and those without an answer.
+    received: u64,
+    in_flight: u64,
+    /// Of [`Mood::Quota`]: unused bytes, and when they were counted.
+    quota: Option<(u64, Instant)>,
     counts: Counts,
     violation: Option<String>,
 }
@@ -125,6 +140,11 @@ impl Firehose {
         self.state.changing.lock().delay = delay;
     }
 
+    /// Delays every n-th answer by another time, so that later calls overtake it.
+    pub fn delay_some(&self, every: u64, delay: Duration) {
+        self.state.changing.lock().slow = Some((every.max(1), delay));
+    }
+
     pub fn counts(&self) -> Counts {
         self.state.changing.lock().counts
     }
@@ -141,16 +161,19 @@ type Answer = Result<Response<Full<Bytes>>, io::Error>;
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?.to_bytes();
+    let _in_flight = InFlight::new(&state);
     let (mood, delay) = {
-        let changing = state.changing.lock();
-        (changing.mood, changing.delay)
+        let mut changing = state.changing.lock();
+        changing.received += 1;
+        let slow = changing.slow.filter(|(every, _)| changing.received.is_multiple_of(*every));
+        (changing.mood, slow.map_or(changing.delay, |(_, delay)| delay))
     };
     tokio::time::sleep(delay).await;
     if mood == Mood::Away {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
     let (status, body) = match read(&state.stream, &head, &body) {
-        Ok(_) if mood == Mood::Throttling => {
+        Ok(_) if state.changing.lock().throttles(mood) => {
             state.changing.lock().counts.calls += 1;
             failure(500, "ServiceUnavailableException", "slow down")
         }
@@ -166,6 +189,57 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     response.body(Full::new(body.to_string().into())).map_err(io::Error::other)
 }
 
+/// Counts a call until its answer, or until the caller gives up.
+struct InFlight<'a>(&'a State);
+
+impl<'a> InFlight<'a> {
+    fn new(state: &'a State) -> Self {
+        let mut changing = state.changing.lock();
+        changing.in_flight += 1;
+        changing.counts.in_flight_max = changing.counts.in_flight_max.max(changing.in_flight);
+        Self(state)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.changing.lock().in_flight -= 1;
+    }
+}
+
+impl Changing {
+    /// Whether a call fails as a whole.
+    fn throttles(&self, mood: Mood) -> bool {
+        match mood {
+            Mood::Throttling => true,
+            Mood::Faltering { every } => self.counts.calls % every == every - 1,
+            Mood::Well | Mood::Failing { .. } | Mood::Quota { .. } | Mood::Away => false,
+        }
+    }
+
+    /// Whether a record fails now.
+    fn fails(&mut self, mood: Mood, bytes: u64) -> bool {
+        match mood {
+            Mood::Failing { every } => {
+                let number = self.counts.records + self.counts.failed;
+                number % every == every - 1
+            }
+            Mood::Quota { bytes_per_second } => {
+                let now = Instant::now();
+                let (unused, since) = self.quota.unwrap_or((bytes_per_second, now));
+                let more = now.duration_since(since).as_secs_f64() * bytes_per_second as f64;
+                // A second's worth at most, but always enough for one record.
+                let most = bytes_per_second.max(bytes);
+                let unused = (unused + more as u64).min(most);
+                let fails = bytes > unused;
+                self.quota = Some((if fails { unused } else { unused - bytes }, now));
+                fails
+            }
+            Mood::Well | Mood::Throttling | Mood::Faltering { .. } | Mood::Away => false,
+        }
+    }
+}
+
 fn failure(status: u16, code: &str, why: &str) -> (u16, Value) {
     (status, json!({ "__type": code, "message": why }))
 }
@@ -176,20 +250,16 @@ impl State {
         changing.counts.calls += 1;
         let (mut failed, mut answers) = (0, Vec::new());
         for record in records {
-            let number = changing.counts.records + changing.counts.failed;
-            match mood {
-                Mood::Failing { every } if number % every == every - 1 => {
-                    (failed, changing.counts.failed) = (failed + 1, changing.counts.failed + 1);
-                    answers.push(
-                        json!({ "ErrorCode": "ServiceUnavailableException", "ErrorMessage": "slow down" }),
-                    );
-                }
-                _ => {
-                    changing.counts.records += 1;
-                    answers.push(json!({ "RecordId": format!("record-{number}") }));
-                    (self.listener)(record);
-                }
+            if changing.fails(mood, record.len() as u64) {
+                (failed, changing.counts.failed) = (failed + 1, changing.counts.failed + 1);
+                answers
+                    .push(json!({ "ErrorCode": "ServiceUnavailableException", "ErrorMessage": "slow down" }));
+                continue;
             }
+            let number = changing.counts.records + changing.counts.failed;
+            changing.counts.records += 1;
+            answers.push(json!({ "RecordId": format!("record-{number}") }));
+            (self.listener)(record);
         }
         json!({ "FailedPutCount": failed, "Encrypted": false, "RequestResponses": answers })
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::metrics::Metrics;
 
 fn batch(text: &str) -> Batch {
-    Batch { bytes: Bytes::copy_from_slice(text.as_bytes()), events: 1, since: Instant::now() }
+    Batch::of_one_source(Bytes::copy_from_slice(text.as_bytes()), 1, Instant::now())
 }
 
 struct Bench {
@@ -26,9 +26,16 @@ fn bench(bytes_max: usize, spool: Option<(&Path, u64)>) -> Bench {
 
 impl Bench {
     fn take(&self) -> String {
-        let head = self.feed.head().expect("a batch");
-        self.feed.taken(&head, 0);
+        let head = self.head(0).remove(0);
+        self.feed.taken(std::slice::from_ref(&head), 0);
         String::from_utf8(head.bytes.to_vec()).expect("text")
+    }
+
+    fn head(&self, bytes_max: usize) -> Vec<Batch> {
+        match self.feed.head(bytes_max, None) {
+            Head::Batches(batches) => batches,
+            Head::Calm | Head::Over => panic!("no batch"),
+        }
     }
 }
 
@@ -38,7 +45,7 @@ fn order_holds_from_memory_to_disk_and_back() {
     let bench = bench(4, Some((folder.path(), 1 << 20)));
     let push = |text| bench.feed.push(batch(text));
     push("a1");
-    let head = bench.feed.head().expect("head");
+    let head = bench.head(0);
     push("b2");
     assert_eq!(bench.metrics.waiting_bytes("file").1, 0, "all in memory");
     push("c3");
@@ -99,7 +106,7 @@ fn at_the_deadline_the_queue_moves_to_disk() {
     with.feed.close();
     assert!(!with.feed.failed(Duration::from_secs(60)), "a failing sink is not retried");
     assert_eq!(with.feed.abandon(), (0, 1));
-    assert!(with.feed.head().is_none());
+    assert!(matches!(with.feed.head(0, None), Head::Over));
     drop(with);
     let again = bench(1 << 20, Some((folder.path(), 1 << 20)));
     assert_eq!(again.take(), "a");
@@ -108,4 +115,30 @@ fn at_the_deadline_the_queue_moves_to_disk() {
     without.feed.push(batch("a"));
     assert_eq!(without.feed.abandon(), (1, 0));
     assert_eq!(without.metrics.lost("file", Loss::Ended), 1);
+}
+
+#[test]
+fn a_window_continues_from_disk_to_memory_and_is_removed_where_it_is_then() {
+    let folder = tempfile::tempdir().expect("folder");
+    let bench = bench(4, Some((folder.path(), 1 << 20)));
+    let texts = |batches: &[Batch]| batches.iter().map(|batch| batch.bytes.to_vec()).collect::<Vec<_>>();
+    ["a1", "b2"].iter().for_each(|text| bench.feed.push(batch(text)));
+    let window = bench.head(usize::MAX);
+    assert_eq!(texts(&window), [b"a1", b"b2"]);
+    assert_eq!(bench.head(1).len(), 1);
+    // All of it moves to disk while it is sent; later ones stay in memory once there is room.
+    bench.feed.push(batch("c3"));
+    bench.feed.taken(&window, 0);
+    assert_eq!(texts(&bench.head(usize::MAX)), [b"c3"]);
+    bench.feed.push(batch("d4"));
+    let window = bench.head(usize::MAX);
+    assert_eq!(texts(&window), [b"c3", b"d4"]);
+    bench.feed.taken(&window, 0);
+    assert_eq!(bench.metrics.waiting_bytes("file"), (0, 0));
+}
+
+#[test]
+fn a_worker_without_work_wakes_up_at_its_deadline() {
+    let bench = bench(4, None);
+    assert!(matches!(bench.feed.head(0, Some(Instant::now())), Head::Calm));
 }

@@ -14,12 +14,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use noroshi_supervision::Heartbeat;
 use tokio::time::Instant;
 
 use self::cluster::{Cluster, Rejection};
 use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
+use crate::health::Health;
 
 /// A record has lengths, a time and an offset besides key and value, at most ten bytes each and usually one.
 const RECORD_OVERHEAD: usize = 32;
@@ -69,17 +71,24 @@ impl Kafka {
         }
     }
 
-    pub(crate) fn send(&mut self, batch: &Batch) -> Result<u64, Failure> {
+    pub(crate) fn send(
+        &mut self,
+        batch: &Batch,
+        health: &mut Health,
+        pulse: &Heartbeat,
+    ) -> Result<u64, Failure> {
         if self.left.is_empty() {
             self.left = batch.lines().map(|line| line.slice(..line.len().saturating_sub(1))).collect();
         }
         let network = self.network.clone();
-        wait(&network, self.send_left())?;
+        wait(&network, self.send_left(health, pulse))?;
         Ok(std::mem::take(&mut self.refused))
     }
 
-    async fn send_left(&mut self) -> Result<(), Failure> {
+    async fn send_left(&mut self, health: &mut Health, pulse: &Heartbeat) -> Result<(), Failure> {
         while !self.left.is_empty() {
+            // Calls have timeouts; the sum of many may exceed the one of the watchdog.
+            pulse.working();
             if let Some(not_before) = self.not_before.take() {
                 tokio::time::sleep_until(not_before).await;
             }
@@ -87,6 +96,7 @@ impl Kafka {
             match self.produce(count).await {
                 Ok(quota_used_for) => {
                     self.left.drain(..count);
+                    health.succeeded();
                     self.calls = self.calls.wrapping_add(1);
                     self.bounds.lines = self.bounds.lines.saturating_mul(2);
                     if !quota_used_for.is_zero() {
@@ -106,7 +116,7 @@ impl Kafka {
                 }
                 Err(Rejection::Invalid(_)) if count > 1 => self.bounds.lines = count / 2,
                 Err(Rejection::TooLarge(error) | Rejection::Invalid(error)) => {
-                    tracing::error!(%error, "Kafka rejected an event");
+                    health.refused(&error, 1);
                     self.left.pop_front();
                     self.refused += 1;
                 }

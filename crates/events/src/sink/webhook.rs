@@ -14,6 +14,7 @@ use noroshi_egress::fetch::Post;
 use super::{Failure, Network, wait};
 use crate::batch::Batch;
 use crate::config;
+use crate::health::Health;
 
 /// Only the status of the answer is used.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -53,7 +54,7 @@ impl Webhook {
         Self { config, key, network }
     }
 
-    pub(crate) fn send(&self, batch: &Batch) -> Result<u64, Failure> {
+    pub(crate) fn send(&self, batch: &Batch, health: &mut Health) -> Result<u64, Failure> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
         let id = id(&batch.bytes);
         let signature = signature(&self.key, &id, now, &batch.bytes);
@@ -73,7 +74,7 @@ impl Webhook {
             200..=299 => Ok(0),
             // The receiver rejected the batch and would do so again.
             status @ (400 | 413 | 422) => {
-                tracing::error!(status, events = batch.events, "the webhook rejected events");
+                health.refused(&format_args!("the webhook answered {status}"), batch.events);
                 Ok(batch.events)
             }
             // Includes failures that an operator has to fix: no event is lost meanwhile.

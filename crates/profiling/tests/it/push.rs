@@ -166,3 +166,49 @@ async fn an_on_demand_profile_takes_precedence_and_the_last_window_is_pushed() {
     assert!(server.pushes().len() > before, "the last window");
     assert_eq!(server.violation(), None);
 }
+
+/// Counts what is logged at a level that operators see.
+#[derive(Default)]
+struct Logged(std::sync::atomic::AtomicU64);
+
+impl tracing::Subscriber for Logged {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("noroshi_profiling::push") && *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn event(&self, _event: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn new_span(&self, _attributes: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn enter(&self, _span: &tracing::span::Id) {}
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+// One thread: the subscriber is that thread's.
+#[tokio::test]
+async fn a_server_that_fails_now_and_then_is_one_line_in_the_log() {
+    let _turn = TURN.lock().await;
+    let _load = Load::start(1, spin_in_a_leaf);
+    let logged = Arc::new(Logged::default());
+    let _default = tracing::subscriber::set_default(logged.clone());
+    let server = Pyroscope::start(expected()).expect("a server");
+    let running = start(&server, |_| {});
+    for round in 1..=3 {
+        // Different reasons.
+        server.behave(if round == 2 { Mood::Away } else { Mood::Overloaded });
+        let (pushes, turned_away) = (server.pushes().len(), server.turned_away());
+        until("a failure", || server.turned_away() > turned_away).await;
+        server.behave(Mood::Well);
+        until("a success", || server.pushes().len() > pushes).await;
+    }
+    running.end().await;
+    // That profiles are pushed, and that it failed.
+    assert_eq!(logged.0.load(std::sync::atomic::Ordering::SeqCst), 2);
+    assert_eq!(server.violation(), None);
+}

@@ -12,7 +12,7 @@ pub(crate) struct Events {
     /// Events to files, for each count: time until all are written
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000, 500_000, 5_000_000])]
     pub(crate) counts: Vec<u64>,
-    /// Threads that emit concurrently, for the cost of emitting
+    /// Threads that emit concurrently: for the cost of emitting, a backlog, and failing records
     #[arg(long, default_value_t = 4)]
     pub(crate) threads: usize,
     /// Events per thread
@@ -24,6 +24,12 @@ pub(crate) struct Events {
     /// Duration of the Firehose outage
     #[arg(long, default_value = "60s", value_parser = duration)]
     pub(crate) outage: Duration,
+    /// Events that wait before Firehose accepts them
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) backlog: u64,
+    /// Calls of Firehose in flight; the log's default if unset
+    #[arg(long)]
+    pub(crate) calls: Option<usize>,
     /// Requests per connection, alternately with the log on and off; must take longer than the batching delay
     #[arg(long, default_value_t = 20_000)]
     pub(crate) requests: u64,
@@ -50,11 +56,15 @@ pub(crate) enum Part {
     Latency,
     /// An outage of Firehose: lost and duplicate events, memory
     Outage,
+    /// A backlog: how fast it is sent to Firehose
+    Backlog,
+    /// Some records fail: lost, duplicate and late events
+    Partial,
 }
 
 impl Part {
     /// Whether it requires a build with the feature `firehose`.
     pub(crate) fn needs_firehose(self) -> bool {
-        matches!(self, Part::Latency | Part::Outage)
+        !matches!(self, Part::File | Part::Emit)
     }
 }

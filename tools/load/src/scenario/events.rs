@@ -1,16 +1,18 @@
-//! The event log: the speed of writing files, the cost of emitting, the effect of a slow sink on requests,
-//! and the loss in an outage.
+//! The event log: the speed of writing files, the cost of emitting, the effect of a slow sink on requests, the
+//! loss in an outage, the speed of sending a backlog, and order when records fail.
 //!
 //! Each part runs in its own process, so that its memory is separate, and with the credentials of the fake
 //! Firehose in its environment, where the SDK looks for them. It prints its figures as lines of
 //! `name<TAB>unit<TAB>value`.
 
 mod arrived;
+mod backlog;
 mod emit;
 mod fake;
 mod file;
 mod latency;
 mod outage;
+mod partial;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,10 +20,10 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use noroshi_egress::Egress;
-use noroshi_events::config::Sink;
+use noroshi_events::config::{Firehose, Sink};
 use noroshi_events::sink::FIREHOSE;
 use noroshi_events::{Config, Metrics, Service};
-use noroshi_testkit::firehose::ENVIRONMENT;
+use noroshi_testkit::firehose::{ENVIRONMENT, Firehose as Fake};
 use noroshi_types::{DeviceNum, NotificationId, Outcome as Step, Timestamp};
 
 use super::{Outcome, progress, report};
@@ -74,6 +76,8 @@ pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
         Part::Emit => emit::measure(args),
         Part::Latency => latency::measure(args),
         Part::Outage => outage::measure(args),
+        Part::Backlog => backlog::measure(args),
+        Part::Partial => partial::measure(args),
     };
     for (name, unit, value) in found? {
         println!("{name}\t{unit}\t{value}");
@@ -137,6 +141,45 @@ fn found<const N: usize>(unit: &str, figures: [(&str, f64); N]) -> Found {
 
 /// What sinks on the network need.
 type Network = (tokio::runtime::Handle, Arc<Egress>);
+
+/// The stream of the fake Firehose.
+const STREAM: &str = "bench";
+
+/// A running event log to a fake of Firehose, with its metrics and its runtime.
+fn log_to_firehose(
+    folder: &Path,
+    fake: &Fake,
+    args: &Events,
+) -> Result<(Service, Metrics, tokio::runtime::Runtime), Error> {
+    let connection = noroshi_egress::aws::Connection { endpoint: Some(fake.origin()), region: None };
+    let mut firehose = Firehose::new(connection, STREAM);
+    if let Some(calls) = args.calls {
+        firehose.calls = calls;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(Error::system("a runtime"))?;
+    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::default());
+    let egress = Arc::new(egress.map_err(|error| failed(&error.to_string()))?);
+    let network = Some((runtime.handle().clone(), egress));
+    let (service, metrics) = log(folder, Sink::Firehose(firehose), network)?;
+    Ok((service, metrics, runtime))
+}
+
+/// Emits the events below `count` on several threads: each emits those whose number, modulo the number of threads,
+/// is its own. `pace` is called before each one.
+fn emit_on_threads(events: &noroshi_events::Events, count: u64, threads: usize, pace: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let pace = &pace;
+            scope.spawn(move || {
+                for number in (thread as u64..count).step_by(threads) {
+                    pace(number);
+                    emit(events, number, AT);
+                }
+            });
+        }
+    });
+}
 
 /// A running event log with its metrics.
 fn log(folder: &Path, sink: Sink, network: Option<Network>) -> Result<(Service, Metrics), Error> {

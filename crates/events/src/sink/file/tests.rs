@@ -9,7 +9,7 @@ use super::*;
 
 fn batch(text: &str) -> Batch {
     let events = text.lines().count() as u64;
-    Batch { bytes: Bytes::copy_from_slice(text.as_bytes()), events, since: Instant::now() }
+    Batch::of_one_source(Bytes::copy_from_slice(text.as_bytes()), events, Instant::now())
 }
 
 fn config(folder: &Path) -> config::File {

@@ -151,8 +151,10 @@ fn firehose(reader: &mut Reader) -> Option<Sink> {
         region = optional("events.firehose.region", ("text", "such as eu-west-1"), any),
     });
     let firehose = keys!(reader, Firehose {
-        /// Maximum size of a record of several lines. 0B: one record per line.
-        record_bytes = size("events.firehose.record", 8_000, 0..=1_000 * KIB),
+        /// Maximum size of a record, which has lines of one thread. 0B: one record per line.
+        record_bytes = size("events.firehose.record", 1_000 * KIB, 0..=1_000 * KIB),
+        /// Calls in flight. With 1, all lines of a node are in the order of `n`.
+        calls = count("events.firehose.calls", 4, 1..=64, "calls") as usize,
         timeout = value(timeout(reader, "events.firehose.timeout")),
         ..Firehose::new(connection, stream.clone().unwrap_or_default())
     });

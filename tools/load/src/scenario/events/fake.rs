@@ -2,8 +2,9 @@
 //! one (`scripts/firequeue`).
 //!
 //! It prints its address and credentials as lines of `name<TAB>value`, and reads commands from standard
-//! input: `away`, `well`, and `told N`, which it answers with the loss and duplicates among the events below
-//! N. It ends with its input.
+//! input: `away`, `throttling`, `failing N` (every N-th record), `well`, and `told N`, which it answers with the
+//! loss, duplicates and order of the events below N, and the time from the first to the last. It ends with its
+//! input.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -11,16 +12,15 @@ use std::sync::Arc;
 use noroshi_testkit::firehose::{ENVIRONMENT, Firehose, Mood};
 
 use super::arrived::Arrived;
-use super::failed;
+use super::{STREAM, failed};
 use crate::Error;
 use crate::args::Events;
 
-const STREAM: &str = "bench";
 /// One byte each: a minute and a half at 40,000 per second.
 const EVENTS_MAX: usize = 4_000_000;
 
 pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) -> Result<(), Error> {
-    let arrived = Arc::new(Arrived::new(EVENTS_MAX));
+    let arrived = Arc::new(Arrived::new(EVENTS_MAX, args.threads));
     let records = arrived.clone();
     let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| records.record(record)))
         .map_err(Error::system("a fake of Firehose"))?;
@@ -39,6 +39,12 @@ pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) ->
         let line = line.map_err(Error::system("standard input"))?;
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("away", "") => fake.behave(Mood::Away),
+            ("throttling", "") => fake.behave(Mood::Throttling),
+            ("failing", number) => {
+                let every = number.parse().ok().filter(|every| *every > 0);
+                let every = every.ok_or_else(|| failed(&format!("expected a number, got {number:?}")))?;
+                fake.behave(Mood::Failing { every });
+            }
             ("well", "") => fake.behave(Mood::Well),
             ("told", number) => {
                 let told = number.parse().ok().filter(|told| *told <= EVENTS_MAX);
@@ -48,8 +54,13 @@ pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) ->
                 if let Some(violation) = fake.violation() {
                     return Err(failed(&violation));
                 }
-                let (lost, doubled) = arrived.lost_and_duplicated(told);
-                print(&[("lost", lost.to_string()), ("doubled", doubled.to_string())])?;
+                let fate = arrived.fate(told);
+                print(&[
+                    ("lost", fate.lost.to_string()),
+                    ("doubled", fate.doubled.to_string()),
+                    ("late", fate.late.to_string()),
+                    ("lasted", fate.lasted.as_secs_f64().to_string()),
+                ])?;
             }
             _ => return Err(failed(&format!("unknown command of the fake Firehose: {line:?}"))),
         }
@@ -77,19 +88,19 @@ mod tests {
 
     #[test]
     fn prints_its_address_and_the_missing_events() {
-        let said = check("away\nwell\ntold 3\n").expect("it ran");
+        let said = check("away\nfailing 20\nthrottling\nwell\ntold 3\n").expect("it ran");
         let names: Vec<_> = said.lines().filter_map(|line| line.split_once('\t')).collect();
         assert!(names[0].0 == "endpoint" && names[0].1.starts_with("http://127.0.0.1:"), "{said}");
         assert_eq!(
             names[1..5].iter().map(|(name, _)| *name).collect::<Vec<_>>(),
             ["stream", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"]
         );
-        assert_eq!(names[5..], [("lost", "3"), ("doubled", "0")]);
+        assert_eq!(names[5..], [("lost", "3"), ("doubled", "0"), ("late", "0"), ("lasted", "0")]);
     }
 
     #[test]
     fn unknown_command_ends_it() {
-        for wrong in ["asleep\n", "told many\n", "told 4000001\n"] {
+        for wrong in ["asleep\n", "told many\n", "told 4000001\n", "failing 0\n"] {
             assert!(check(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -5,40 +5,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_events::Metrics;
-use noroshi_events::config::{Firehose as ToFirehose, Sink};
 use noroshi_testkit::firehose::{Firehose, Mood};
 
 use super::arrived::Arrived;
-use super::{AT, Found, emit, failed, found, log};
+use super::{AT, Found, STREAM, emit, failed, found, log_to_firehose};
 use crate::Error;
 use crate::args::Events;
 use crate::process::Process;
 use crate::server::temporary_folder;
 
-const STREAM: &str = "bench";
 /// The time before and after the outage.
 const AROUND: Duration = Duration::from_secs(5);
 /// Maximum time to drain the backlog at the end.
 const DRAIN: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(5);
-const MIB: f64 = 1_048_576.0;
+pub(super) const MIB: f64 = 1_048_576.0;
 
 pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let seconds = (args.outage + 2 * AROUND).as_secs() + 1;
     let events_max = usize::try_from(args.rate * seconds).unwrap_or(usize::MAX);
-    let arrived = Arc::new(Arrived::new(events_max));
+    let arrived = Arc::new(Arrived::new(events_max, 1));
     let records = arrived.clone();
     let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| records.record(record)))
         .map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let folder = temporary_folder()?;
-    let connection = noroshi_egress::aws::Connection { endpoint: Some(fake.origin()), region: None };
-    let sink = Sink::Firehose(ToFirehose::new(connection, STREAM));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(Error::system("a runtime"))?;
-    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::default());
-    let egress = Arc::new(egress.map_err(|error| failed(&error.to_string()))?);
-    let (service, metrics) = log(&folder, sink, Some((runtime.handle().clone(), egress)))?;
+    let (service, metrics, _runtime) = log_to_firehose(&folder, &fake, args)?;
     let events = service.events();
 
     let mut run =
@@ -60,10 +52,15 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     if let Some(violation) = fake.violation() {
         return Err(failed(&violation));
     }
-    let (lost, doubled) = arrived.lost_and_duplicated(usize::try_from(run.emitted).unwrap_or(0));
+    let fate = arrived.fate(usize::try_from(run.emitted).unwrap_or(0));
     let _ = std::fs::remove_dir_all(folder);
     let told = run.emitted as f64;
-    let counts = [("outage: lost", lost), ("outage: doubled", doubled), ("outage: told", told)];
+    let counts = [
+        ("outage: lost", fate.lost),
+        ("outage: doubled", fate.doubled),
+        ("outage: out of order", fate.late),
+        ("outage: told", told),
+    ];
     let sizes = [
         ("outage: resident memory before", before / MIB),
         ("outage: resident memory, the most", run.resident_max / MIB),
@@ -106,6 +103,6 @@ impl Run {
     }
 }
 
-fn resident() -> f64 {
+pub(super) fn resident() -> f64 {
     Process::this().resident_bytes().map_or(0.0, |bytes| bytes as f64)
 }
