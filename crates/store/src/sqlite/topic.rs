@@ -115,10 +115,9 @@ pub(super) fn publish(w: &Write<'_>, topic: &Topic, num: Num, accept: &Accept) -
     let sql = "UPDATE topics SET head = head + 1, stored = CASE WHEN ?2 THEN head + 1 ELSE stored END,
                                  log_rows = log_rows + ?2
                WHERE num = ?1 RETURNING epoch, head, log_rows";
-    let (epoch, offset, rows) = w
-        .db
-        .prepare_cached(sql)?
-        .query_row((topic, stored), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?)))?;
+    let (epoch, offset, rows) =
+        w.db.prepare_cached(sql)?
+            .query_row((topic, stored), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?)))?;
     if stored {
         append(w, topic, offset, rows, num, request.collapse_key.as_deref())?;
     }
