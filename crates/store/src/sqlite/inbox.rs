@@ -17,8 +17,8 @@ use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Error, InboxPage, InboxRange, RemovedMessages, Work, engine};
 
-/// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted. Rows without a collapse
-/// key are staged: collapsing never looks for them.
+/// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted. Rows without a
+/// collapse key are staged: collapsing never looks for them.
 pub(super) fn deliver(
     w: &mut Write<'_>,
     num: Num,

@@ -1,12 +1,12 @@
 //! Inbox rows of a group that are not written yet.
 //!
-//! The operations of a group add rows to inboxes in random order. The writer collects these rows, and writes them in the
-//! order of the table's key: each page of the table is then changed once, while it is in the processor's cache, and
-//! outside of the operations' savepoints, which copy every page before its first change. Together this saves a quarter of
-//! the CPU per row.
+//! The operations of a group add rows to inboxes in random order. The writer collects these rows, and writes them in
+//! the order of the table's key: each page of the table is then changed once, while it is in the processor's cache,
+//! and outside of the operations' savepoints, which copy every page before its first change. Together this saves a
+//! quarter of the CPU per row.
 //!
-//! Rows are staged within a group only. An operation that uses inboxes other than by adding rows runs after the rows are
-//! written (see [`super::writer`]).
+//! Rows are staged within a group only. An operation that uses inboxes other than by adding rows runs after the rows
+//! are written (see [`super::writer`]).
 
 use noroshi_types::DeviceNum;
 
@@ -32,8 +32,9 @@ impl Staged {
         self.operations = self.operations.saturating_add(1);
     }
 
-    /// Whether an operation may stage `rows` rows; otherwise it writes them itself. With a limit of the database's size it
-    /// does so, because only the operation that does not fit must fail. Rows of a large operation are in order anyway.
+    /// Whether an operation may stage `rows` rows; otherwise it writes them itself. With a limit of the database's
+    /// size it does so, because only the operation that does not fit must fail. Rows of a large operation are in
+    /// order anyway.
     pub(super) fn takes(&self, rows: usize, options: &Options) -> bool {
         rows <= ROWS_MAX && options.database_bytes_max.is_none()
     }

@@ -149,8 +149,8 @@ fn append(
     Ok(())
 }
 
-/// Removes older messages with the same collapse key, and returns how many. The provider asked for that, so the log stays
-/// complete.
+/// Removes older messages with the same collapse key, and returns how many. The provider asked for that, so the log
+/// stays complete.
 fn collapse(db: &Db, topic: TopicNum, key: &str) -> Result<i64, Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND collapse_key = ?2 RETURNING num";
     let nums = db.all(sql, (topic, key), |row| row.int(0))?;

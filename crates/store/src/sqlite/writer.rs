@@ -10,11 +10,11 @@
 //! rows, because the writer writes them first.
 //!
 //! The writer does not wait for fuller groups: the next group gathers during the fsync of the current one. A failed
-//! operation only rolls back its own changes; a failed commit fails the whole group. A savepoint copies every page before
-//! its first change, so operations that can run again go without at first: if one fails half way, the writer rolls back
-//! the transaction and runs them again, each in its savepoint. Every operation is answered
-//! exactly once, at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node:
-//! its message is committed and may not have been delivered, and the next start reads it.
+//! operation only rolls back its own changes; a failed commit fails the whole group. A savepoint copies every page
+//! before its first change, so operations that can run again go without at first: if one fails half way, the writer
+//! rolls back the transaction and runs them again, each in its savepoint. Every operation is answered exactly once,
+//! at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node: its message
+//! is committed and may not have been delivered, and the next start reads it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
