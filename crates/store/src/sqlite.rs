@@ -36,6 +36,7 @@ mod room;
 pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod share;
+mod staged;
 pub(crate) mod statement;
 mod status;
 mod subscription;

@@ -6,6 +6,7 @@ mod homing;
 mod me;
 mod push;
 mod speech;
+mod stored;
 mod stress;
 mod tenants;
 
@@ -21,6 +22,7 @@ pub(crate) use homing::Homing;
 pub(crate) use me::Me;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
+pub(crate) use stored::{Stored, Work};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 pub(crate) use tenants::Tenants;
 
@@ -44,7 +46,7 @@ pub(crate) enum Scenario {
     Direct(Direct),
     /// Topic messages to all devices: time to reach all, CPU per delivery
     Broadcast(Broadcast),
-    /// Storing notifications for offline devices: inbox rows/s
+    /// Storing for offline devices: inbox rows/s, topic messages/s, acknowledgements/s
     Stored(Stored),
     /// The first call of an app (GET /v1/me): cold, warm, and with many unrelated experiments
     Me(Me),
@@ -231,26 +233,6 @@ pub(crate) struct Broadcast {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Stored {
-    /// Offline devices, each with its own user
-    #[arg(long, default_value_t = 10_000)]
-    pub(crate) devices: usize,
-    /// Users per request
-    #[arg(long, default_value_t = 100)]
-    pub(crate) targets: usize,
-    /// Bytes of `data`
-    #[arg(long, default_value_t = 200)]
-    pub(crate) payload: usize,
-    /// Maximum requests in flight
-    #[arg(long, default_value_t = 64)]
-    pub(crate) in_flight: usize,
-    #[command(flatten)]
-    pub(crate) pacing: Pacing,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Connect {
     /// Devices to log in
     #[arg(long, default_value_t = 15_000)]
@@ -419,7 +401,7 @@ mod tests {
             "connect --hello a",
             "broadcast --websocket ws://h:1 --publish-header a:b",
             "direct --websocket ws://h:1",
-            "stored --floor",
+            "stored --floor --postgres=postgres://h/d --server http://h:1 --key k --jwt-secret s",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

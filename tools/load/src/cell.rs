@@ -1,7 +1,7 @@
 //! A cell on this machine: gateway and API nodes of our own executable, with PostgreSQL and Redis, which are
 //! given by URL or started from installed programs. Nodes are dropped, and so stopped, before the engines.
 
-mod engines;
+pub(crate) mod engines;
 
 use std::path::PathBuf;
 

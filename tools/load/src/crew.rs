@@ -111,6 +111,18 @@ impl Crew {
         self.results()
     }
 
+    /// From now on, devices keep their acknowledgements until [`Crew::send_acks`]; only with the native protocol.
+    pub(crate) fn hold_acks(&mut self) -> Result<(), Error> {
+        self.send(|_| Command::HoldAcks)?;
+        self.reports::<()>().map(drop)
+    }
+
+    /// Every device acknowledges with one frame what it received since the last call.
+    pub(crate) fn send_acks(&mut self) -> Result<(), Error> {
+        self.send(|_| Command::SendAcks)?;
+        self.reports::<()>().map(drop)
+    }
+
     pub(crate) fn disconnect(&mut self) -> Result<(), Error> {
         self.send(|_| Command::Disconnect)?;
         self.reports::<()>().map(drop)

@@ -11,7 +11,7 @@ use crate::dialect::Dialect;
 use crate::payload::StampFinder;
 use crate::seen::Seen;
 use crate::socket::{Route, Socket};
-use crate::speech::{Login, Speech, Turn};
+use crate::speech::{Login, Speech, Turn, native};
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     out: Vec<u8>,
     /// Quoted ids to ack with one frame, empty between turns.
     acks: Vec<u8>,
+    /// Devices keep their acknowledgements.
+    pub(crate) holds_acks: bool,
     inflater: Inflater,
 }
 
@@ -40,6 +42,7 @@ impl Shared {
             read: vec![0; READ_BYTES].into(),
             out: Vec::new(),
             acks: Vec::new(),
+            holds_acks: false,
             inflater: Inflater::default(),
         }
     }
@@ -56,6 +59,8 @@ pub(crate) struct Device {
     received: u32,
     /// Bytes that the socket did not accept; initially the first bytes of the protocol.
     unsent: Vec<u8>,
+    /// Quoted ids that it has not acknowledged yet, because it holds them.
+    held_acks: Vec<u8>,
 }
 
 impl Device {
@@ -78,6 +83,7 @@ impl Device {
             reading: Reading::Eager,
             received: 0,
             unsent,
+            held_acks: Vec::new(),
         })
     }
 
@@ -98,6 +104,12 @@ impl Device {
     /// Publishes `text` to all devices.
     pub(crate) fn publish(&mut self, text: &str, shared: &Shared) -> Result<(), Ended> {
         self.speech.publish(text, &shared.dialect, shared.topic.as_deref(), &mut self.unsent);
+        self.handle_writable()
+    }
+
+    /// Acknowledges the messages that it holds.
+    pub(crate) fn send_acks(&mut self) -> Result<(), Ended> {
+        native::push_acks(&mut self.held_acks, &mut self.unsent);
         self.handle_writable()
     }
 
@@ -169,14 +181,15 @@ impl Device {
     }
 
     fn handle_bytes(&mut self, len: usize, shared: &mut Shared) -> Result<(), Ended> {
-        let Shared { topic, dialect, seen, stamp, read, out, acks, inflater } = shared;
+        let Shared { topic, dialect, seen, stamp, read, out, acks, holds_acks, inflater } = shared;
         let mut turn = Turn {
             dialect,
             topic: topic.as_deref(),
             stamp,
             seen,
             out,
-            acks,
+            acks: if *holds_acks { &mut self.held_acks } else { acks },
+            holds_acks: *holds_acks,
             inflater,
             stage: &mut self.stage,
             received: &mut self.received,

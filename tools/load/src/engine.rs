@@ -346,6 +346,19 @@ impl Engine {
         Some(SocketAddr::from((source(number), 0)))
     }
 
+    /// Every ready device sends the acknowledgements that it holds.
+    pub(crate) fn send_acks(&mut self) {
+        for number in 0..self.devices.len() {
+            self.take_turn(number);
+            let Some(device) = self.devices[number].as_mut() else { continue };
+            if let Err(ended) = device.send_acks() {
+                self.remove(number);
+                self.homes.leave(number);
+                self.ended.push((number, ended));
+            }
+        }
+    }
+
     /// [`Engine::remove`] for all.
     pub(crate) fn disconnect(&mut self) {
         self.devices.clear();

@@ -53,6 +53,9 @@ pub enum Error {
     /// The result exceeds the requested margin.
     #[error("{0}")]
     NotWithin(String),
+    /// The engine failed while the floor was measured.
+    #[error("the floor: {0}")]
+    Floor(String),
     #[error("the event log: {0}")]
     Events(String),
     /// A client process failed, with its standard error.

@@ -20,6 +20,7 @@ mod connection;
 mod crew;
 mod device;
 mod dialect;
+mod disk_floor;
 mod engine;
 mod error;
 mod floor;

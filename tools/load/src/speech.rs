@@ -11,7 +11,7 @@
 
 mod events;
 pub(crate) mod mqtt;
-mod native;
+pub(crate) mod native;
 mod socket_io;
 mod websocket;
 mod xmpp;
@@ -69,8 +69,9 @@ pub(crate) struct Turn<'a> {
     pub(crate) seen: &'a mut Seen,
     /// Bytes to send.
     pub(crate) out: &'a mut Vec<u8>,
-    /// Ids to ack with one frame, empty between turns.
+    /// Ids to ack with one frame, empty between turns unless the device holds them.
     pub(crate) acks: &'a mut Vec<u8>,
+    pub(crate) holds_acks: bool,
     pub(crate) inflater: &'a mut Inflater,
     pub(crate) stage: &'a mut Stage,
     /// Messages since the device connected.

@@ -69,6 +69,9 @@ pub(crate) enum Command {
         each: u32,
         deadline_ns: u64,
     },
+    /// From now on, devices do not acknowledge messages until [`Command::SendAcks`].
+    HoldAcks,
+    SendAcks,
     Disconnect,
 }
 
@@ -249,6 +252,14 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
                 engine.catch_up()?; // does not wait: counts what has arrived
             }
             Task::Receive(receive::Receiving::new(engine, each, deadline_ns))
+        }
+        Command::HoldAcks => {
+            engine.shared.holds_acks = true;
+            Task::Done(Value::Null)
+        }
+        Command::SendAcks => {
+            engine.send_acks();
+            Task::Done(Value::Null)
         }
         Command::Disconnect => {
             engine.disconnect();

@@ -23,7 +23,7 @@ use crate::{
 impl Notifications for Sqlite {
     fn accept(&self, request: Accept, done: Done) {
         let rows = request.request.target.named_count().unwrap_or(0) as usize;
-        self.writer.submit(rows, move |w| accept(w, &request), done);
+        self.writer.submit_addition(rows, move |w| accept(w, &request), done);
     }
 
     fn note(&self, request: Accept) -> Accepted {
@@ -85,6 +85,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         return Ok(earlier);
     }
     check_space(w)?;
+    w.staged.count_operation();
     let num = w.ids.next(*now);
     let id = w.ids.id(num);
     let (mut parts, mut departed) = (Vec::new(), RemovedMessages::default());

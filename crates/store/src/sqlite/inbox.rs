@@ -7,6 +7,7 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, lim
 
 use super::backlog::Reading;
 use super::reader::Read;
+use super::room::Taken;
 use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{number, outcome};
@@ -16,7 +17,8 @@ use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Error, InboxPage, InboxRange, RemovedMessages, Work, engine};
 
-/// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted.
+/// Adds a notification to the inboxes of `devices` (sorted). Returns what it replaced or evicted. Rows without a
+/// collapse key are staged: collapsing never looks for them.
 pub(super) fn deliver(
     w: &mut Write<'_>,
     num: Num,
@@ -25,20 +27,27 @@ pub(super) fn deliver(
     now: Timestamp,
 ) -> Result<RemovedMessages, Error> {
     let mut removed = RemovedRows::default();
-    let mut insert =
-        w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
+    let is_staged = collapse_key.is_none() && w.staged.takes(devices.len(), w.options);
+    let mut insert = w.db.prepare_cached(INSERT)?;
     for &device in devices {
         if let Some(key) = collapse_key {
             collapse(w.db, device, key, &mut removed)?;
         }
-        insert.execute((device.0 as i64, num, collapse_key))?;
-        if !w.room.take(device) {
-            make_room(w, device, &mut removed)?;
+        match is_staged {
+            true => w.staged.add(device, num),
+            false => drop(insert.execute((device.0 as i64, num, collapse_key))?),
+        }
+        match w.room.take(device) {
+            Taken::Yes => {}
+            Taken::Full => make_room(w, device, w.staged.rows_of(device), &mut removed)?,
+            Taken::Unknown => make_room(w, device, u32::from(is_staged), &mut removed)?,
         }
     }
     outcome::add(w.db, &Part::of(num, Outcome::Kept, now, devices.to_vec()))?;
     removed.record(w, now)
 }
+
+pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)";
 
 /// Removes older rows with the same collapse key.
 fn collapse(db: &Db, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {
@@ -51,10 +60,16 @@ fn collapse(db: &Db, device: DeviceNum, key: &str, removed: &mut RemovedRows) ->
     Ok(())
 }
 
-/// Counts an inbox that just got a row. If it exceeds the limit and its slack, its oldest rows are evicted.
-fn make_room(w: &mut Write<'_>, device: DeviceNum, removed: &mut RemovedRows) -> Result<(), Error> {
+/// Counts an inbox that just got a row, with `staged` rows that are not written yet. If it exceeds the limit and its
+/// slack, its oldest rows are evicted: these are written, see [`super::staged::Staged::is_full`].
+fn make_room(
+    w: &mut Write<'_>,
+    device: DeviceNum,
+    staged: u32,
+    removed: &mut RemovedRows,
+) -> Result<(), Error> {
     let sql = "SELECT count(*) FROM inbox WHERE device = ?1";
-    let rows = w.db.int(sql, (device.0 as i64,))? as u32;
+    let rows = w.db.int(sql, (device.0 as i64,))? as u32 + staged;
     let rows_max = w.options.inbox_rows.max(1);
     let slack = limits::inbox_slack(rows_max);
     if let Some(room) = (rows_max + slack).checked_sub(rows) {

@@ -10,19 +10,29 @@ use noroshi_types::DeviceNum;
 const DEVICES: usize = 1 << 18;
 
 /// Rows that each device can take before its inbox is counted again. A lower bound: rows that leave, and operations that
-/// are rolled back, only add room.
+/// are rolled back, only add room. Every device with staged rows is in it.
 #[derive(Default)]
 pub(crate) struct Room(HashMap<DeviceNum, u32>);
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// There may be no room left.
+    Full,
+    /// The inbox was not counted, so it has no staged rows either.
+    Unknown,
+}
+
 impl Room {
-    /// Takes one row's room; false if the inbox must be counted.
-    pub(super) fn take(&mut self, device: DeviceNum) -> bool {
+    /// Takes one row's room, unless the inbox must be counted.
+    pub(super) fn take(&mut self, device: DeviceNum) -> Taken {
         match self.0.get_mut(&device) {
-            Some(left) if *left > 0 => {
+            Some(0) => Taken::Full,
+            Some(left) => {
                 *left -= 1;
-                true
+                Taken::Yes
             }
-            _ => false,
+            None => Taken::Unknown,
         }
     }
 
@@ -32,9 +42,13 @@ impl Room {
     }
 
     pub(super) fn set(&mut self, device: DeviceNum, left: u32) {
-        if self.0.len() >= DEVICES {
-            self.0.clear();
-        }
         self.0.insert(device, left);
+    }
+
+    /// Forgets all devices if there are too many. Only while no rows are staged.
+    pub(super) fn trim(&mut self) {
+        if self.0.len() > DEVICES {
+            self.0 = HashMap::new();
+        }
     }
 }

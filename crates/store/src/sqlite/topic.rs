@@ -111,12 +111,15 @@ pub(super) struct Published {
 pub(super) fn publish(w: &Write<'_>, topic: &Topic, num: Num, accept: &Accept) -> Result<Published, Error> {
     let Accept { app, request, now, .. } = accept;
     let topic = find_or_create(w.db, *app, topic)?;
-    let sql = "UPDATE topics SET head = head + 1 WHERE num = ?1 RETURNING epoch, head";
-    let (epoch, offset) =
-        w.db.prepare_cached(sql)?.query_row((topic,), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
     let stored = is_stored(accept);
+    let sql = "UPDATE topics SET head = head + 1, stored = CASE WHEN ?2 THEN head + 1 ELSE stored END,
+                                 log_rows = log_rows + ?2
+               WHERE num = ?1 RETURNING epoch, head, log_rows";
+    let (epoch, offset, rows) =
+        w.db.prepare_cached(sql)?
+            .query_row((topic, stored), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?)))?;
     if stored {
-        append(w, topic, offset, num, request.collapse_key.as_deref())?;
+        append(w, topic, offset, rows, num, request.collapse_key.as_deref())?;
     }
     if request.retain {
         let sql = "UPDATE topics SET retained = ?2, retained_expires_at = ?3 WHERE num = ?1";
@@ -126,35 +129,39 @@ pub(super) fn publish(w: &Write<'_>, topic: &Topic, num: Num, accept: &Accept) -
     Ok(Published { topic, position: Position { epoch: Epoch(epoch), offset: offset as u64 }, standing })
 }
 
+/// Adds a row to a log that has `rows` rows with it.
 fn append(
     w: &Write<'_>,
     topic: TopicNum,
     offset: i64,
+    mut rows: i64,
     num: Num,
     collapse_key: Option<&str>,
 ) -> Result<(), Error> {
     if let Some(key) = collapse_key {
-        collapse(w.db, topic, key)?;
+        rows -= collapse(w.db, topic, key)?;
     }
     let sql = "INSERT INTO topic_log (topic, topic_offset, num, collapse_key) VALUES (?1, ?2, ?3, ?4)";
     w.db.run(sql, (topic, offset, num, collapse_key))?;
-    let sql = "UPDATE topics SET stored = ?2, log_rows = log_rows + 1 WHERE num = ?1 RETURNING log_rows";
-    let rows = w.db.int(sql, (topic, offset))?;
     for _ in (w.options.topic_log_rows.max(1) as i64)..rows {
         trim_oldest(w.db, topic)?;
     }
     Ok(())
 }
 
-/// Removes older messages with the same collapse key. The provider asked for that, so the log stays complete.
-fn collapse(db: &Db, topic: TopicNum, key: &str) -> Result<(), Error> {
+/// Removes older messages with the same collapse key, and returns how many. The provider asked for that, so the log
+/// stays complete.
+fn collapse(db: &Db, topic: TopicNum, key: &str) -> Result<i64, Error> {
     let sql = "DELETE FROM topic_log WHERE topic = ?1 AND collapse_key = ?2 RETURNING num";
     let nums = db.all(sql, (topic, key), |row| row.int(0))?;
     for &num in &nums {
         notification::set_standing(db, num, Standing::Replaced)?;
     }
-    let sql = "UPDATE topics SET log_rows = log_rows - ?2 WHERE num = ?1";
-    db.run(sql, (topic, nums.len() as i64)).map(drop)
+    let count = nums.len() as i64;
+    if count > 0 {
+        db.run("UPDATE topics SET log_rows = log_rows - ?2 WHERE num = ?1", (topic, count))?;
+    }
+    Ok(count)
 }
 
 fn trim_oldest(db: &Db, topic: TopicNum) -> Result<(), Error> {

@@ -1,15 +1,20 @@
 //! The writer thread: group commit.
 //!
 //! ```text
-//!   submit ──► bounded queue ──► BEGIN ─ op ─ op ─ op ─ COMMIT (fsync) ──► answers, in order
-//!                  ▲                     each in its savepoint                     │
-//!                  └────────── what arrives meanwhile is the next group ◄──────────┘
+//!   submit ──► bounded queue ──► BEGIN ─ op ─ op ─ op ─ staged rows ─ COMMIT (fsync) ──► answers, in order
+//!                  ▲                     each in its savepoint                                  │
+//!                  └───────────────── what arrives meanwhile is the next group ◄────────────────┘
 //! ```
 //!
+//! Operations that accept notifications stage their inbox rows ([`super::staged`]). All other operations see these
+//! rows, because the writer writes them first.
+//!
 //! The writer does not wait for fuller groups: the next group gathers during the fsync of the current one. A failed
-//! operation only rolls back its own changes; a failed commit fails the whole group. Every operation is answered
-//! exactly once, at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node:
-//! its message is committed and may not have been delivered, and the next start reads it.
+//! operation only rolls back its own changes; a failed commit fails the whole group. A savepoint copies every page
+//! before its first change, so operations that can run again go without at first: if one fails half way, the writer
+//! rolls back the transaction and runs them again, each in its savepoint. Every operation is answered exactly once,
+//! at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node: its message
+//! is committed and may not have been delivered, and the next start reads it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +27,7 @@ use noroshi_supervision::{Heartbeat, Kind, Threads, What};
 use super::options::Options;
 use super::reader::Read;
 use super::room::Room;
+use super::staged::Staged;
 use super::statement::Db;
 use crate::Error;
 use crate::ids::Ids;
@@ -32,6 +38,7 @@ pub(crate) struct Write<'a> {
     pub db: &'a Db,
     pub ids: &'a Ids,
     pub room: &'a mut Room,
+    pub staged: &'a mut Staged,
     pub options: &'a Options,
 }
 
@@ -39,27 +46,50 @@ impl<'a> Write<'a> {
     pub(super) fn read(&self) -> Read<'a> {
         Read { db: self.db, ids: self.ids }
     }
+
+    /// Writes the staged inbox rows.
+    fn write_staged(&mut self) -> Result<(), Error> {
+        self.staged.write(self.db)?;
+        self.room.trim();
+        Ok(())
+    }
+
+    /// After a rollback of the whole transaction.
+    fn forget(&mut self) {
+        self.staged.clear();
+        self.room.clear();
+    }
 }
 
 /// An operation of the writer with its answer.
 trait Job: Send {
     /// Approximate number of rows it writes.
     fn rows(&self) -> usize;
+    fn kind(&self) -> JobKind;
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error>;
     /// Called after the commit, at most once.
     fn finish(&mut self, result: Result<(), Error>);
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JobKind {
+    /// Runs once, after the staged inbox rows are written.
+    Any,
+    /// May run again after a rollback. Uses inboxes only to add rows, so it may run before the staged ones are written.
+    Addition,
+}
+
 struct Op<W, T, D: FnOnce(Result<T, Error>)> {
     rows: usize,
-    work: Option<W>,
+    kind: JobKind,
+    work: W,
     output: Option<T>,
     done: Option<D>,
 }
 
 impl<W, T, D> Job for Op<W, T, D>
 where
-    W: FnOnce(&mut Write<'_>) -> Result<T, Error> + Send,
+    W: FnMut(&mut Write<'_>) -> Result<T, Error> + Send,
     T: Send,
     D: FnOnce(Result<T, Error>) + Send,
 {
@@ -67,9 +97,12 @@ where
         self.rows
     }
 
+    fn kind(&self) -> JobKind {
+        self.kind
+    }
+
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error> {
-        let work = self.work.take().ok_or(Error::Closed)?;
-        self.output = Some(work(write)?);
+        self.output = Some((self.work)(write)?);
         Ok(())
     }
 
@@ -128,19 +161,34 @@ impl Writer {
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
         done: impl FnOnce(Result<T, Error>) + Send + 'static,
     ) {
-        let job = Box::new(Op { rows: rows + 1, work: Some(work), output: None, done: Some(done) });
-        if let Err((mut job, error)) = self.queue_up(job) {
+        let mut once = Some(work);
+        let work = move |write: &mut Write<'_>| once.take().ok_or(Error::Closed)?(write);
+        self.submit_job(Op { rows: rows + 1, kind: JobKind::Any, work, output: None, done: Some(done) });
+    }
+
+    /// The same for an operation that can run again, and that uses inboxes only to add rows.
+    pub(super) fn submit_addition<T: Send + 'static>(
+        &self,
+        rows: usize,
+        work: impl Fn(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
+        done: impl FnOnce(Result<T, Error>) + Send + 'static,
+    ) {
+        self.submit_job(Op { rows: rows + 1, kind: JobKind::Addition, work, output: None, done: Some(done) });
+    }
+
+    fn submit_job(&self, job: impl Job + 'static) {
+        if let Err((mut job, error)) = self.queue_up(Box::new(job)) {
             self.metrics.refused.inc();
             job.finish(Err(error));
         }
     }
 
-    /// Queues a background operation. It is dropped if the queue is more than half full, so that traces do not
-    /// displace requests.
+    /// Queues a background operation, which can run again and does not use inboxes. It is dropped if the queue is more
+    /// than half full, so that traces do not displace requests.
     pub(super) fn submit_background(
         &self,
         rows: usize,
-        work: impl FnOnce(&mut Write<'_>) -> Result<(), Error> + Send + 'static,
+        work: impl Fn(&mut Write<'_>) -> Result<(), Error> + Send + 'static,
     ) {
         let half_full = {
             let queue = self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.read());
@@ -151,10 +199,10 @@ impl Writer {
                 tracing::debug!(%error, "an outcome was not recorded");
             }
         };
-        let job = Box::new(Op { rows: rows + 1, work: Some(work), output: None, done: Some(done) });
+        let job = Op { rows: rows + 1, kind: JobKind::Addition, work, output: None, done: Some(done) };
         if half_full
             || self.queued_rows.load(Ordering::Relaxed) * 2 > self.rows_max
-            || self.queue_up(job).is_err()
+            || self.queue_up(Box::new(job)).is_err()
         {
             self.metrics.dropped_behind.inc();
         }
@@ -196,8 +244,8 @@ pub(super) struct Loop {
 impl Loop {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(self, db: &Db, ids: &Ids, options: &Options, pulse: &Heartbeat) {
-        let mut room = Room::default();
-        let mut write = Write { db, ids, room: &mut room, options };
+        let (mut room, mut staged) = (Room::default(), Staged::default());
+        let mut write = Write { db, ids, room: &mut room, staged: &mut staged, options };
         let mut group = Vec::new();
         loop {
             pulse.waiting();
@@ -238,9 +286,18 @@ impl Loop {
 /// Runs a group in one transaction. Returns a result for each job.
 fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
-    for job in group {
+    let additions = group.iter().take_while(|job| job.kind() == JobKind::Addition).count();
+    if !run_without_savepoints(&mut group[..additions], write, &mut results, pulse) {
+        roll_back(write.db, "ROLLBACK");
+        write.forget();
+        results.clear();
+    }
+    for job in group.iter_mut().skip(results.len()) {
         // A group may take long on a slow disk, but a single operation must not.
         pulse.working();
+        if job.kind() == JobKind::Any || write.staged.is_full(write.options.inbox_rows) {
+            write_staged(write, &mut results);
+        }
         // SQLite may have rolled back the whole transaction after an error; then the rest starts a new one.
         let begun = if write.db.is_autocommit() { execute(write.db, "BEGIN IMMEDIATE") } else { Ok(()) };
         let result = begun.and_then(|()| run_in_savepoint(job.as_mut(), write));
@@ -248,19 +305,65 @@ fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) 
             && write.db.is_autocommit()
         {
             fail_all(&mut results, error);
-            write.room.clear();
+            write.forget();
         }
         results.push(result);
     }
     pulse.working();
+    write_staged(write, &mut results);
     if !write.db.is_autocommit()
         && let Err(error) = execute(write.db, "COMMIT")
     {
         roll_back(write.db, "ROLLBACK");
         fail_all(&mut results, &error);
-        write.room.clear();
+        write.forget();
     }
     results
+}
+
+/// Runs additions until one fails half way; then false, and all must be rolled back.
+fn run_without_savepoints(
+    jobs: &mut [Box<dyn Job>],
+    write: &mut Write<'_>,
+    results: &mut Vec<Result<(), Error>>,
+    pulse: &Heartbeat,
+) -> bool {
+    if jobs.is_empty() {
+        return true;
+    }
+    if execute(write.db, "BEGIN IMMEDIATE").is_err() {
+        return false;
+    }
+    for job in jobs {
+        pulse.working();
+        if write.staged.is_full(write.options.inbox_rows) && write.write_staged().is_err() {
+            return false;
+        }
+        let (changes, staged) = (write.db.total_changes(), write.staged.len());
+        let result = run_caught(job.as_mut(), write);
+        if result.is_err() {
+            write.staged.truncate(staged);
+            if write.db.total_changes() != changes || write.db.is_autocommit() {
+                return false;
+            }
+        }
+        results.push(result);
+    }
+    true
+}
+
+fn run_caught(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(|| job.run(write)))
+        .unwrap_or_else(|_| Err(Error::Engine("an operation panicked".to_owned())))
+}
+
+/// Writes the staged rows of the operations so far. If that fails, so do these operations.
+fn write_staged(write: &mut Write<'_>, results: &mut [Result<(), Error>]) {
+    if let Err(error) = write.write_staged() {
+        roll_back(write.db, "ROLLBACK");
+        fail_all(results, &error);
+        write.forget();
+    }
 }
 
 fn fail_all(results: &mut [Result<(), Error>], error: &Error) {
@@ -272,9 +375,11 @@ fn fail_all(results: &mut [Result<(), Error>], error: &Error) {
 fn run_in_savepoint(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
     let db = write.db;
     execute(db, "SAVEPOINT op")?;
-    let result = catch_unwind(AssertUnwindSafe(|| job.run(write)))
-        .unwrap_or_else(|_| Err(Error::Engine("an operation panicked".to_owned())))
-        .and_then(|()| execute(db, "RELEASE op"));
+    let staged = write.staged.len();
+    let result = run_caught(job, write).and_then(|()| execute(db, "RELEASE op"));
+    if result.is_err() {
+        write.staged.truncate(staged);
+    }
     if result.is_err() && !db.is_autocommit() {
         roll_back(db, "ROLLBACK TO op");
         roll_back(db, "RELEASE op");
@@ -306,8 +411,13 @@ mod tests {
 
     type Work = fn(&mut Write<'_>) -> Result<(), Error>;
 
-    /// Runs operations in one group on a fresh database, and compares results and stored rows.
+    /// Runs operations in one group on a fresh database, and compares results and stored rows. The group starts with
+    /// any number of additions.
     fn check(work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
+        (0..=work.len()).for_each(|additions| check_with(additions, work, expected, kept));
+    }
+
+    fn check_with(additions: usize, work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opened");
         db.execute_batch(
@@ -318,9 +428,13 @@ mod tests {
         let options = Options::default();
         let (writer, work_loop) = Writer::new(&options, Metrics::register(&mut Registry::default()));
         let (answer, answers) = mpsc::sync_channel(work.len());
-        for work in work {
+        for (at, &work) in work.iter().enumerate() {
             let answer = answer.clone();
-            writer.submit(1, *work, move |result| answer.send(result).expect("room"));
+            let done = move |result| answer.send(result).expect("room");
+            match at < additions {
+                true => writer.submit_addition(1, work, done),
+                false => writer.submit(1, work, done),
+            }
         }
         writer.close();
         let pulse = Threads::default().register(Kind::StoreWriter, "store-writer");

@@ -58,7 +58,7 @@ impl User {
 }
 
 /// `settings` have the form `key=value`.
-pub(super) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, String), Error> {
+pub(crate) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, String), Error> {
     let user = match getuid().is_root() {
         true => Some(User::find(POSTGRES_USER).ok_or_else(|| missing("the system user postgres"))?),
         false => None,

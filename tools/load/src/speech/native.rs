@@ -24,12 +24,19 @@ pub(super) fn handle_bytes(text: &str, turn: &mut Turn<'_>) -> Result<(), Ended>
     Ok(())
 }
 
-/// Acks the messages of this turn with one frame.
-pub(super) fn push_acks(turn: &mut Turn<'_>) {
-    if !turn.acks.is_empty() {
-        let ack = [br#"{"t":"ack","ids":["#, turn.acks.as_slice(), b"]}"].concat();
-        push_text(turn.out, &ack);
-        turn.acks.clear();
+/// Acks the messages of this turn with one frame, unless the device holds them.
+pub(super) fn push_turn_acks(turn: &mut Turn<'_>) {
+    if !turn.holds_acks {
+        push_acks(turn.acks, turn.out);
+    }
+}
+
+/// Acks all of `acks` with one frame.
+pub(crate) fn push_acks(acks: &mut Vec<u8>, out: &mut Vec<u8>) {
+    if !acks.is_empty() {
+        let ack = [br#"{"t":"ack","ids":["#, acks.as_slice(), b"]}"].concat();
+        push_text(out, &ack);
+        acks.clear();
     }
 }
 

@@ -65,7 +65,7 @@ impl WebSocket {
             }
         }
         let fed = self.feed(&mut bytes[from..], turn);
-        native::push_acks(turn);
+        native::push_turn_acks(turn);
         fed
     }
 

@@ -12,7 +12,7 @@ use crate::sqlite::statement::Db;
 
 #[derive(Debug, Default)]
 pub(super) struct Recipients {
-    /// Sorted.
+    /// Sorted, each once.
     pub devices: Vec<DeviceNum>,
     /// How many of the named users or devices do not exist.
     pub unknown: u64,
@@ -27,6 +27,7 @@ pub(super) fn find(db: &Db, app: AppId, target: &Target) -> Result<Recipients, E
         Target::Topic(_) | Target::Everyone => Recipients::default(),
     };
     found.devices.sort_unstable();
+    found.devices.dedup();
     Ok(found)
 }
 

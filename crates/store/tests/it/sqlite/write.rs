@@ -3,8 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use noroshi_store::{Accept, Idempotency, Maintenance, Notifications, OutcomePart, Sqlite};
-use noroshi_types::{DeviceNum, NotificationId, Outcome};
+use noroshi_store::{
+    Accept, Accepted, Error, Idempotency, Maintenance, Notifications, Options, OutcomePart, Sqlite,
+};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Request, limits};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use rusqlite::Connection;
@@ -57,6 +59,85 @@ async fn a_failed_operation_rolls_back_only_itself() {
     assert!(value("noroshi_store_read_seconds_count ") >= 1.0);
     assert_eq!(value("noroshi_store_dropped_behind_total "), 0.0);
     assert_eq!(value("noroshi_store_refused_total "), 0.0);
+}
+
+/// Runs `requests` in one group, and returns the answers in order.
+fn accept_together(store: &Sqlite, app: AppId, requests: Vec<Request>) -> Vec<Result<Accepted, Error>> {
+    let (release, released) = mpsc::sync_channel::<()>(0);
+    let (answer, answers) = mpsc::sync_channel(requests.len());
+    let accept = |request: Request| Accept {
+        app,
+        request: request.into(),
+        now: NOW,
+        idempotency: None,
+        campaign: None,
+        gate: None,
+    };
+    // The first answer blocks the writer until all others are queued.
+    store.accept(accept(stored(users(&["nobody"]))), Box::new(move |_| assert!(released.recv().is_err())));
+    let count = requests.len();
+    for request in requests {
+        let answer = answer.clone();
+        store.accept(accept(request), Box::new(move |result| answer.send(result).expect("room")));
+    }
+    drop(release);
+    (0..count).map(|_| answers.recv_timeout(Duration::from_secs(60)).expect("answered")).collect()
+}
+
+#[tokio::test]
+async fn rows_of_a_group_are_written_in_the_order_of_acceptance() {
+    let (_folder, store) = fresh(Options::default());
+    let app = app(&store, "shop").await;
+    for number in 0..20 {
+        join(&store, app, &format!("d{number}"), &format!("u{number}"), &[]).await;
+    }
+    let names: Vec<String> = (0..20).rev().map(|number| format!("u{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let keyed = |key: &str| Request { collapse_key: Some(key.into()), ..stored(users(&all)) };
+    let requests = vec![
+        stored(users(&all)),
+        keyed("k"),
+        // The same user twice is one recipient.
+        stored(users(&["u3", "u3"])),
+        keyed("k"),
+        stored(users(&all)),
+    ];
+    let ids: Vec<_> =
+        accept_together(&store, app, requests).into_iter().map(|result| result.expect("accepted")).collect();
+    assert_eq!(ids[3].departed.parts.len(), 1, "the second with the key replaces the first");
+    let id = |at: usize| ids[at].message.id;
+    for number in 0..20 {
+        let expected = match number {
+            3 => vec![id(0), id(2), id(3), id(4)],
+            _ => vec![id(0), id(3), id(4)],
+        };
+        assert_eq!(waiting(&store, app, &format!("d{number}"), NOW).await, expected, "d{number}");
+    }
+    store.check().await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_group_evicts_the_oldest_rows_whatever_it_adds() {
+    for inbox_rows in [1, 2, 3, 40] {
+        let (_folder, store) = fresh(Options { inbox_rows, ..options() });
+        let app = app(&store, "shop").await;
+        join(&store, app, "d1", "u1", &[]).await;
+        join(&store, app, "d2", "u2", &[]).await;
+        let mut sent = Vec::new();
+        for size in [1, 30, 100] {
+            let requests = (0..size).map(|at| match at % 5 {
+                0 => Request { collapse_key: Some(format!("{at}").into()), ..stored(users(&["u1"])) },
+                1 => stored(users(&["u1", "u2"])),
+                _ => stored(users(&["u1"])),
+            });
+            let accepted = accept_together(&store, app, requests.collect());
+            sent.extend(accepted.into_iter().map(|result| result.expect("accepted").message.id));
+        }
+        let kept = waiting(&store, app, "d1", NOW).await;
+        let (least, most) = (inbox_rows as usize, (inbox_rows + limits::inbox_slack(inbox_rows)) as usize);
+        assert!((least..=most).contains(&kept.len()), "{} of {inbox_rows}", kept.len());
+        assert_eq!(kept, sent[sent.len() - kept.len()..], "{inbox_rows}");
+    }
 }
 
 #[tokio::test]
