@@ -1,12 +1,12 @@
 //! How the store behaves as it grows, and for how long heavy work holds its writer.
 //!
-//! `cargo run --release -p noroshi-store --example size_bench -- grow [inbox rows] [folder]` fills a new SQLite database
-//! in steps of ten times as many rows. Every device has ten rows in its inbox and a topic of its own. After each step the
-//! program measures log-ins, publishing to 300 users, acknowledgements and the removal of expired rows.
+//! `cargo run --release -p noroshi-store --example size_bench -- grow [inbox rows] [folder]` fills a new SQLite
+//! database in steps of ten times as many rows. Every device has ten rows in its inbox and a topic of its own. After
+//! each step the program measures log-ins, publishing to 300 users, acknowledgements and the removal of expired rows.
 //!
-//! `… size_bench -- hold [devices] [folder | postgres://…]` publishes to a condition that all devices match, then cancels,
-//! expires and deletes. Meanwhile a probe publishes to one device of another app every 5 ms: the slowest of its answers
-//! shows for how long the work holds the writer.
+//! `… size_bench -- hold [devices] [folder | postgres://…]` publishes to a condition that all devices match, then
+//! cancels, expires and deletes. Meanwhile a probe publishes to one device of another app every 5 ms: the slowest of
+//! its answers shows for how long the work holds the writer.
 //!
 //! `grow` writes rows with SQL, because the interface would take hours; the values are those that the store writes.
 

@@ -11,6 +11,7 @@
 //! exactly once, at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node:
 //! its message is committed and may not have been delivered, and the next start reads it.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -18,26 +19,37 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads, What};
+use prometheus_client::metrics::histogram::Histogram;
 
+use super::maintenance::Expiring;
 use super::options::Options;
 use super::reader::Read;
 use super::room::Room;
 use super::statement::Db;
 use crate::Error;
 use crate::ids::Ids;
-use crate::metrics::Metrics;
+use crate::metrics::{Held, Metrics};
 
 /// The context of an operation.
 pub(crate) struct Write<'a> {
     pub db: &'a Db,
     pub ids: &'a Ids,
     pub room: &'a mut Room,
+    pub expiring: &'a mut Expiring,
     pub options: &'a Options,
+    /// For metrics; an operation sets it.
+    pub held: Cell<Held>,
 }
 
 impl<'a> Write<'a> {
     pub(super) fn read(&self) -> Read<'a> {
         Read { db: self.db, ids: self.ids }
+    }
+
+    /// Forgets what is known of rows, after a rollback brought back rows that had been removed.
+    fn forget_rows(&mut self) {
+        self.room.clear();
+        self.expiring.clear();
     }
 }
 
@@ -117,7 +129,8 @@ impl Writer {
             threads: options.threads.clone(),
             metrics: metrics.clone(),
         };
-        (writer, Loop { jobs, queued_rows, metrics })
+        let held_seconds = metrics.held();
+        (writer, Loop { jobs, queued_rows, metrics, held_seconds })
     }
 
     /// Queues an operation without waiting. `done` gets the result: at once if the queue is full, otherwise on the
@@ -191,13 +204,23 @@ pub(super) struct Loop {
     jobs: Receiver<Box<dyn Job>>,
     queued_rows: Arc<AtomicUsize>,
     metrics: Metrics,
+    /// By [`Held`].
+    held_seconds: Vec<Histogram>,
 }
 
 impl Loop {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(self, db: &Db, ids: &Ids, options: &Options, pulse: &Heartbeat) {
         let mut room = Room::default();
-        let mut write = Write { db, ids, room: &mut room, options };
+        let mut expiring = Expiring::default();
+        let mut write = Write {
+            db,
+            ids,
+            room: &mut room,
+            expiring: &mut expiring,
+            options,
+            held: Cell::new(Held::Other),
+        };
         let mut group = Vec::new();
         loop {
             pulse.waiting();
@@ -205,7 +228,7 @@ impl Loop {
             pulse.working();
             let started = Instant::now();
             self.gather(first, &mut group, options);
-            let results = commit(&mut group, &mut write, pulse);
+            let results = commit(&mut group, &mut write, &self.held_seconds, pulse);
             self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
             self.metrics.commit_operations.observe(group.len() as f64);
             match results.iter().any(Result::is_ok) {
@@ -236,19 +259,29 @@ impl Loop {
 }
 
 /// Runs a group in one transaction. Returns a result for each job.
-fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) -> Vec<Result<(), Error>> {
+fn commit(
+    group: &mut [Box<dyn Job>],
+    write: &mut Write<'_>,
+    held_seconds: &[Histogram],
+    pulse: &Heartbeat,
+) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
     for job in group {
         // A group may take long on a slow disk, but a single operation must not.
         pulse.working();
         // SQLite may have rolled back the whole transaction after an error; then the rest starts a new one.
         let begun = if write.db.is_autocommit() { execute(write.db, "BEGIN IMMEDIATE") } else { Ok(()) };
+        let started = Instant::now();
+        write.held.set(Held::Other);
         let result = begun.and_then(|()| run_in_savepoint(job.as_mut(), write));
+        if let Some(held) = held_seconds.get(write.held.get() as usize) {
+            held.observe(started.elapsed().as_secs_f64());
+        }
         if let Err(error) = &result
             && write.db.is_autocommit()
         {
             fail_all(&mut results, error);
-            write.room.clear();
+            write.forget_rows();
         }
         results.push(result);
     }
@@ -258,7 +291,7 @@ fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) 
     {
         roll_back(write.db, "ROLLBACK");
         fail_all(&mut results, &error);
-        write.room.clear();
+        write.forget_rows();
     }
     results
 }
