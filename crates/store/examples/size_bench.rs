@@ -261,7 +261,7 @@ async fn measure(store: &dyn Store, app: AppId, devices: i64) -> Result<(), Fail
     Ok(())
 }
 
-/// Publishes to one device every 5 ms until it is told to stop. Returns how long the answers took.
+/// Publishes to one device every 5 ms until `stop` is true. Returns how long the answers took.
 async fn probe(store: Arc<dyn Store>, app: AppId, stop: Arc<AtomicBool>) -> Result<Vec<Duration>, Error> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {

@@ -95,7 +95,7 @@ fn forget_small(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned
     Ok(Pruned { idempotency, invalidations, more, ..Pruned::default() })
 }
 
-/// Runs a statement that changes as many rows as it is told, until it finds fewer, `rows_max` are changed, or the
+/// Runs a statement that changes at most a given number of rows, until it finds fewer, `rows_max` are changed, or the
 /// slice is over. Returns how many rows, and whether there may be more.
 fn in_chunks(
     rows_max: usize,

@@ -70,10 +70,9 @@ fn plan(db: &Connection, sql: &str) -> Vec<String> {
     {
         return Vec::new();
     }
-    let explained = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).and_then(|mut statement| {
-        let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3)).collect();
-        steps
-    });
+    let explained = db
+        .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+        .and_then(|mut statement| statement.raw_query().mapped(|row| row.get::<_, String>(3)).collect());
     let steps: Vec<String> = explained.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let tables: Vec<String> = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
