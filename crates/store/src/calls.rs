@@ -44,7 +44,7 @@ macro_rules! calls {
         impl $trait for $engine {
             $(async fn $name(&self, $($($lent: &$type)? $($own: $type)?),*) -> Result<$answer, Error> {
                 run!(
-                    $engine $kind $(($rows))? self [$($($lent)? $($own)?)*] [$($($lent: $type,)?)*]
+                    $trait: $engine $kind $(($rows))? self [$($($lent)? $($own)?)*] [$($($lent: $type,)?)*]
                     $home [$($path)::+] [$($value),*]
                 )
             })*
@@ -55,10 +55,11 @@ macro_rules! calls {
 
 /// Runs the function of a row in its transaction.
 macro_rules! run {
-    ($engine:ident call $self:ident $args:tt $lent:tt $home:ident $path:tt $values:tt) => {
+    ($trait:ident: $engine:ident call $self:ident $args:tt $lent:tt $home:ident $path:tt $values:tt) => {
         apply!($engine $home $path $self $values).await
     };
-    (Sqlite read $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt $values:tt) => {{
+    ($trait:ident: Sqlite read $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
+        $values:tt) => {{
         $(let $lent = ToOwned::to_owned($lent);)*
         let work = move |read: crate::sqlite::reader::Read<'_>| {
             $(let $arg = &$arg;)*
@@ -67,20 +68,21 @@ macro_rules! run {
         };
         $self.read(work).await
     }};
-    (Sqlite ask $($row:tt)*) => { run!(Sqlite read $($row)*) };
-    (Sqlite write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
-        $values:tt) => {{
+    ($trait:ident: Sqlite ask $($row:tt)*) => { run!($trait: Sqlite read $($row)*) };
+    ($trait:ident: Sqlite write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident
+        $path:tt $values:tt) => {{
         let rows = $rows;
         $(let $lent = ToOwned::to_owned($lent);)*
         let work = move |w: &mut crate::sqlite::writer::Write<'_>| {
+            w.held.set(crate::metrics::Held::by(stringify!($trait)));
             $(let $arg = &$arg;)*
             $(let $lent: &$type = $lent;)*
             settled!(w $home $path $values)
         };
         $self.write(rows, work).await
     }};
-    (Postgres write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
-        $values:tt) => {{
+    ($trait:ident: Postgres write($rows:expr) $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident
+        $path:tt $values:tt) => {{
         $(let $lent = ToOwned::to_owned($lent);)*
         let args = Arc::new(($($arg,)*));
         let work = move |tx: crate::postgres::transaction::Tx| {
@@ -93,7 +95,7 @@ macro_rules! run {
         };
         $self.write(work).await
     }};
-    (Postgres $read:ident $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
+    ($trait:ident: Postgres $read:ident $self:ident [$($arg:ident)*] [$($lent:ident: $type:ty,)*] $home:ident $path:tt
         $values:tt) => {{
         $(let $arg = &$arg;)*
         $(let $lent: &$type = $lent;)*

@@ -61,6 +61,7 @@ pub mod revocation;
 pub mod session;
 pub mod share;
 pub mod sqlite;
+mod statement_log;
 pub mod topic;
 pub mod usage;
 mod work;

@@ -1,9 +1,51 @@
 //! The store's metrics, `store_…`. All names and help texts are in this file.
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+
+noroshi_types::names! {
+    /// What holds SQLite's writer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Held {
+        Accept => "accept",
+        Sessions => "sessions",
+        Devices => "devices",
+        Topics => "topics",
+        Traces => "traces",
+        Push => "push",
+        Campaigns => "campaigns",
+        Cancel => "cancel",
+        CleanUp => "clean_up",
+        Cells => "cells",
+        Other => "other",
+    }
+}
+
+impl Held {
+    /// By the trait of the call.
+    pub(crate) fn by(name: &str) -> Self {
+        match name {
+            "Sessions" => Self::Sessions,
+            "Devices" => Self::Devices,
+            "Topics" => Self::Topics,
+            "PushQueue" => Self::Push,
+            "Campaigns" => Self::Campaigns,
+            "Steps" => Self::CleanUp,
+            "Cells" => Self::Cells,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// From 0.5 ms: most operations take some microseconds. The bucket of 100 ms is the limit that the alert watches.
+const HELD_SECONDS: [f64; 13] =
+    [0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
+
+/// `work`, and its value.
+type HeldLabel = [(&'static str, &'static str); 1];
 
 /// Cloning shares the values.
 #[derive(Debug, Clone)]
@@ -16,6 +58,7 @@ pub(crate) struct Metrics {
     pub refused: Counter,
     pub dropped_behind: Counter,
     pub read_seconds: Histogram,
+    pub held_seconds: Family<HeldLabel, Histogram, fn() -> Histogram>,
 }
 
 impl Metrics {
@@ -31,6 +74,7 @@ impl Metrics {
             refused: Counter::default(),
             dropped_behind: Counter::default(),
             read_seconds: seconds(),
+            held_seconds: Family::new_with_constructor(|| Histogram::new(HELD_SECONDS)),
         };
         let prefixed = registry.sub_registry_with_prefix("store");
         let mut counter = |name, help, counter: &Counter| prefixed.register(name, help, counter.clone());
@@ -45,8 +89,16 @@ impl Metrics {
         let help = "Time from the first operation of a commit to stable storage";
         histogram("commit_seconds", help, &metrics.commit_seconds);
         histogram("read_seconds", "Duration of one read", &metrics.read_seconds);
+        let help = "Time for which one operation held the writer of SQLite, without the commit";
+        prefixed.register("held_seconds", help, metrics.held_seconds.clone());
         let help = "Operations waiting for the writer";
         prefixed.register("queue_operations", help, metrics.queue_operations.clone());
         metrics
+    }
+
+    /// The histogram of each kind of operation, in the order of [`Held::ALL`].
+    pub(crate) fn held(&self) -> Vec<Histogram> {
+        let of = |held: Held| self.held_seconds.get_or_create(&[("work", held.as_str())]).clone();
+        Held::ALL.into_iter().map(of).collect()
     }
 }

@@ -53,7 +53,7 @@ use std::thread::JoinHandle;
 
 use noroshi_supervision::{Heartbeat, Kind};
 use prometheus_client::registry::Registry;
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{ErrorCode, OptionalExtension};
 use tokio::sync::{oneshot, watch};
 
 pub use self::options::{OpenError, Options};
@@ -171,13 +171,16 @@ impl Drop for Sqlite {
 
 /// The key of this database's ids is drawn once. Numbers continue after the greatest one ever used, which SQLite
 /// keeps even if its row is gone.
-fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
+fn load_ids(db: &Db) -> rusqlite::Result<Ids> {
     let fresh = ids::draw_key();
-    db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES ('$ids', ?1)", (fresh,))?;
-    let key: [u8; 16] =
-        db.query_row("SELECT value FROM secrets WHERE name = '$ids'", (), |row| row.get(0))?;
+    db.prepare_cached("INSERT OR IGNORE INTO secrets (name, value) VALUES ('$ids', ?1)")?
+        .execute((fresh,))?;
+    let key: [u8; 16] = db
+        .prepare_cached("SELECT value FROM secrets WHERE name = '$ids'")?
+        .query_row((), |row| row.get(0))?;
     let last = db
-        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'", (), |row| row.get(0))
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'")?
+        .query_row((), |row| row.get(0))
         .optional()?;
     Ok(Ids::new(&key, last.unwrap_or(0)))
 }

@@ -332,15 +332,18 @@ pub(crate) fn walk_of(row: &(impl Record + ?Sized), ids: &Ids) -> Result<Walk, E
     })
 }
 
-/// Walks that are due at $1, at most $2, with up to $3 waiting batches counted for each.
+/// Walks that are due at $1, at most $2, with up to $3 waiting batches counted for each. It compares the 10,000 that
+/// have been due longest, so its work is bounded.
 pub(crate) const DUE_WALKS: &str = "SELECT w.id, w.app, w.num, w.lane, w.due_at, w.cursor, n.target_text,
             n.topic IS NOT NULL,
             (SELECT count(*) FROM (
                 SELECT 1 FROM push_queue q
                 WHERE q.num = w.num AND q.num > 0 AND q.leased_until = 0 AND q.due_at <= $1 LIMIT $3) AS waiting)
                 AS waiting
-     FROM push_walks w JOIN notifications n ON n.num = w.num
-     WHERE w.due_at <= $1 ORDER BY waiting, w.due_at, w.id LIMIT $2";
+     FROM (SELECT id, app, num, lane, due_at, cursor FROM push_walks WHERE due_at <= $1
+           ORDER BY due_at LIMIT 10000) AS w
+     JOIN notifications n ON n.num = w.num
+     ORDER BY waiting, w.due_at, w.id LIMIT $2";
 
 /// An entry of a walk's page. Every batch of a walk goes to a push service.
 pub(crate) fn walk_entry(

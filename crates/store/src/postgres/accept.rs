@@ -27,7 +27,7 @@ use super::order;
 use super::queue::Queued;
 use super::transaction::{Failed, error_of, is_connection_lost};
 use crate::metrics::Metrics;
-use crate::{Accept, Done, Error};
+use crate::{Accept, Done, Error, statement_log};
 
 /// Awaited after the answers of a group, before any node commits the next one.
 pub(super) type HandOver = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
@@ -283,6 +283,7 @@ impl Acceptor {
         self.session = None;
         let session = self.connector.session().await?;
         for sql in group::reading_statements().iter().map(String::as_str).chain(group::WRITING_STATEMENTS) {
+            statement_log::postgres(sql);
             session.prepare_cached(sql).await?;
         }
         self.session = Some(session);

@@ -208,15 +208,15 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
                    AND NOT EXISTS (SELECT 1 FROM openings p WHERE p.num = n.num)";
     pruned.notifications = tx.execute(sql, &[&nums]).await?;
     // Removes outcomes and openings that were committed while their notification was removed.
-    let sql = "DELETE FROM outcomes o USING (
-                   SELECT num, seq FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
-                   ORDER BY num, seq LIMIT $1) v
-               WHERE o.num = v.num AND o.seq = v.seq";
+    // The planner takes a limit that is a value for a tenth of the rows, and would join two scans of the whole table.
+    // An array makes it look up each row.
+    let sql = "DELETE FROM outcomes WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
+                   ORDER BY num, seq LIMIT $1))";
     tx.execute(sql, &[&limit]).await?;
-    let sql = "DELETE FROM openings o USING (
-                   SELECT num, device FROM openings WHERE num < (SELECT min(num) FROM notifications)
-                   ORDER BY num, device LIMIT $1) v
-               WHERE o.num = v.num AND o.device = v.device";
+    let sql = "DELETE FROM openings WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM openings WHERE num < (SELECT min(num) FROM notifications)
+                   ORDER BY num, device LIMIT $1))";
     tx.execute(sql, &[&limit]).await?;
     Ok(pruned)
 }
@@ -230,9 +230,12 @@ async fn forget_small(
 ) -> Result<Pruned, Failed> {
     let (at, limit) = (now.0 as i64, rows_max as i64);
     let mut pruned = Pruned::default();
-    let sql = "SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= $1 ORDER BY num LIMIT $2
-               FOR NO KEY UPDATE";
+    // Two statements: one that orders by number would read all topics to find the few that expire.
+    let sql = "SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= $1
+               ORDER BY retained_expires_at LIMIT $2";
     let topics: Vec<i64> = tx.query(sql, &[&at, &limit]).await?.iter().map(|row| row.get(0)).collect();
+    let sql = "SELECT num FROM topics WHERE num = ANY($1) ORDER BY num FOR NO KEY UPDATE";
+    tx.query(sql, &[&topics]).await?;
     let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
                WHERE num = ANY($1) AND retained_expires_at <= $2";
     tx.execute(sql, &[&topics, &at]).await?;
@@ -241,8 +244,8 @@ async fn forget_small(
                    SELECT app, key FROM idempotency WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) v
                WHERE i.app = v.app AND i.key = v.key";
     pruned.idempotency = tx.execute(sql, &[&at, &limit]).await?;
-    let sql = "DELETE FROM push_invalidations i USING (
-                   SELECT seq FROM push_invalidations WHERE at <= $1 LIMIT $2) v WHERE i.seq = v.seq";
+    let sql = "DELETE FROM push_invalidations WHERE seq = ANY(ARRAY(
+                   SELECT seq FROM push_invalidations WHERE at <= $1 ORDER BY at LIMIT $2))";
     pruned.invalidations = tx.execute(sql, &[&(retained_since.0 as i64), &limit]).await?;
     // Marks of closed stores; an open store writes its mark again with the next group.
     tx.execute("DELETE FROM accept_marks WHERE at < now() - interval '1 day'", &[]).await?;

@@ -10,7 +10,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -26,6 +26,7 @@ const MIGRATIONS: [&str; 15] = [
     include_str!("../../migrations/postgres/0013_revocations.sql"),
     include_str!("../../migrations/postgres/0014_shares.sql"),
     include_str!("../../migrations/postgres/0015_share_ends.sql"),
+    include_str!("../../migrations/postgres/0016_deleted_apps.sql"),
 ];
 
 /// The schema version this program writes.

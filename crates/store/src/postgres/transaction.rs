@@ -15,11 +15,12 @@ use deadpool_postgres::{Object, PoolError};
 use futures_util::future::join;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, SimpleQueryMessage};
+use tokio_postgres::{Row, SimpleQueryMessage, Statement};
 
 use super::{Postgres, StoreContext};
 use crate::Error;
 use crate::ids::Ids;
+use crate::statement_log;
 
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -250,8 +251,13 @@ impl Tx {
         }
     }
 
+    async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        statement_log::postgres(sql);
+        self.connection().prepare_cached(sql).await
+    }
+
     pub(super) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failed> {
-        let statement = self.connection().prepare_cached(sql).await?;
+        let statement = self.prepared(sql).await?;
         self.run(self.connection().query(&statement, values)).await
     }
 
@@ -259,7 +265,7 @@ impl Tx {
     /// one that must be prepared first.
     pub(super) async fn prepare(&self, statements: &[&str]) -> Result<(), Failed> {
         for sql in statements {
-            self.connection().prepare_cached(sql).await?;
+            self.prepared(sql).await?;
         }
         Ok(())
     }
@@ -277,7 +283,7 @@ impl Tx {
 
     /// How many rows it changed.
     pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, Failed> {
-        let statement = self.connection().prepare_cached(sql).await?;
+        let statement = self.prepared(sql).await?;
         self.run(self.connection().execute(&statement, values)).await
     }
 

@@ -7,6 +7,7 @@ use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, PushMode, Target, 
 
 use super::notification::LogPlace;
 use super::statement::ready;
+use super::status::{CancelStep, Cancelling};
 use super::writer::Write;
 use super::{Sqlite, campaign_row, idempotency, inbox, notification, number, outcome, status, topic};
 use crate::engine::accept::is_stored;
@@ -14,6 +15,7 @@ use crate::engine::campaign::Count;
 use crate::engine::notification::{Standing, message_of};
 use crate::engine::outcome::{Part, recorded, trace};
 use crate::engine::record::Record;
+use crate::metrics::Held;
 use crate::{
     Accept, Accepted, Cancelled, Done, Error, Gate, Idempotency, NotificationState, Notifications,
     OutcomePart, RemovedMessages, Trace,
@@ -31,6 +33,7 @@ impl Notifications for Sqlite {
         let message = message_of(&request, self.ids.id(num), None);
         let accepted = Accepted::new(&request, message, Vec::new(), RemovedMessages::default());
         self.writer.submit_background(1, move |w| {
+            w.held.set(Held::Traces);
             notification::insert(w, num, &request, 0, None, Standing::Nothing)
         });
         accepted
@@ -58,7 +61,13 @@ impl Notifications for Sqlite {
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
-        self.write(1, move |w| status::cancel(w, app, id, now)).await
+        let mut before = Cancelling::default();
+        loop {
+            match self.write(1, move |w| status::cancel(w, app, id, before, now)).await? {
+                CancelStep::Done(cancelled) => return Ok(cancelled),
+                CancelStep::More(next) => before = next,
+            }
+        }
     }
 }
 
@@ -78,6 +87,7 @@ fn check_space(w: &Write<'_>) -> Result<(), Error> {
 }
 
 fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
+    w.held.set(Held::Accept);
     let Accept { app, request, now, idempotency, campaign, .. } = accept;
     if let Some(key) = idempotency
         && let Some(earlier) = answered_before(w, accept, key)?
@@ -158,6 +168,7 @@ fn answered_before(w: &Write<'_>, accept: &Accept, key: &Idempotency) -> Result<
 /// Writes parts that callers recorded, except those of unknown notifications: their rows were dropped or pruned, so the
 /// parts would never be pruned. A campaign counts the parts of what its batches published.
 fn record(w: &Write<'_>, parts: &[Part]) -> Result<(), Error> {
+    w.held.set(Held::Traces);
     // 0: of no campaign, or of one that was deleted.
     let known = "SELECT coalesce((SELECT c.num FROM campaigns c WHERE c.num = n.campaign), 0)
                  FROM notifications n WHERE n.num = ?1";

@@ -8,6 +8,7 @@ use super::writer::Write;
 use super::{Sqlite, inbox, number, revocation, subscription};
 use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
 use crate::engine::record::Record;
+use crate::metrics::Held;
 use crate::revocation::Subject;
 use crate::{Attributes, Device, DeviceChange, DeviceFilter, Error, Issued, Registration, engine};
 
@@ -19,7 +20,11 @@ pub(crate) async fn register_many(
     now: Timestamp,
 ) -> Result<Vec<Result<Device, Error>>, Error> {
     let rows = devices.iter().map(|device| 2 + device.topics.len()).sum();
-    store.write(rows, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect()).await
+    let work = move |w: &mut Write<'_>| {
+        w.held.set(Held::Devices);
+        devices.into_iter().map(|one| register(w, app, one, now)).collect()
+    };
+    store.write(rows, work).await
 }
 
 pub(crate) fn revoke_tokens(

@@ -113,18 +113,10 @@ pub(super) fn remove(db: &Db, device: DeviceNum, num: Num) -> Result<bool, Error
     Ok(db.run("DELETE FROM inbox WHERE device = ?1 AND num = ?2", (device.0 as i64, num))? > 0)
 }
 
-/// Removes a notification from the inboxes of `devices`, at most `rows_max` rows. Returns the devices that had it.
-pub(super) fn remove_from(
-    db: &Db,
-    devices: &[DeviceNum],
-    num: Num,
-    rows_max: usize,
-) -> Result<Vec<DeviceNum>, Error> {
+/// Removes a notification from the inboxes of `devices`. Returns the devices that had it.
+pub(super) fn remove_from(db: &Db, devices: &[DeviceNum], num: Num) -> Result<Vec<DeviceNum>, Error> {
     let mut removed = Vec::new();
     for &device in devices {
-        if removed.len() == rows_max {
-            break;
-        }
         if remove(db, device, num)? {
             removed.push(device);
         }

@@ -1,6 +1,6 @@
 //! Removes expired rows, a bounded number per call.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use noroshi_types::{Outcome, Timestamp};
 
@@ -9,10 +9,12 @@ use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, inbox, notification, outcome, topic};
 use crate::engine::notification::Standing;
-use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
+use crate::engine::outcome::{Part, outstanding};
+use crate::engine::push::sorted;
 use crate::engine::record::Record;
 use crate::engine::{campaign, purge};
 use crate::ids::Num;
+use crate::metrics::Held;
 use crate::{Error, Place, Pruned, Work};
 
 /// SQLite remembers the greatest number ever given to a row of the table. Numbers of [`crate::Notifications::note`] are
@@ -35,73 +37,146 @@ pub(crate) async fn release_lead(_: &Sqlite, _task: &str, _holder: u64) -> Resul
     Ok(())
 }
 
+/// For how long one commit removes rows. Others wait for the writer meanwhile.
+const SLICE: Duration = Duration::from_millis(20);
+/// Rows that one statement removes between two looks at the clock.
+const CHUNK: usize = 200;
+
+/// Each kind of row has its own commit, so that other writes run in between.
 pub(crate) async fn prune(store: &Sqlite, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-    store.write(rows_max, move |w| prune_all(w, now, rows_max.max(1))).await
+    let rows = rows_max.max(1);
+    let mut pruned = step(store, rows, move |w| expire(w, now, rows)).await?;
+    let forgotten = step(store, rows, move |w| forget(w.db, now, rows)).await?;
+    let small = step(store, rows, move |w| forget_small(w, now, rows)).await?;
+    let (lines, more_lines) = step(store, rows, move |w| prune_lines(w, now, rows)).await?;
+    let purging = step(store, rows, move |w| ready(purge::resume(w.db, now, rows))).await?;
+    pruned.more |= forgotten.more || small.more || more_lines || purging;
+    Ok(Pruned { notifications: forgotten.notifications, campaign_lines: lines, ..small_of(pruned, small) })
 }
 
-fn prune_all(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-    let (db, at, limit) = (w.db, now.0 as i64, rows_max as i64);
-    let mut pruned = Pruned::default();
-    expire(w, now, rows_max, &mut pruned)?;
+async fn step<T: Send + 'static>(
+    store: &Sqlite,
+    rows: usize,
+    work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let work = move |w: &mut Write<'_>| {
+        w.held.set(Held::CleanUp);
+        work(w)
+    };
+    store.write(rows, work).await
+}
+
+fn small_of(pruned: Pruned, small: Pruned) -> Pruned {
+    Pruned { idempotency: small.idempotency, invalidations: small.invalidations, ..pruned }
+}
+
+fn retained_since(w: &Write<'_>, now: Timestamp) -> Timestamp {
+    Timestamp(now.0.saturating_sub(w.options.trace_retention.as_millis() as u64))
+}
+
+fn prune_lines(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<(u64, bool), Error> {
+    ready(campaign::prune_lines(w.db, retained_since(w, now), rows_max))
+}
+
+/// Removes rows that have their own expiry.
+fn forget_small(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let at = now.0 as i64;
     let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num IN (
                    SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= ?1 LIMIT ?2)";
-    db.run(sql, (at, limit))?;
-    forget(db, now, rows_max, &mut pruned)?;
+    let (_, more_topics) = in_chunks(rows_max, |limit| w.db.run(sql, (at, limit)))?;
     let sql = "DELETE FROM idempotency WHERE (app, key) IN (
                    SELECT app, key FROM idempotency WHERE expires_at <= ?1 LIMIT ?2)";
-    pruned.idempotency = db.run(sql, (at, limit))? as u64;
-    let retained_since = now.0.saturating_sub(w.options.trace_retention.as_millis() as u64);
+    let (idempotency, more_keys) = in_chunks(rows_max, |limit| w.db.run(sql, (at, limit)))?;
+    let since = retained_since(w, now).0 as i64;
     let sql = "DELETE FROM push_invalidations WHERE seq IN (
                    SELECT seq FROM push_invalidations WHERE at <= ?1 LIMIT ?2)";
-    pruned.invalidations = db.run(sql, (retained_since as i64, limit))? as u64;
-    let (lines, more_lines) = ready(campaign::prune_lines(db, Timestamp(retained_since), rows_max))?;
-    pruned.campaign_lines = lines;
-    let full = [pruned.idempotency, pruned.invalidations].contains(&(rows_max as u64));
-    pruned.more |= full | more_lines | ready(purge::resume(db, now, rows_max))?;
-    Ok(pruned)
+    let (invalidations, more) = in_chunks(rows_max, |limit| w.db.run(sql, (since, limit)))?;
+    let more = more_topics || more_keys || more;
+    Ok(Pruned { idempotency, invalidations, more, ..Pruned::default() })
+}
+
+/// Runs a statement that changes at most a given number of rows, until it finds fewer, `rows_max` are changed, or the
+/// slice is over. Returns how many rows, and whether there may be more.
+fn in_chunks(
+    rows_max: usize,
+    mut statement: impl FnMut(i64) -> Result<usize, Error>,
+) -> Result<(u64, bool), Error> {
+    let (started, mut changed) = (Instant::now(), 0);
+    // Every call makes progress, however slow the disk is.
+    while changed < rows_max && (changed == 0 || started.elapsed() < SLICE) {
+        let limit = CHUNK.min(rows_max - changed);
+        let rows = statement(limit as i64)?;
+        changed += rows;
+        if rows < limit {
+            return Ok((changed as u64, false));
+        }
+    }
+    Ok((changed as u64, true))
+}
+
+/// The notification whose inbox rows are being removed, and the place in the list of its devices up to which they were.
+/// It is in memory only: after a restart the list is read from its start, where rows are gone already.
+#[derive(Debug, Default)]
+pub(crate) struct Expiring(Option<(Num, u64)>);
+
+impl Expiring {
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
 }
 
 /// Removes notifications whose ttl has ended from inboxes and logs.
-fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
-    let db = w.db;
+fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let (db, started) = (w.db, Instant::now());
     let sql = "SELECT num, topic, topic_offset FROM notifications
                WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
     let rows = db.all(sql, (now.0 as i64, rows_max as i64), |row| {
         Ok((row.int(0)?, row.int_or_null(1)?.zip(row.int_or_null(2)?)))
     })?;
-    pruned.more |= rows.len() == rows_max;
-    let (mut left, mut listed) = (rows_max, 0);
-    for (num, place) in rows {
+    let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
+    // Inboxes that may still be looked into.
+    let mut left = rows_max;
+    for (index, (num, place)) in rows.into_iter().enumerate() {
+        // Every call makes progress, however slow the disk is.
+        if index > 0 && started.elapsed() >= SLICE {
+            pruned.more = true;
+            break;
+        }
         if let Some((topic, offset)) = place {
             pruned.topic_log += u64::from(topic::remove_from_log(db, topic, offset, num)?);
-        } else {
-            let sums = outcome::sums(db, num)?;
-            if outstanding(&sums) == 0 {
-                notification::set_standing(db, num, Standing::Expired)?;
-                continue;
-            }
-            // Reading lists costs time too, however few of their devices are left.
-            if listed >= rows_max as u64 * LISTED_PER_ROW {
-                pruned.more = true;
-                break;
-            }
-            listed += sums[Outcome::Kept as usize];
-            let devices = outcome::outstanding_devices(db, num)?;
-            let removed = inbox::remove_from(db, &devices, num, left)?;
-            let of = Some(Work::Notification(w.ids.id(num)));
-            pruned.expired.add(of, Outcome::Expired, now, &removed);
-            pruned.inbox += removed.len() as u64;
-            left -= removed.len();
-            outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
-            if left == 0 {
-                // This notification may have more rows: its standing stays.
-                pruned.more = true;
+            notification::set_standing(db, num, Standing::Expired)?;
+            continue;
+        }
+        let mut from = w.expiring.0.filter(|(known, _)| *known == num).map(|(_, from)| from);
+        if from.is_none() && outstanding(&outcome::sums(db, num)?) > 0 {
+            from = Some(0);
+        }
+        let mut removed = Vec::new();
+        while let Some(start) = from
+            && left > 0
+        {
+            let page = outcome::kept_page(db, num, start, left.min(CHUNK))?;
+            removed.extend(inbox::remove_from(db, &page.devices, num)?);
+            left -= page.devices.len();
+            from = page.next;
+            if started.elapsed() >= SLICE {
                 break;
             }
         }
+        let removed = sorted(removed);
+        pruned.expired.add(Some(Work::Notification(w.ids.id(num))), Outcome::Expired, now, &removed);
+        pruned.inbox += removed.len() as u64;
+        outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
+        if from.is_some() {
+            // This notification may have more rows: its standing stays.
+            w.expiring.0 = from.map(|from| (num, from));
+            pruned.more = true;
+            break;
+        }
+        w.expiring.0 = None;
         notification::set_standing(db, num, Standing::Expired)?;
     }
-    Ok(())
+    Ok(pruned)
 }
 
 /// Removes the rows that belong to a notification: acknowledgements that no claim needed, openings, and outcomes, of which a
@@ -123,21 +198,33 @@ fn forget_parts(db: &Db, num: Num, rows_max: usize) -> Result<usize, Error> {
 }
 
 /// Removes notifications whose retention has ended and that no push work needs, with their rows.
-fn forget(db: &Db, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+fn forget(db: &Db, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let (started, mut pruned) = (Instant::now(), Pruned::default());
     let sql = "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
                    AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
                    AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2";
     let nums = db.all(sql, (now.0 as i64, rows_max as i64), |row| row.int(0))?;
     let mut left = rows_max;
     for num in &nums {
-        left -= forget_parts(db, *num, left)?;
-        if left == 0 {
+        let is_empty = loop {
+            let limit = left.min(CHUNK);
+            let removed = forget_parts(db, *num, limit)?;
+            left -= removed;
+            if removed < limit || left == 0 || started.elapsed() >= SLICE {
+                break removed < limit;
+            }
+        };
+        if !is_empty {
             pruned.more = true;
             break;
         }
         pruned.notifications += 1;
         db.run("DELETE FROM notifications WHERE num = ?1", (num,))?;
+        if left == 0 || started.elapsed() >= SLICE {
+            pruned.more = true;
+            break;
+        }
     }
     pruned.more |= nums.len() == rows_max;
-    Ok(())
+    Ok(pruned)
 }

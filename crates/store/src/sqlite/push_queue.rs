@@ -58,7 +58,7 @@ pub(crate) fn renew(
 /// Ends the leases of an earlier run, whose senders are gone. Batches that were taken more than once expire at the next
 /// take instead, which spreads them.
 pub(super) fn void_leases(db: &Db) -> rusqlite::Result<()> {
-    db.execute("UPDATE push_queue SET leased_until = takes > 1 WHERE leased_until > 0", ())?;
+    db.prepare_cached("UPDATE push_queue SET leased_until = takes > 1 WHERE leased_until > 0")?.execute(())?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 17] = [
+const MIGRATIONS: [&str; 18] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -32,6 +32,7 @@ const MIGRATIONS: [&str; 17] = [
     include_str!("../../migrations/0015_revocations.sql"),
     include_str!("../../migrations/0016_shares.sql"),
     include_str!("../../migrations/0017_share_ends.sql"),
+    include_str!("../../migrations/0018_walks_by_app.sql"),
 ];
 
 /// The schema version this program writes.

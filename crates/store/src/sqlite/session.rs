@@ -15,6 +15,7 @@ use crate::engine::backlog::unused_head;
 use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::record::Record;
 use crate::ids;
+use crate::metrics::Held;
 use crate::{BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked};
 
 pub(crate) async fn log_in(
@@ -57,6 +58,7 @@ impl Sqlite {
         let rows = which.len() * 2 + topics.sum::<usize>();
         let which = self
             .write(rows, move |w| {
+                w.held.set(Held::Sessions);
                 which.iter().filter_map(|&i| changes.get(i)).try_for_each(|login| change(w, login))?;
                 Ok(which)
             })

@@ -5,11 +5,12 @@ use std::ops::Deref;
 
 use futures_util::FutureExt as _;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
 
 use crate::Error;
 use crate::engine::record::Record;
 use crate::engine::session::{Session, Value};
+use crate::statement_log;
 
 /// A connection.
 pub(crate) struct Db(pub(super) Connection);
@@ -23,6 +24,12 @@ impl Deref for Db {
 }
 
 impl Db {
+    /// As [`Connection::prepare_cached`], which it hides.
+    pub(super) fn prepare_cached(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        statement_log::sqlite(sql);
+        self.0.prepare_cached(sql)
+    }
+
     /// The first row, if there is one.
     pub(super) fn first<T>(
         &self,

@@ -1,6 +1,6 @@
 //! What became of a notification, as callers ask for it, and cancelling one.
 
-use noroshi_types::{AppId, NotificationId, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 use super::notification::{self, MESSAGE_COLUMNS};
 use super::reader::Read;
@@ -9,8 +9,11 @@ use super::writer::Write;
 use super::{campaign_row, inbox, outcome, push_queue, topic};
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
 use crate::engine::opened;
+use crate::engine::outcome::Part;
+use crate::engine::push::sorted;
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
+use crate::metrics::Held;
 use crate::{Cancelled, Error, NotificationState};
 
 pub(super) fn state(
@@ -29,26 +32,53 @@ pub(super) fn state(
     })
 }
 
-/// Removes everything not acknowledged yet. The standing changes only if something was removed.
+/// Inboxes that one commit of [`cancel`] looks into: about 10 ms.
+pub(super) const CANCEL_PAGE: usize = 2_000;
+
+/// How far a cancellation is. Dropping it half-way leaves a notification that a later call cancels for the other
+/// devices.
+#[derive(Debug, Default)]
+pub(super) struct Cancelling {
+    from: u64,
+    /// The devices of earlier commits, sorted.
+    removed: Vec<DeviceNum>,
+}
+
+/// A step of a cancellation.
+pub(super) enum CancelStep {
+    More(Cancelling),
+    Done(Cancelled),
+}
+
+/// Removes everything not acknowledged yet, from at most [`CANCEL_PAGE`] inboxes at a time. The standing changes with
+/// the last step, and only if something was removed.
 pub(super) fn cancel(
     w: &Write<'_>,
     app: AppId,
     id: NotificationId,
+    before: Cancelling,
     now: Timestamp,
-) -> Result<Cancelled, Error> {
+) -> Result<CancelStep, Error> {
+    w.held.set(Held::Cancel);
     let num = w.ids.num(id).ok_or(Error::NotFound)?;
     let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = ?1 AND app = ?2";
     let found = w.db.first(sql, (num, app.0), |row| {
         Ok((row.int_or_null(0)?, row.int_or_null(1)?, Standing::from_code(row.code(2)?)))
     })?;
     let (topic, offset, standing): (Option<TopicNum>, _, _) = found.ok_or(Error::NotFound)?;
-    let mut removed = Vec::new();
+    let Cancelling { from, mut removed } = before;
+    let recorded = removed.clone();
     let mut changed = false;
     if let (Some(topic), Some(offset)) = (topic, offset) {
         changed = topic::remove_from_log(w.db, topic, offset, num)? | topic::unretain(w.db, topic, num)?;
     } else if standing == Standing::Kept {
-        let devices = outcome::outstanding_devices(w.db, num)?;
-        removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
+        let page = outcome::kept_page(w.db, num, from, CANCEL_PAGE)?;
+        let of_page = sorted(inbox::remove_from(w.db, &page.devices, num)?);
+        removed = sorted([removed, of_page.clone()].concat());
+        if let Some(from) = page.next {
+            outcome::add(w.db, &Part::of(num, Outcome::Cancelled, now, of_page))?;
+            return Ok(CancelStep::More(Cancelling { from, removed }));
+        }
     }
     let work = push_queue::cancel(w.db, num)?;
     let mut done = Vec::new();
@@ -60,8 +90,9 @@ pub(super) fn cancel(
         notification::set_standing(w.db, num, Standing::Cancelled)?;
     }
     let (result, parts) = work.result((num, id), removed, done, now);
-    for part in &parts {
-        outcome::add(w.db, part)?;
+    for Part { mut devices, .. } in parts {
+        devices.retain(|device| recorded.binary_search(device).is_err());
+        outcome::add(w.db, &Part::of(num, Outcome::Cancelled, now, devices))?;
     }
-    Ok(result)
+    Ok(CancelStep::Done(result))
 }

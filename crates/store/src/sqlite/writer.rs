@@ -16,6 +16,7 @@
 //! at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node: its message
 //! is committed and may not have been delivered, and the next start reads it.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -23,7 +24,9 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads, What};
+use prometheus_client::metrics::histogram::Histogram;
 
+use super::maintenance::Expiring;
 use super::options::Options;
 use super::reader::Read;
 use super::room::Room;
@@ -31,7 +34,7 @@ use super::staged::Staged;
 use super::statement::Db;
 use crate::Error;
 use crate::ids::Ids;
-use crate::metrics::Metrics;
+use crate::metrics::{Held, Metrics};
 
 /// The context of an operation.
 pub(crate) struct Write<'a> {
@@ -39,7 +42,11 @@ pub(crate) struct Write<'a> {
     pub ids: &'a Ids,
     pub room: &'a mut Room,
     pub staged: &'a mut Staged,
+    pub expiring: &'a mut Expiring,
     pub options: &'a Options,
+    /// For metrics; an operation sets it.
+    pub held: Cell<Held>,
+    held_seconds: &'a [Histogram],
 }
 
 impl<'a> Write<'a> {
@@ -54,10 +61,12 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    /// After a rollback of the whole transaction.
+    /// Forgets what is known of rows, after a rollback of the whole transaction brought back rows that had been
+    /// removed.
     fn forget(&mut self) {
         self.staged.clear();
         self.room.clear();
+        self.expiring.clear();
     }
 }
 
@@ -150,7 +159,8 @@ impl Writer {
             threads: options.threads.clone(),
             metrics: metrics.clone(),
         };
-        (writer, Loop { jobs, queued_rows, metrics })
+        let held_seconds = metrics.held();
+        (writer, Loop { jobs, queued_rows, metrics, held_seconds })
     }
 
     /// Queues an operation without waiting. `done` gets the result: at once if the queue is full, otherwise on the
@@ -239,13 +249,24 @@ pub(super) struct Loop {
     jobs: Receiver<Box<dyn Job>>,
     queued_rows: Arc<AtomicUsize>,
     metrics: Metrics,
+    /// By [`Held`].
+    held_seconds: Vec<Histogram>,
 }
 
 impl Loop {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(self, db: &Db, ids: &Ids, options: &Options, pulse: &Heartbeat) {
-        let (mut room, mut staged) = (Room::default(), Staged::default());
-        let mut write = Write { db, ids, room: &mut room, staged: &mut staged, options };
+        let (mut room, mut staged, mut expiring) = (Room::default(), Staged::default(), Expiring::default());
+        let mut write = Write {
+            db,
+            ids,
+            room: &mut room,
+            staged: &mut staged,
+            expiring: &mut expiring,
+            options,
+            held: Cell::new(Held::Other),
+            held_seconds: &self.held_seconds,
+        };
         let mut group = Vec::new();
         loop {
             pulse.waiting();
@@ -352,7 +373,18 @@ fn run_without_savepoints(
     true
 }
 
+/// Runs an operation and measures how long it holds the writer.
 fn run_caught(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
+    let started = Instant::now();
+    write.held.set(Held::Other);
+    let result = run_guarded(job, write);
+    if let Some(held) = write.held_seconds.get(write.held.get() as usize) {
+        held.observe(started.elapsed().as_secs_f64());
+    }
+    result
+}
+
+fn run_guarded(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
     catch_unwind(AssertUnwindSafe(|| job.run(write)))
         .unwrap_or_else(|_| Err(Error::Engine("an operation panicked".to_owned())))
 }

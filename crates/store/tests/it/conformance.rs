@@ -30,8 +30,27 @@ pub(crate) use fixture::{INBOX_ROWS, TOPIC_LOG_ROWS};
 /// Runs every test of the suite on stores from `$fresh`, an expression that returns a guard (kept until the test
 /// ends) and the store.
 macro_rules! conformance_tests {
-    ($fresh:expr) => {
-        $crate::conformance::conformance_tests! { @each $fresh;
+    ($fresh:expr) => { $crate::conformance::conformance_tests! { @tests $fresh } };
+    (@each tests $fresh:expr; $($module:ident: $($name:ident),+;)+) => {
+        $(mod $module {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let (_guard, store) = $fresh;
+                $crate::conformance::$module::$name(&store).await;
+            })+
+        })+
+    };
+    (@each list $fresh:expr; $($module:ident: $($name:ident),+;)+) => {
+        vec![$($(
+            Box::pin(async {
+                let (_guard, store) = $fresh;
+                $crate::conformance::$module::$name(&store).await;
+            }) as futures_util::future::LocalBoxFuture<'_, ()>
+        ),+),+]
+    };
+    // `tests`: a test for each; `list`: a list of futures.
+    (@$how:ident $fresh:expr) => {
+        $crate::conformance::conformance_tests! { @each $how $fresh;
             accounts: apps_and_keys_are_stored, names_and_hashes_are_unique, deleting_an_app_removes_everything_it_owns,
                 late_rows_of_a_deleted_app_are_removed,
                 concurrent_first_calls_agree_on_a_secret;
@@ -97,27 +116,19 @@ macro_rules! conformance_tests {
                 an_unused_topic_is_empty, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
                 topics_are_listed, topics_with_new_messages_are_listed,
                 retained_messages_are_found_by_range, log_pages_cover_all_topics;
-            maintenance: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
+            maintenance: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, large_audiences_are_removed_in_slices, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_rejects_calls;
         }
-    };
-    (@each $fresh:expr; $($module:ident: $($name:ident),+;)+) => {
-        $(mod $module {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                let (_guard, store) = $fresh;
-                $crate::conformance::$module::$name(&store).await;
-            })+
-        })+
     };
 }
 pub(crate) use conformance_tests;
 
 /// The same for stores that implement `Cells`.
 macro_rules! cells_tests {
-    ($fresh:expr) => {
-        $crate::conformance::conformance_tests! { @each $fresh;
+    ($fresh:expr) => { $crate::conformance::cells_tests! { @tests $fresh } };
+    (@$how:ident $fresh:expr) => {
+        $crate::conformance::conformance_tests! { @each $how $fresh;
             cells: cells_are_enrolled_once, parts_are_selected_by_app, devices_of_a_user_live_in_one_cell,
                 several_apps_may_use_the_same_device_id,
                 a_device_that_changes_its_user_moves_to_that_users_cell, a_user_moves_with_all_devices,

@@ -4,3 +4,4 @@
 mod conformance;
 mod postgres;
 mod sqlite;
+mod statements;

@@ -5,6 +5,7 @@ mod deadlock;
 mod failure;
 mod migration;
 mod order;
+mod plans;
 mod push;
 mod round_trip;
 mod server;

@@ -2,6 +2,7 @@
 
 mod failure;
 mod open;
+mod plans;
 mod push;
 mod write;
 

@@ -14,7 +14,7 @@ use crate::engine::notification::{TO_CAMPAIGN, message_of_row};
 use crate::engine::topic::draw_epoch;
 use crate::ids::{Ids, Num};
 use crate::postgres::backlog::MESSAGE_COLUMNS;
-use crate::{Accept, OfCampaign};
+use crate::{Accept, OfCampaign, statement_log};
 
 /// A device that was found.
 #[derive(Debug, Clone, Copy)]
@@ -183,6 +183,7 @@ pub(super) async fn rows<const N: usize>(
     if !wanted {
         return Ok(Vec::new());
     }
+    statement_log::postgres(sql);
     let statement = session.prepare_cached(sql).await?;
     session.query(&statement, &values).await
 }

@@ -13,6 +13,7 @@ use crate::Accept;
 use crate::ids::Ids;
 use crate::postgres::campaign_sum::{ADD_TO_VARIANTS, COUNT_VARIANTS};
 use crate::postgres::{outcome, push_queue};
+use crate::statement_log;
 
 const MOVE_LAST: &str = "WITH marked AS (
          INSERT INTO accept_marks (instance, mark) VALUES ($2, $3)
@@ -89,6 +90,7 @@ async fn execute<const N: usize>(
     values: [&(dyn ToSql + Sync); N],
 ) -> Result<(), Error> {
     if !column.is_empty() {
+        statement_log::postgres(sql);
         let statement = session.prepare_cached(sql).await?;
         session.execute(&statement, &values).await?;
     }

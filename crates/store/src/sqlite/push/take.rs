@@ -16,6 +16,7 @@ use crate::engine::notification::{Fallback, Standing};
 use crate::engine::push::{DEVICES_MAX, Known, QUEUE_COLUMNS, QueueRow, leased_until, service_code};
 use crate::engine::record::Record;
 use crate::ids::Num;
+use crate::metrics::Held;
 use crate::push::SPREAD;
 use crate::sqlite::statement::Db;
 use crate::sqlite::writer::Write;
@@ -40,6 +41,7 @@ pub(crate) async fn take(store: &Sqlite, asked: Take) -> Result<Taken, Error> {
 }
 
 fn take_now(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
+    w.held.set(Held::Push);
     w.db.run(EXPIRE, (asked.now.0 as i64, SPREAD.as_millis() as i64))?;
     let mut taking = Taking {
         w,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, Pruned, Recover, State, Store, Work,
+    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, Pruned, Recover, Registration, State,
+    Store, Work,
 };
-use noroshi_types::{Outcome, Position, Request, Timestamp, When};
+use noroshi_types::{Condition, Outcome, Position, Request, Target, Timestamp, When};
 
 use super::fixture::*;
 
@@ -39,6 +40,42 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     assert_eq!(trace.steps.last().map(|step| (step.at, step.outcome)), Some((at(10), Outcome::Expired)));
     assert!(!trace.in_inbox);
     assert_eq!(waiting(store, app, "d1", at(10)).await, [long]);
+}
+
+/// More devices than one commit of a removal looks at.
+const AUDIENCE: u64 = 4_500;
+
+pub(crate) async fn large_audiences_are_removed_in_slices(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let all = topics(&["all"]);
+    let batch = (0..AUDIENCE).map(|index| Registration {
+        device: Some(device(&format!("d{index}"))),
+        topics: all.clone(),
+        ..Registration::default()
+    });
+    let registered = store.register(app, batch.collect(), NOW).await.expect("registered");
+    let first = registered.first().expect("one").as_ref().expect("registered").num;
+    let condition = || Target::Condition(Condition::parse("'all' in topics").expect("a condition"));
+    let cancelled = send(store, app, stored(condition())).await;
+    assert_eq!(ack(store, first, &[cancelled]).await, 1);
+    let result = store.cancel(app, cancelled, NOW).await.expect("cancelled");
+    assert_eq!((result.removed, result.departed.count(Outcome::Cancelled)), (AUDIENCE - 1, AUDIENCE - 1));
+    let expected = [(Outcome::Kept, AUDIENCE), (Outcome::Acked, 1), (Outcome::Cancelled, AUDIENCE - 1)];
+    assert_eq!(counts(store, app, cancelled).await, expected);
+    let expired = send(store, app, Request { ttl: ttl(10), ..stored(condition()) }).await;
+    let mut removed = 0;
+    for round in 0.. {
+        assert!(round < 200, "pruning must end");
+        let pruned = store.prune(at(10), 1_000).await.expect("pruned");
+        assert!(pruned.inbox <= 1_000);
+        removed += pruned.inbox;
+        if !pruned.more {
+            break;
+        }
+    }
+    assert_eq!(removed, AUDIENCE);
+    assert_eq!(counts(store, app, expired).await, [(Outcome::Kept, AUDIENCE), (Outcome::Expired, AUDIENCE)]);
+    assert_eq!(store.inbox(app, &device("d7"), 10, NOW).await.expect("read").1, 0);
 }
 
 pub(crate) async fn prune_trims_logs(store: &dyn Store) {
