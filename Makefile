@@ -16,6 +16,8 @@ FEATURES_all := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/ot
 # For tests: one build serves unit tests, end-to-end tests and fault injection. Heap profiles need another allocator.
 FEATURES_dev := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
+# Slopes of a debug build say little.
+SOAK_PROFILE ?= quick
 # Only debug builds contain fault injection (crates/supervision).
 # grep exits with 1 if the text is absent, and with 2 if it cannot read the binary.
 NO_FAULTS_quick = grep -q NOROSHI_FAULT_FILE $(BIN_quick); test $$? -eq 1
@@ -24,7 +26,7 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run dist test unit e2e faults long check advisories bench bench-compare fuzz
+.PHONY: help run dist test unit e2e faults long soak check advisories bench bench-compare fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -62,8 +64,13 @@ faults: ## Kill, pause and partition databases and nodes under load; test Amazon
 long: ## Run suites too slow for every change: more kill -9 rounds, Autobahn's large and compressed messages, large third-party programs (PROFILE=release)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
-	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run kill9-long autobahn-long compatibility
+	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run kill9-long autobahn-long compatibility soak-short
 	$(CARGO) test -p noroshi --locked profile # messages of a build without optional features
+
+soak: ## Run everything for MINUTES (default 20) under faults; fit slopes to memory, descriptors, store and latency
+	@scripts/setup build engines
+	$(CARGO) build --profile $(SOAK_PROFILE) --locked --bin noroshi $(FEATURES_$(SOAK_PROFILE))
+	NOROSHI_BIN=$(BIN_$(SOAK_PROFILE)) SOAK_MINUTES=$(or $(MINUTES),20) e2e/run soak
 
 check: ## Check format, lints, documentation, dependencies
 	@scripts/setup build deny

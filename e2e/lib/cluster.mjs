@@ -25,8 +25,11 @@ export const hasFakeTime = () => existsSync(LIBFAKETIME)
 const toml = (settings) => Object.entries(settings).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join('')
 
 export class ClusterNode extends Node {
-  /** `shared` are settings of all nodes, `settings` of this one; `fakeTime` allows moving its clock. */
-  static async launch({ name, roles, shared, settings = {}, fakeTime = false }) {
+  /**
+   * `shared` are settings of all nodes, `settings` of this one; `fakeTime` allows moving its clock; `data` is an existing
+   * data folder, which is kept.
+   */
+  static async launch({ name, roles, shared, settings = {}, fakeTime = false, data }) {
     const folder = temporaryFolder('cluster')
     const config = join(folder, 'noroshi.toml')
     writeFileSync(config, toml({ 'node.name': name, 'node.roles': roles, ...shared, ...settings }))
@@ -41,7 +44,7 @@ export class ClusterNode extends Node {
         FAKETIME_DONT_FAKE_MONOTONIC: '1',
       })
     }
-    const node = await this.start({ args: ['--config', config], env })
+    const node = await this.start({ args: ['--config', config], env, data })
     return Object.assign(node, { name, roles, folder })
   }
 

@@ -1,9 +1,11 @@
 //! The command line of `noroshi bench`, and the checks that need no server. The defaults reproduce the
 //! measurements in the documentation.
 
+mod cell;
 mod events;
 mod homing;
 mod me;
+mod million;
 mod push;
 mod speech;
 mod stored;
@@ -17,9 +19,11 @@ use clap::{Subcommand, ValueEnum};
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
+pub(crate) use cell::CellArgs;
 pub(crate) use events::{Events, Part};
 pub(crate) use homing::Homing;
 pub(crate) use me::Me;
+pub(crate) use million::{Million, Phase};
 pub(crate) use push::{Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stored::{Stored, Work};
@@ -71,6 +75,9 @@ pub(crate) enum Scenario {
     /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, engine queries per operation, failure of
     /// a gateway
     Homing(Box<Homing>),
+    /// As many devices as one machine can hold, in as many processes as its limits require: memory by kind,
+    /// idle CPU, one message to all, the failure and the drain of gateways
+    Million(Box<Million>),
     /// The event log: events to files, cost of emitting, request latency with a slow sink, an outage of
     /// Firehose
     Events(Box<Events>),

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::Setup;
 use crate::partition::Partition;
-use crate::process::Cpu;
+use crate::process::{Cpu, Process};
 use crate::worker::{
     Command, Connected, Pace, Plan, Published, Received, Results, Start, add_reasons, show_reasons,
 };
@@ -24,11 +24,24 @@ pub(crate) struct Crew {
 
 impl Crew {
     pub(crate) fn start(processes: usize, setup: &Setup) -> Result<Self, Error> {
-        let start = |partition| Member::start(&Start { setup: setup.clone(), partition });
+        Self::start_with(processes, setup, false)
+    }
+
+    /// As many processes as possible fit into memory.
+    pub(crate) fn start_many(processes: usize, setup: &Setup) -> Result<Self, Error> {
+        Self::start_with(processes, setup, true)
+    }
+
+    fn start_with(processes: usize, setup: &Setup, small_pages: bool) -> Result<Self, Error> {
+        let start = |partition| Member::start(&Start { setup: setup.clone(), partition }, small_pages);
         let members = partitions(processes).map(start).collect::<Result<_, _>>()?;
         let mut crew = Self { members };
         crew.members.iter_mut().try_for_each(Member::wait_until_started)?;
         Ok(crew)
+    }
+
+    pub(crate) fn processes(&self) -> impl Iterator<Item = Process> + '_ {
+        self.members.iter().map(Member::process)
     }
 
     /// CPU time of all workers so far; `None` if one has exited.
@@ -83,7 +96,8 @@ impl Crew {
                 pace @ (Pace::Max | Pace::Answered) => pace,
             };
             let in_flight = partition.share(plan.in_flight).max(1);
-            Command::Publish(Plan { pace, in_flight, ..plan.clone() })
+            let requests = plan.requests.map(|requests| partition.share(requests));
+            Command::Publish(Plan { pace, in_flight, requests, ..plan.clone() })
         })
     }
 

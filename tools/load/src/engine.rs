@@ -37,7 +37,7 @@ const WAKER: Token = Token((1 << 25) + 1);
 /// Small, so that a due request waits for few devices.
 const EVENTS_PER_TURN: usize = 256;
 /// Of about 28,000 ports per address by default: the kernel's search for a free one stays short.
-const CONNECTIONS_PER_SOURCE: u32 = 2_000;
+pub(crate) const CONNECTIONS_PER_SOURCE: u32 = 2_000;
 
 /// An address from 127.1.0.1 to 127.250.254.254, determined by the number.
 fn source(number: u32) -> Ipv4Addr {
@@ -86,6 +86,8 @@ pub(crate) struct Engine {
     devices: Vec<Option<Device>>,
     /// The node that each device connects to.
     homes: Homes,
+    /// The ready devices of each node: counting them would read the memory of all devices.
+    ready_at: Vec<usize>,
     senders: Vec<Sender>,
     /// The number of connections with an address of [`source`].
     sources_used: u32,
@@ -121,6 +123,7 @@ impl Engine {
             shared: Shared::new(setup.topic.clone(), setup.dialect.clone()),
             connector: setup.origin.connector()?,
             homes: Homes::new(setup.homes.len(), setup.spare_homes, partition.index as u64),
+            ready_at: vec![0; setup.homes.len().max(1)],
             setup,
             partition,
             devices: Vec::new(),
@@ -244,6 +247,7 @@ impl Engine {
         if device.is_ready() && !was_ready {
             self.opening -= 1;
             self.ready += 1;
+            self.ready_at[self.homes.of(number)] += 1;
             self.last_log_in_ns = clock::now_ns();
             self.log_in.record(device.opened_ns, self.last_log_in_ns);
             self.handshakes.count(device.socket.handshake());
@@ -281,9 +285,18 @@ impl Engine {
     pub(crate) fn remove(&mut self, number: usize) {
         let Some(device) = self.devices.get_mut(number).and_then(Option::take) else { return };
         match device.is_ready() {
-            true => self.ready -= 1,
+            true => {
+                self.ready -= 1;
+                self.ready_at[self.homes.of(number)] -= 1;
+            }
             false => self.opening -= 1,
         }
+    }
+
+    /// Reserves memory for `count` devices. Growth by doubling would waste up to half of it in many small
+    /// processes.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.devices.reserve_exact(count.saturating_sub(self.devices.len()));
     }
 
     /// Starts to connect this worker's device `number`.
@@ -364,6 +377,7 @@ impl Engine {
         self.devices.clear();
         self.opening = 0;
         self.ready = 0;
+        self.ready_at.fill(0);
         self.ended.clear();
     }
 
@@ -385,7 +399,7 @@ impl Engine {
 
     /// The number of ready devices with this home.
     pub(crate) fn ready_at(&self, home: usize) -> usize {
-        self.ready_devices().filter(|number| self.homes.of(*number) == home).count()
+        self.ready_at.get(home).copied().unwrap_or(0)
     }
 
     /// The target of this worker's requests.

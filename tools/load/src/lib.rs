@@ -79,6 +79,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Push(push) => (scenario::push::run(push)?, push.json),
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
         Scenario::Homing(homing) => (scenario::homing::run(homing)?, homing.json),
+        Scenario::Million(million) => match scenario::million::run(million)? {
+            Some(report) => (report, million.json),
+            None => return Ok(()), // only the plan was asked for
+        },
         Scenario::Events(events) => match events.part {
             Some(part) => return scenario::events::run_part(events, part),
             None if events.fake => return scenario::events::run_fake(events),

@@ -9,7 +9,7 @@ use std::ops::{Add, Sub};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Error;
-use crate::host::kib_field;
+use crate::host::{field, kib_field};
 
 /// CPU time up to a point in time, or between two.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -80,19 +80,39 @@ impl Process {
         let ticks = rustix::param::clock_ticks_per_second();
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let own = parse_cpu(&stat, ticks)? + parse_waited_cpu(&stat, ticks)?;
-        let others = fs::read_dir("/proc").ok()?.filter_map(|entry| {
-            let name = entry.ok()?.file_name();
-            let pid: u32 = name.to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            (parse_parent(&stat)? == self.pid).then(|| parse_cpu(&stat, ticks))?
-        });
-        Some(own + others.sum())
+        Some(own + self.children().into_iter().filter_map(Process::cpu).sum())
     }
 
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         Some(kib_field(&status, "VmRSS")? * 1024)
+    }
+
+    /// Resident memory, where memory that several processes map counts for each in part.
+    pub(crate) fn proportional_bytes(self) -> Option<u64> {
+        let sums = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        Some(kib_field(&sums, "Pss")? * 1024)
+    }
+
+    /// Its threads: how many there are, and how often they have given up the processor, mostly to wait.
+    pub(crate) fn threads(self) -> Option<(usize, u64)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        let waits = tasks.filter_map(|task| {
+            let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+            field(&status, "voluntary_ctxt_switches")?.parse::<u64>().ok()
+        });
+        Some(waits.fold((0, 0), |(count, sum), waits| (count + 1, sum + waits)))
+    }
+
+    /// The processes that it has started and that still run.
+    pub(crate) fn children(self) -> Vec<Process> {
+        let all = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            (parse_parent(&stat)? == self.pid).then_some(Process { pid })
+        });
+        all.collect()
     }
 
     /// The number of open files: since Linux 6.2 from the folder's size, before by counting entries.
@@ -180,5 +200,8 @@ mod tests {
         assert!(this.resident_bytes().unwrap() > 100_000);
         assert!(this.files_max().unwrap() > 0);
         assert!(this.open_files().unwrap() >= 3);
+        assert!(this.proportional_bytes().unwrap() <= this.resident_bytes().unwrap());
+        assert!(this.threads().unwrap().0 >= 1);
+        assert!(this.children().iter().all(|child| child.pid != this.pid));
     }
 }

@@ -45,6 +45,7 @@ struct Started {
     signals: Signals,
     /// Stopped, with its folder removed.
     is_cleared: bool,
+    is_asked_to_stop: bool,
 }
 
 /// Programs that were started and not removed. [`abandon`] locks it until the exit. A program's lock may be
@@ -59,13 +60,13 @@ static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 #[allow(clippy::exit)] // called for a signal, in parallel to the measuring thread
 pub fn abandon(exit_code: i32) -> ! {
     let all = lock(&STARTED);
-    // Nodes before their engines.
+    // Nodes before their engines, and all of them before the first one is waited for.
     for started in all.iter().rev() {
         let mut started = lock(started);
         let end = started.signals.end; // neither devices nor data need a graceful end
         started.signal(end);
-        started.clear_away();
     }
+    all.iter().rev().for_each(|started| lock(started).clear_away());
     for folder in lock(&FOLDERS).iter() {
         let _ = fs::remove_dir_all(folder); // it may be removed already
     }
@@ -126,9 +127,23 @@ impl Owned {
         lock(&self.started).restart()
     }
 
+    /// Asks the program to stop gracefully, without waiting.
+    pub(crate) fn ask_to_stop(&self) {
+        let mut started = lock(&self.started);
+        let stop = started.signals.stop;
+        started.is_asked_to_stop = true;
+        started.signal(stop);
+    }
+
+    /// Or killed; until it restarts.
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
+        lock(&self.started).is_asked_to_stop
+    }
+
     /// Kills the program with SIGKILL as part of a measurement, and waits for its end.
     pub(crate) fn kill(&self) {
         let mut started = lock(&self.started);
+        started.is_asked_to_stop = true;
         started.signal(Signal::KILL);
         let _ = started.child.wait(); // killed on purpose
     }
@@ -188,13 +203,15 @@ fn spawn(
     let log_too = log.try_clone().map_err(folder_error)?;
     command.stdin(Stdio::null()).stdout(log).stderr(log_too);
     let child = command.spawn().map_err(Error::system("starting a server"))?;
-    Ok(Started { child, folder: folder.to_owned(), command, signals, is_cleared: false })
+    let folder = folder.to_owned();
+    Ok(Started { child, folder, command, signals, is_cleared: false, is_asked_to_stop: false })
 }
 
 impl Started {
     fn restart(&mut self) -> Result<(), Error> {
         self.stop();
         self.child = self.command.spawn().map_err(Error::system("starting a server"))?;
+        self.is_asked_to_stop = false;
         Ok(())
     }
 

@@ -15,6 +15,9 @@ pub(crate) struct Done {
     pub(crate) commands: u64,
     pub(crate) calls: BTreeMap<String, u64>,
     pub(crate) cpu: Cpu,
+    /// Now, not since the start.
+    pub(crate) connections: u64,
+    pub(crate) memory_bytes: u64,
 }
 
 impl Done {
@@ -29,6 +32,8 @@ impl Done {
             commands: later.commands.saturating_sub(self.commands).saturating_sub(1),
             calls,
             cpu: later.cpu - self.cpu,
+            connections: later.connections,
+            memory_bytes: later.memory_bytes,
         }
     }
 
@@ -95,6 +100,8 @@ fn parse(text: &str) -> Done {
     for (key, value) in text.lines().filter_map(|line| line.trim_end().split_once(':')) {
         match key {
             "total_commands_processed" => done.commands = value.parse().unwrap_or_default(),
+            "connected_clients" => done.connections = value.parse().unwrap_or_default(),
+            "used_memory" => done.memory_bytes = value.parse().unwrap_or_default(),
             "used_cpu_user" => done.cpu.user_us = seconds(value),
             "used_cpu_sys" => done.cpu.system_us = seconds(value),
             _ => {

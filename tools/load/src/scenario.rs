@@ -11,12 +11,14 @@ pub(crate) mod events;
 pub(crate) mod homing;
 pub(crate) mod idle;
 pub(crate) mod me;
+pub(crate) mod million;
 pub(crate) mod push;
 pub(crate) mod slow;
 pub(crate) mod stored;
 pub(crate) mod storm;
 pub(crate) mod tenants;
 pub(crate) mod tls;
+mod usage;
 
 use std::time::Duration;
 

@@ -58,6 +58,9 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Push(args) => scenario::push::run(&args),
         Scenario::Campaign(args) => scenario::campaign::run(&args),
         Scenario::Homing(args) => scenario::homing::run(&args),
+        Scenario::Million(args) => {
+            scenario::million::run(&args).map(|report| report.expect("not only a plan"))
+        }
         Scenario::Events(args) => scenario::events::run(&args),
         Scenario::Me(args) => scenario::me::run(&args),
         Scenario::Tenants(args) => scenario::tenants::run(&args).map(|(report, _)| report),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use noroshi_store::OutcomePart;
 use noroshi_types::{Outcome, When};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::cluster::Peers;
 use crate::cluster::route::{self, OwnPart};
@@ -28,6 +29,8 @@ pub(crate) struct OwnParts {
     /// Held while parts are handed to the shards, which takes no lock for long and waits for nothing: of two callers
     /// that hand over at once, neither may overtake the other.
     held: Mutex<Held>,
+    /// Wakes [`run`], which has nothing to check while no part waits.
+    filled: Notify,
 }
 
 #[derive(Default)]
@@ -50,6 +53,11 @@ impl OwnParts {
         held.last += 1;
         let number = held.last;
         held.rounds.push_back(HeldRound { number, at: Instant::now(), parts });
+        let is_first = held.rounds.len() == 1;
+        drop(held);
+        if is_first {
+            self.filled.notify_one();
+        }
         number
     }
 
@@ -93,6 +101,9 @@ impl OwnParts {
 /// Hands over parts whose marker did not return, until it is dropped.
 pub(crate) async fn run(peers: &Peers) {
     loop {
+        if peers.own_parts.is_empty() {
+            peers.own_parts.filled.notified().await;
+        }
         tokio::time::sleep(CHECK_INTERVAL).await;
         if let Some(number) = peers.own_parts.overdue(Instant::now()) {
             peers.metrics.turns_late.inc();

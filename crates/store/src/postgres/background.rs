@@ -33,6 +33,10 @@ pub(super) const CALLS_MAX: usize = 16_384;
 /// Limits of one transaction.
 const GROUP_ROWS: usize = 8_192;
 const GROUP_CALLS: usize = 4_096;
+/// The minimum time between two small groups. Many nodes with few messages each would otherwise write a transaction per
+/// message; nobody waits for these writes. Larger groups follow one another at once.
+const SMALL_EVERY: Duration = Duration::from_millis(50);
+const SMALL_CALLS: usize = GROUP_CALLS / 16;
 /// How long outcomes of unknown notifications are retried.
 const UNMATCHED_RETRY: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -64,7 +68,11 @@ impl BackgroundWriter {
             // The write has its own timeouts, so the task only reports that it continues, never that it works.
             self.pulse.working();
             self.pulse.waiting();
+            let (began, is_small) = (Instant::now(), group.len() < SMALL_CALLS);
             late = self.write(group, late).await;
+            if is_small {
+                tokio::time::sleep(SMALL_EVERY.saturating_sub(began.elapsed())).await;
+            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! Options of `bench homing`: several nodes with their engines, and the operations to measure.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Pacing, check, check_counts, duration};
+use super::{CellArgs, Pacing, check, check_counts, duration};
 use crate::Error;
 
 const NODES_MAX: usize = 1_000;
@@ -28,30 +27,8 @@ pub(crate) struct Homing {
     /// API nodes
     #[arg(long, default_value_t = 1)]
     pub(crate) apis: usize,
-    /// PostgreSQL database, which must be empty [default: start one]
-    #[arg(long, value_name = "URL")]
-    pub(crate) postgres: Option<String>,
-    /// Setting of the started PostgreSQL
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "postgres")]
-    pub(crate) postgres_set: Vec<String>,
-    /// Redis [default: start one]
-    #[arg(long, value_name = "URL")]
-    pub(crate) redis: Option<String>,
-    /// Executable of the nodes, such as another version's [default: this one]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) program: Option<PathBuf>,
-    /// Setting of all nodes, as for `noroshi serve`
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Setting of gateway nodes
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set_gateway: Vec<String>,
-    /// Setting of API nodes
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set_api: Vec<String>,
-    /// Parent of the data folders [default: the system's temporary folder]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cell: CellArgs,
     /// Users per request
     #[arg(long, default_value_t = 300)]
     pub(crate) targets: usize,
@@ -151,6 +128,6 @@ impl Homing {
         check(self.patience <= PATIENCE_MAX, "--patience must be at most 30m")?;
         self.pacing.check()?;
         super::check_name(&self.name)?;
-        super::check_data(self.data.as_deref())
+        self.cell.check()
     }
 }

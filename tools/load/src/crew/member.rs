@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 use crate::process::Process;
+use crate::server::SMALL_PAGES;
 use crate::worker::{self, Message, Start};
 
 /// A worker without a report for this long is considered dead: every task has an earlier deadline of its own.
@@ -32,8 +33,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn start(start: &Start) -> Result<Self, Error> {
+    /// `small_pages`: [`SMALL_PAGES`], for many of them.
+    pub(crate) fn start(start: &Start, small_pages: bool) -> Result<Self, Error> {
+        let (name, value) = SMALL_PAGES;
         let mut child = program()?
+            .envs(small_pages.then_some((name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -203,7 +207,7 @@ mod tests {
             sources_start: 0,
         };
         let partition = Partition { index: 1, count: 2 };
-        let mut member = Member::start(&Start { setup, partition }).unwrap();
+        let mut member = Member::start(&Start { setup, partition }, false).unwrap();
         member.wait_until_started().unwrap();
         member
     }

@@ -3,14 +3,14 @@
 //! the load on the engines.
 
 mod end;
-mod usage;
 
 use std::time::Duration;
 
 use super::direct::{check_accepted, note_trouble, pace, scheduled};
+use super::usage::Sample;
 use super::{Outcome, note_reasons, progress, register, report};
 use crate::args::Homing;
-use crate::cell::Cell;
+use crate::cell::{Cell, Nodes};
 use crate::crew::Crew;
 use crate::dialect::Dialect;
 use crate::engine::Setup;
@@ -25,7 +25,6 @@ use crate::server::random_u32;
 use crate::stats::median;
 use crate::worker::Plan;
 use crate::{Error, clock};
-use usage::Sample;
 
 /// The slowest rate of log-ins that is measured.
 const LOG_INS_PER_SECOND_MIN: u64 = 100;
@@ -40,7 +39,8 @@ pub(crate) fn run(args: &Homing) -> Result<ReportDocument, Error> {
     make_room_for(args.connections(), args.processes())?;
     make_room_in_nodes(args.connections(), args.gateways_left())?;
     progress("starting the cell");
-    let cell = Cell::start(args)?;
+    let nodes = Nodes { apis: args.apis, gateways: args.gateways + args.spare, ..Nodes::default() };
+    let cell = Cell::start(&args.cell, &nodes)?;
     let mut bench = Bench::new(args, cell)?;
     let mut values = Values::default();
     let measured = bench.measure(&mut values).map_err(|error| bench.explain(error));

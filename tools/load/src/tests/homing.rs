@@ -12,7 +12,7 @@ use crate::engine::Setup;
 use crate::http::{Client, Origin, Request};
 use crate::jwt::Signer;
 use crate::payload::{DATA_BYTES_MIN, Names, When, push_users_body};
-use crate::worker::RehomePlan;
+use crate::worker::{Plan, RehomePlan};
 
 fn origin(server: &FakeServer) -> Origin {
     Origin::parse(&format!("http://{}", server.address)).unwrap()
@@ -59,6 +59,27 @@ fn devices_of_a_failed_node_reconnect_to_another() {
 }
 
 #[test]
+fn publishing_ends_after_a_number_of_requests() {
+    let server = FakeServer::start(Behaviour::Well);
+    let mut crew = crew(&[&server]);
+    let start_ns = clock::now_ns();
+    let plan = Plan {
+        start_ns,
+        from_ns: start_ns,
+        to_ns: start_ns + clock::ns(Duration::from_secs(60)),
+        requests: Some(7),
+        in_flight: 2,
+        connected: 1,
+        data_bytes: DATA_BYTES_MIN,
+        ..Plan::default()
+    };
+    crew.publish(&plan).unwrap();
+    let published = crew.published().unwrap();
+    assert_eq!((published.accepted, published.deliveries, published.lost()), (7, 7, 0));
+    assert!(published.answered_ns > start_ns);
+}
+
+#[test]
 fn every_stored_message_is_reported_by_its_stamp() {
     let server = FakeServer::start(Behaviour::Well);
     let mut crew = crew(&[&server]);
@@ -89,6 +110,12 @@ fn invalid_options_are_reported_before_anything_starts() {
         ("homing --name A", "--name"),
         ("homing --sample-rate 0", "--sample-rate"),
         ("homing --data /no-such-folder", "--data"),
+        ("million --devices 0", "--devices"),
+        ("million --devices 100 --gateways 1", "--skip"),
+        ("million --devices 100 --clients 101", "--clients"),
+        ("million --direct 0", "--skip direct"),
+        ("million --payload 3", "--payload"),
+        ("million --data /no-such-folder", "--data"),
     ] {
         let error = run(line).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(said), "{line}: {error}");

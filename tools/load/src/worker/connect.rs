@@ -74,6 +74,7 @@ impl Connecting {
     pub(super) fn new(engine: &mut Engine, devices: usize, handshakes_max: usize, deadline_ns: u64) -> Self {
         engine.log_in = Latency::default();
         engine.ended.clear();
+        engine.reserve(devices);
         Self {
             devices,
             handshakes_max: handshakes_max.max(1),

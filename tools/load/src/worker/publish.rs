@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     /// The measured window; everything before it is warm-up.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
+    /// The number of requests, after which the window ends; `None`: as many as the time allows.
+    pub(crate) requests: Option<usize>,
     pub(crate) pace: Pace,
     /// Maximum number of requests in flight.
     pub(crate) in_flight: usize,
@@ -54,6 +56,8 @@ pub(crate) struct Published {
     pub(crate) accepted: u64,
     /// All requests answered with success.
     pub(crate) accepted_ever: u64,
+    /// When the last request was answered.
+    pub(crate) answered_ns: u64,
     /// From a request's due time to its answer.
     pub(crate) accept: Latency,
     /// Failed requests, within the window or not.
@@ -132,7 +136,7 @@ impl Publishing {
             return Step::Wait(self.plan.start_ns);
         }
         self.give_up_missing(engine, now_ns);
-        if now_ns >= self.plan.to_ns {
+        if now_ns >= self.plan.to_ns || self.all_answered(engine) {
             return self.finish(engine);
         }
         while let Some(due_ns) = self.due(engine, now_ns) {
@@ -161,8 +165,20 @@ impl Publishing {
         }
     }
 
+    /// Whether the requests were limited in number, and every one has its answer.
+    fn all_answered(&self, engine: &Engine) -> bool {
+        self.has_begun_all() && engine.senders_busy() == 0
+    }
+
+    fn has_begun_all(&self) -> bool {
+        self.plan.requests.is_some_and(|requests| self.begun >= requests as u64)
+    }
+
     /// The due time of a request that may be sent now.
     fn due(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
+        if self.has_begun_all() {
+            return None;
+        }
         match self.plan.pace {
             Pace::Rate(_) => Some(self.next_due_ns()).filter(|due_ns| *due_ns <= now_ns),
             Pace::Answered => Some(now_ns),
@@ -198,6 +214,7 @@ impl Publishing {
             match result {
                 Ok(()) => {
                     self.published.accepted_ever += 1;
+                    self.published.answered_ns = at_ns;
                     if window.contains(&at_ns) {
                         self.published.accepted += 1;
                         self.published.accept.record(pending.due_ns, at_ns);
@@ -254,6 +271,7 @@ impl Results for Published {
     fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.accepted_ever += other.accepted_ever;
+        self.answered_ns = self.answered_ns.max(other.answered_ns);
         self.accept.merge(&other.accept);
         self.rejected += other.rejected;
         self.reject.merge(&other.reject);

@@ -39,7 +39,10 @@ pub(super) struct Receiving {
 impl Receiving {
     pub(super) fn new(engine: &mut Engine, each: u32, deadline_ns: u64) -> Self {
         // Messages may arrive before the command does, so counts start when a device connects.
-        let at_goal = engine.devices_with(each);
+        let at_goal = match each {
+            0 => engine.ready,
+            each => engine.devices_with(each),
+        };
         engine.shared.seen.set_goal(each, at_goal);
         Self { deadline_ns }
     }

@@ -72,7 +72,9 @@ impl Rehoming {
         let now_ns = clock::now_ns();
         for (number, ended) in std::mem::take(&mut engine.ended) {
             if self.lost.insert(number) {
-                self.reconnects.lost(number, now_ns.max(self.plan.first_ns));
+                // A draining node assigns each device its own delay.
+                let after_ns = ended.after_ms.unwrap_or(0).saturating_mul(1_000_000);
+                self.reconnects.lost(number, (now_ns + after_ns).max(self.plan.first_ns));
             } else {
                 self.reconnects.failed(number, ended, now_ns);
             }

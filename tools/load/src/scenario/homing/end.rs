@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::usage::Sample;
-use super::{Bench, note_reasons, progress};
+use super::{Bench, Sample, note_reasons, progress};
 use crate::args::Homing;
 use crate::http::{Client, Request};
 use crate::partition::Partition;

@@ -8,7 +8,7 @@ use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::redis::Done;
 use crate::report::Values;
 
-pub(super) struct Sample {
+pub(crate) struct Sample {
     at_ns: u64,
     gateways: Option<Cpu>,
     apis: Option<Cpu>,
@@ -32,10 +32,15 @@ fn between(from: Option<Cpu>, to: Option<Cpu>) -> Option<f64> {
 }
 
 impl Sample {
-    pub(super) fn take(cell: &mut Cell, crew: &Crew) -> Result<Self, Error> {
+    pub(crate) fn take(cell: &mut Cell, crew: &Crew) -> Result<Self, Error> {
+        Self::take_from(cell, crew, 0)
+    }
+
+    /// Without the first `gateways`, one of which ends.
+    pub(crate) fn take_from(cell: &mut Cell, crew: &Crew, gateways: usize) -> Result<Self, Error> {
         Ok(Self {
             at_ns: clock::now_ns(),
-            gateways: cpu(&cell.gateways),
+            gateways: cpu(&cell.gateways[gateways..]),
             apis: cpu(&cell.apis),
             postgres: cell.postgres_cpu(),
             redis: cell.redis.as_mut().map(|redis| redis.done()).transpose()?,
@@ -60,7 +65,7 @@ impl Sample {
     }
 
     /// Pushes the cost per item; `per` ends the names.
-    pub(super) fn push_each(&self, later: &Self, per: &str, count: u64, values: &mut Values) {
+    pub(crate) fn push_each(&self, later: &Self, per: &str, count: u64, values: &mut Values) {
         if count == 0 {
             return;
         }
@@ -75,12 +80,30 @@ impl Sample {
         values.push_some(&format!("Redis commands {per}"), "", commands);
     }
 
-    pub(super) fn redis_commands_per_second(&self, later: &Self) -> Option<f64> {
+    pub(crate) fn redis_commands_per_second(&self, later: &Self) -> Option<f64> {
         let seconds = later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;
         Some(self.redis_until(later)?.commands as f64 / seconds)
     }
 
-    pub(super) fn push_cores(&self, later: &Self, values: &mut Values) {
+    pub(crate) fn seconds_until(&self, later: &Self) -> f64 {
+        later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9
+    }
+
+    /// CPU of all gateways.
+    pub(crate) fn gateway_cores(&self, later: &Self) -> Option<f64> {
+        let [gateways, ..] = self.cpu_until(later);
+        gateways.map(|us| us / 1e6 / self.seconds_until(later))
+    }
+
+    /// CPU of each kind of process while nothing happens.
+    pub(crate) fn push_idle(&self, later: &Self, values: &mut Values) {
+        let seconds = self.seconds_until(later);
+        for (process, us) in PROCESSES.iter().zip(self.cpu_until(later)) {
+            values.push_some(&format!("idle: {process} CPU"), "ms/s", us.map(|us| us / 1e3 / seconds));
+        }
+    }
+
+    pub(crate) fn push_cores(&self, later: &Self, values: &mut Values) {
         let all = self.cpu_until(later);
         let seconds = later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;
         let all = all.map(|us| us.map(|us| us / 1e6 / seconds));
@@ -100,17 +123,17 @@ impl Sample {
         values.push_some("CPU of everything else on this machine", "cores", others);
     }
 
-    pub(super) fn redis_note(&self, later: &Self, when: &str) -> Option<String> {
+    pub(crate) fn redis_note(&self, later: &Self, when: &str) -> Option<String> {
         Some(format!("Redis commands {when}: {}", self.redis_until(later)?.shown()))
     }
 
     /// Messages from nodes to other nodes through Redis.
-    pub(super) fn bus_messages(&self, later: &Self) -> Option<u64> {
+    pub(crate) fn bus_messages(&self, later: &Self) -> Option<u64> {
         Some(self.redis_until(later)?.of(&["publish", "spublish", "xadd"]))
     }
 
     /// Commands that write to Redis, including leases.
-    pub(super) fn redis_writes(&self, later: &Self) -> Option<u64> {
+    pub(crate) fn redis_writes(&self, later: &Self) -> Option<u64> {
         Some(self.redis_until(later)?.writes())
     }
 }
