@@ -222,9 +222,9 @@ pub trait Sessions: Send + Sync {
     /// order.
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
 
-    /// [`Sessions::log_in`] with a single read, for devices that need no change: nearly all that reconnect. Calls `done`
-    /// exactly once. SQLite calls it on the thread that read, so that a storm of log-ins passes through no other thread;
-    /// `done` must not block. PostgreSQL reads nothing and calls it at once.
+    /// [`Sessions::log_in`] with a single read, for devices that need no change: nearly all that reconnect. Calls
+    /// `done` exactly once. SQLite calls it on the thread that read, so that a storm of log-ins passes through no
+    /// other thread; `done` must not block. PostgreSQL reads nothing and calls it at once.
     fn read_log_ins(&self, logins: Vec<Login>, done: Box<dyn FnOnce(FirstRead) + Send>);
 
     /// Checks earlier reads of many devices with one read. Answers in order.

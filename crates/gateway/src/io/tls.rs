@@ -136,8 +136,8 @@ fn server_config(
     Ok(config)
 }
 
-/// Suites with SHA-256 come first: CPUs have instructions for it and seldom for SHA-384, whose key schedule takes a
-/// tenth of a resumed handshake.
+/// Suites with SHA-256 come first: CPUs have instructions for it and seldom for SHA-384, which took a tenth of
+/// the CPU of handshakes.
 fn has_sha384(suite: &SupportedCipherSuite) -> bool {
     let common = match suite {
         SupportedCipherSuite::Tls12(suite) => &suite.common,
