@@ -11,7 +11,8 @@ use crate::{Identity, Refused, jwt};
 pub fn jwt(token: &str, app: &App, jwks: &str, now: Timestamp) -> Result<Identity, Refused> {
     crate::provider::install();
     let header = jwt::header(token)?;
-    let named = jwt::unverified(token)?;
+    let body = jwt::body(token)?;
+    let unverified = jwt::Unverified::read(&body)?;
     if let Ok(set) = KeySet::parse(jwks, Strictness::Found) {
         let mut tried = 0;
         for key in set.candidates(&header) {
@@ -20,8 +21,8 @@ pub fn jwt(token: &str, app: &App, jwks: &str, now: Timestamp) -> Result<Identit
         }
         assert!(tried <= TRIED_KEYS_MAX, "{tried} keys were tried");
     }
-    let identity = jwt::claimed(token, app, now)?;
-    assert!(identity.expires_at > now && identity.app == app.id, "{named:?}");
+    let identity = jwt::claimed(&unverified, app, now)?;
+    assert!(identity.expires_at > now && identity.app == app.id, "{:?}", unverified.named);
     Ok(identity)
 }
 

@@ -5,10 +5,15 @@
 //! token. `iss` must equal the app's issuer if the app declares one. `aud` must contain the app's audience if the app
 //! declares one or the token has an `aud`.
 
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_store::{App, Issued};
 use noroshi_types::rule::claims::is_filter;
 use noroshi_types::{DeviceId, Timestamp, Topic, UserId, limits};
+use ring::hmac;
 use serde::Deserialize;
 
 use crate::identity::Identity;
@@ -18,10 +23,24 @@ use crate::select::{Audience, Named, audience_of};
 /// RFC 7519 sets no limit; a token is no place for 1,000 topics.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8_192;
 
+/// The headers that libraries write for HS256, encoded: `{"alg":"HS256","typ":"JWT"}`, the same in the other order, and
+/// `{"alg":"HS256"}`. A log-in compares them and parses other headers.
+const HS256_HEADERS: [&str; 3] =
+    ["eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9", "eyJhbGciOiJIUzI1NiJ9"];
+
+/// The 32 bytes of an HMAC-SHA256, and what base64 may reserve while it decodes.
+const SIGNATURE_BYTES_MAX: usize = 64;
+
+const NOT_CLAIMS: Refused = Refused::Malformed(
+    "the claims of a JWT must be JSON, with a string as iss and a string or an array of strings as aud",
+);
+
 #[derive(Deserialize)]
-struct Claims {
-    sub: String,
-    device: String,
+struct Claims<'a> {
+    #[serde(borrow)]
+    sub: Cow<'a, str>,
+    #[serde(borrow)]
+    device: Cow<'a, str>,
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
@@ -35,15 +54,44 @@ struct Claims {
     aud: Option<Audience>,
 }
 
-/// The issuer and the audience of a token before verification.
-pub(crate) fn unverified(token: &str) -> Result<Named, Refused> {
-    jsonwebtoken::dangerous::insecure_decode_claims(token)
-        .map_err(|_| Refused::Malformed("the claims of a JWT must be JSON, with a string as iss and a string or an array of strings as aud"))
+/// The claims of a token whose signature is not verified yet, parsed once for all that reads them.
+pub(crate) struct Unverified<'a> {
+    pub(crate) named: Named,
+    /// Without `iss` and `aud`, which are in `named`. None if they identify no device.
+    claims: Option<Claims<'a>>,
+}
+
+/// The decoded claims of a token, for [`Unverified::read`].
+pub(crate) fn body(token: &str) -> Result<Vec<u8>, Refused> {
+    let (_, body, _) = parts(token).ok_or(NOT_CLAIMS)?;
+    URL_SAFE_NO_PAD.decode(body).map_err(|_| NOT_CLAIMS)
+}
+
+/// Header, claims and signature, encoded.
+fn parts(token: &str) -> Option<(&str, &str, &str)> {
+    let (message, signature) = token.rsplit_once('.')?;
+    let (header, body) = message.rsplit_once('.')?;
+    Some((header, body, signature))
+}
+
+impl<'a> Unverified<'a> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Refused> {
+        if let Ok(mut claims) = serde_json::from_slice::<Claims<'a>>(body) {
+            let named = Named { iss: claims.iss.take(), aud: claims.aud.take() };
+            return Ok(Self { named, claims: Some(claims) });
+        }
+        // The signature is checked before the other claims are refused.
+        let named = serde_json::from_slice(body).map_err(|_| NOT_CLAIMS)?;
+        Ok(Self { named, claims: None })
+    }
 }
 
 pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Refused::Malformed("a JWT must have at most 8 KiB"));
+    }
+    if parts(token).is_some_and(|(header, ..)| HS256_HEADERS.contains(&header)) {
+        return Ok(Header::new(Algorithm::HS256));
     }
     let header = decode_header(token).map_err(|_| Refused::Malformed("neither a device token nor a JWT"))?;
     match header.alg {
@@ -52,33 +100,42 @@ pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     }
 }
 
-/// Whether `key` signed the token. Costs some microseconds with HS256, 30 to 300 with a public key.
+/// Whether `key` signed the token with HS256. Costs about a microsecond, as the lookup in a cache of tokens would, so
+/// there is none.
+pub(crate) fn is_signed_with(token: &str, key: &hmac::Key) -> bool {
+    let Some((message, encoded)) = token.rsplit_once('.') else { return false };
+    let mut signature = [0; SIGNATURE_BYTES_MAX];
+    let Ok(len) = URL_SAFE_NO_PAD.decode_slice(encoded, &mut signature) else { return false };
+    hmac::verify(key, message.as_bytes(), &signature[..len]).is_ok()
+}
+
+/// Whether `key` signed the token. Costs 30 to 300 microseconds with a public key.
 pub(crate) fn is_signed_by(token: &str, algorithm: Algorithm, key: &DecodingKey) -> bool {
     let Some((message, signature)) = token.rsplit_once('.') else { return false };
     jsonwebtoken::crypto::verify(signature, message.as_bytes(), key, algorithm).unwrap_or(false)
 }
 
 /// The identity in the claims. The caller has verified the signature.
-pub(crate) fn claimed(token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+pub(crate) fn claimed(token: &Unverified<'_>, app: &App, now: Timestamp) -> Result<Identity, Refused> {
     const CLAIMS: Refused = Refused::Malformed("a JWT needs the claims sub, device and exp");
-    let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Claims>(token).map_err(|_| CLAIMS)?;
-    check_named(&claims, app)?;
+    let claims = token.claims.as_ref().ok_or(CLAIMS)?;
+    check_named(&token.named, app)?;
     identity(claims, app, now)
 }
 
 /// Checks issuer and audience against what the app declares.
-fn check_named(claims: &Claims, app: &App) -> Result<(), Refused> {
-    if app.settings.issuer.as_ref().is_some_and(|issuer| claims.iss.as_ref() != Some(issuer)) {
+fn check_named(named: &Named, app: &App) -> Result<(), Refused> {
+    if app.settings.issuer.as_ref().is_some_and(|issuer| named.iss.as_ref() != Some(issuer)) {
         return Err(Refused::Issuer);
     }
-    match &claims.aud {
+    match &named.aud {
         Some(audience) if audience.contains(audience_of(app)) => Ok(()),
         None if app.settings.audience.is_none() => Ok(()),
         _ => Err(Refused::Audience),
     }
 }
 
-fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+fn identity(claims: &Claims<'_>, app: &App, now: Timestamp) -> Result<Identity, Refused> {
     let expires_at = timestamp(claims.exp);
     if expires_at <= now {
         return Err(Refused::Expired);
@@ -117,11 +174,8 @@ fn timestamp(seconds: f64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use noroshi_store::AppSettings;
     use noroshi_types::{AppId, AppName};
-    use ring::hmac;
 
     const SECRET: &[u8] = b"a secret of the app";
 
@@ -148,10 +202,11 @@ mod tests {
     fn check_for(app: &App, claims: &str, secret: &[u8]) -> Result<Identity, Refused> {
         crate::provider::install();
         let token = signed(r#"{"alg":"HS256","typ":"JWT"}"#, claims);
-        let key = DecodingKey::from_secret(secret);
         let header = header(&token)?;
-        match is_signed_by(&token, header.alg, &key) {
-            true => claimed(&token, app, Timestamp(1_000_000)),
+        let is_signed = is_signed_with(&token, &hmac::Key::new(hmac::HMAC_SHA256, secret));
+        assert_eq!(is_signed_by(&token, header.alg, &DecodingKey::from_secret(secret)), is_signed);
+        match is_signed {
+            true => claimed(&Unverified::read(&body(&token)?)?, app, Timestamp(1_000_000)),
             false => Err(Refused::Signature),
         }
     }
@@ -195,6 +250,52 @@ mod tests {
     }
 
     #[test]
+    fn known_headers_are_read_like_all_others() {
+        let claims = r#"{"sub":"u1","device":"d1","exp":2000}"#;
+        let headers = [
+            r#"{"alg":"HS256","typ":"JWT"}"#,
+            r#"{"typ":"JWT","alg":"HS256"}"#,
+            r#"{"alg":"HS256"}"#,
+            r#"{ "alg": "HS256" }"#,
+        ];
+        for (number, text) in headers.into_iter().enumerate() {
+            let token = signed(text, claims);
+            assert_eq!(HS256_HEADERS.iter().any(|known| token.starts_with(*known)), number < 3, "{text}");
+            assert_eq!(header(&token).map(|header| header.alg), Ok(Algorithm::HS256), "{text}");
+        }
+        let known = HS256_HEADERS[0];
+        for malformed in [format!("{known}.e30"), format!("x.{known}.e30.x"), known.to_owned()] {
+            assert!(header(&malformed).is_err(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn a_signature_has_its_exact_length_and_form() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+        let token = signed(r#"{"alg":"HS256"}"#, "{}");
+        assert!(is_signed_with(&token, &key));
+        let (message, signature) = token.rsplit_once('.').expect("a signature");
+        let long = signature.repeat(9);
+        for other in ["", "A", "=", &signature[1..], &format!("{signature}="), &long, &signature[..42]] {
+            assert!(!is_signed_with(&format!("{message}.{other}"), &key), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_signature_is_checked_before_the_claims() {
+        let bad = r#"{"sub":1,"device":"d1","exp":2000}"#;
+        assert_eq!(check(bad, b"another secret"), Err(Refused::Signature));
+        assert!(matches!(check(bad, SECRET), Err(Refused::Malformed(_))));
+        let escaped = r#"{"sub":"\u0061\n","device":"d\"1","exp":2000}"#;
+        assert!(matches!(check(escaped, SECRET), Err(Refused::Malformed(_))), "a control character");
+        let identity = check(r#"{"sub":"\u0061","device":"d\"1","exp":2000}"#, SECRET).expect("valid");
+        assert_eq!(
+            (identity.user.as_ref().map(UserId::as_str), identity.device.as_str()),
+            (Some("a"), "d\"1")
+        );
+    }
+
+    #[test]
     fn issuer_and_audience_must_match_the_app() {
         let with = |extra: &str| format!(r#"{{"sub":"u1","device":"d1","exp":2000{extra}}}"#);
         let check = |app: &App, extra: &str| check_for(app, &with(extra), SECRET).map(|_| ());
@@ -216,7 +317,10 @@ mod tests {
 
     #[test]
     fn a_repeated_claim_is_malformed() {
-        let named = |claims: &str| unverified(&signed(r#"{"alg":"HS256"}"#, claims));
+        let named = |claims: &str| {
+            let body = body(&signed(r#"{"alg":"HS256"}"#, claims))?;
+            Unverified::read(&body).map(|token| token.named)
+        };
         assert!(named(r#"{"aud":["x","game"],"iss":"a","sub":1}"#).is_ok());
         for claims in
             [r#"{"aud":"a","aud":"b"}"#, r#"{"iss":"a","iss":"b"}"#, r#"{"aud":1}"#, r#"{"aud":[1]}"#]

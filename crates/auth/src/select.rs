@@ -13,16 +13,18 @@
 //! creating such apps; databases of earlier versions and fronts that mirror apps may still contain them.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use noroshi_store::{App, AppSettings};
 use noroshi_types::AppId;
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use crate::refused::Refused;
 
 /// The issuer and the audience of a token (RFC 7519 §4.1). In an unverified token they only tell where to look for
 /// keys.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 pub(crate) struct Named {
     #[serde(default)]
     pub(crate) iss: Option<String>,
@@ -31,11 +33,35 @@ pub(crate) struct Named {
 }
 
 /// One string, or an array of strings.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Audience {
     One(String),
     Many(Vec<String>),
+}
+
+// An untagged enum would first copy the value into a tree, at every log-in.
+impl<'de> Deserialize<'de> for Audience {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AudienceVisitor)
+    }
+}
+
+struct AudienceVisitor;
+
+impl<'de> Visitor<'de> for AudienceVisitor {
+    type Value = Audience;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string or an array of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Audience, E> {
+        Ok(Audience::One(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Audience, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(values)).map(Audience::Many)
+    }
 }
 
 impl Audience {

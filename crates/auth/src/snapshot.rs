@@ -7,10 +7,11 @@ use std::sync::Arc;
 use noroshi_store::{App, Error, Key, KeyHash, Store};
 use noroshi_types::rule::TopicRules;
 use noroshi_types::{AppId, AppName};
+use ring::hmac;
 
 use crate::refused::Refused;
-use crate::select::Directory;
-use crate::{jwt, topic_rules};
+use crate::select::{Directory, Named};
+use crate::topic_rules;
 
 /// Topic rules by app, with the app's name.
 pub type RulesByApp = HashMap<AppId, (AppName, Arc<TopicRules>)>;
@@ -22,6 +23,8 @@ pub(crate) struct Snapshot {
     pub(crate) apps: Vec<App>,
     pub(crate) directory: Directory,
     pub(crate) keys: HashMap<KeyHash, Key>,
+    /// The HS256 keys of apps, ready to verify with.
+    pub(crate) secrets: HashMap<AppId, hmac::Key>,
 }
 
 impl Snapshot {
@@ -35,12 +38,17 @@ impl Snapshot {
         let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
         let rules_of = |app: &App| Some((app.id, (app.name.clone(), before.rules_for(app)?)));
         let rules = apps.iter().filter_map(rules_of).collect();
-        Ok(Self { rules, directory: Directory::of(&apps), apps, keys })
+        let secret_of = |app: &App| {
+            let secret = app.settings.jwt_secret.as_deref()?;
+            Some((app.id, hmac::Key::new(hmac::HMAC_SHA256, secret)))
+        };
+        let secrets = apps.iter().filter_map(secret_of).collect();
+        Ok(Self { rules, directory: Directory::of(&apps), apps, keys, secrets })
     }
 
     /// The app that a JWT belongs to.
-    pub(crate) fn app_of_token(&self, token: &str, named: Option<&str>) -> Result<&App, Refused> {
-        self.directory.select(&self.apps, &jwt::unverified(token)?, named)
+    pub(crate) fn app_of_token(&self, token: &Named, named: Option<&str>) -> Result<&App, Refused> {
+        self.directory.select(&self.apps, token, named)
     }
 
     pub(crate) fn topic_rules(&self, app: AppId) -> Option<&Arc<TopicRules>> {
@@ -89,7 +97,7 @@ mod tests {
             rules: RulesByApp::from([(old.id, (old.name.clone(), known.clone()))]),
             directory: Directory::of(std::slice::from_ref(&old)),
             apps: vec![old.clone()],
-            keys: HashMap::new(),
+            ..Snapshot::default()
         };
         assert!(snapshot.rules_for(&old).is_some_and(|rules| Arc::ptr_eq(&rules, &known)));
         assert!(snapshot.rules_for(&new).is_some_and(|rules| *rules != *known));

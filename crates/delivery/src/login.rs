@@ -8,7 +8,7 @@ mod directory;
 
 use std::sync::Arc;
 
-use noroshi_store::{LoggedIn, Login, LoginRefused};
+use noroshi_store::{FirstRead, LoggedIn, Login, LoginRefused};
 
 use crate::cluster::Nodes;
 use crate::context::Context;
@@ -57,12 +57,38 @@ impl Logins {
         entering: Vec<LoginAttempt>,
         reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
     ) {
+        let is_limited = entering.iter().any(|one| self.usage.limited(one.login.app).is_some());
+        if is_limited || self.nodes.peers().is_some() {
+            return self.enter_later(entering, is_limited, reply);
+        }
+        // Most devices that log in exist and stay as they are: one read, without a task.
+        let generations: Vec<u64> = entering.iter().map(|entering| entering.generation).collect();
+        let asked = entering.into_iter().map(|entering| entering.login).collect();
+        let logins = self.clone();
+        let done = move |read| match read {
+            FirstRead::Answered(answers) => reply(Ok(without_directory(answers))),
+            FirstRead::Failed(error) => reply(Err(error.into())),
+            FirstRead::Unread(asked) => {
+                let attempt = |(login, generation)| LoginAttempt { login, generation };
+                let entering = asked.into_iter().zip(generations).map(attempt).collect();
+                logins.enter_later(entering, false, reply);
+            }
+        };
+        self.context.store.read_log_ins(asked, Box::new(done));
+    }
+
+    /// Logs in on the runtime.
+    fn enter_later(
+        self: &Arc<Self>,
+        entering: Vec<LoginAttempt>,
+        is_limited: bool,
+        reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
+    ) {
         // An app JWT may create or change its device.
         let changing = entering.iter().map(|entering| &entering.login).filter(|login| login.create);
         let changing: Vec<_> = changing.map(|login| (login.app, login.device.clone())).collect();
         let logins = self.clone();
         self.context.runtime.spawn(async move {
-            let is_limited = entering.iter().any(|one| logins.usage.limited(one.login.app).is_some());
             let entered = match is_limited {
                 true => logins.enter_within_quotas(entering).await,
                 false => logins.enter(entering).await,

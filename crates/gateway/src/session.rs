@@ -29,6 +29,7 @@ pub(crate) mod turns;
 pub(crate) mod verification;
 pub(crate) mod wildcard;
 
+use crate::io::timer::Now;
 use gate::Gates;
 use login::{LogInQueue, Succession};
 use outcome::Outcomes;
@@ -63,9 +64,9 @@ impl Sessions {
     }
 
     /// How long the loop may sleep.
-    pub(crate) fn patience_ms(&self, now_ms: u32) -> u64 {
-        let recheck_ms = self.recheck.as_ref().map_or(u64::MAX, |recheck| recheck.patience_ms(now_ms));
-        recheck_ms.min(self.log_ins.patience_ms().unwrap_or(u64::MAX))
+    pub(crate) fn patience_ms(&self, now: Now) -> u64 {
+        let recheck_ms = self.recheck.as_ref().map_or(u64::MAX, |recheck| recheck.patience_ms(now.ms32()));
+        recheck_ms.min(self.log_ins.patience_ms(now.ms).unwrap_or(u64::MAX))
     }
 
     /// What waits for the session of a slot ends with it.

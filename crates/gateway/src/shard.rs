@@ -252,7 +252,7 @@ impl Shard {
         if self.index == 0 && !self.shared.services.of::<mqtt::Service>().sessions.is_empty() {
             ms = ms.min(PARKED_EVERY_MS);
         }
-        ms = ms.min(self.sessions.patience_ms(self.now.ms32()));
+        ms = ms.min(self.sessions.patience_ms(self.now));
         if let Some(round) = self.lifecycle.round.as_ref().filter(|_| !self.connections.is_empty()) {
             ms = ms.min(round.patience_ms(u64::try_from(since).unwrap_or(u64::MAX)));
         }

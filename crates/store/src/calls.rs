@@ -182,6 +182,10 @@ calls! { Sessions {
         fn inbox_rows(&self) -> u32 {
             self.inbox_rows()
         }
+
+        fn read_log_ins(&self, logins: Vec<Login>, done: Box<dyn FnOnce(FirstRead) + Send>) {
+            self.read_log_ins(logins, done);
+        }
     }
 }}
 

@@ -89,8 +89,8 @@ pub use push::{
 pub use removal::{REMOVED_DEVICES_MAX, REMOVED_PARTS_MAX, RemovedMessages, RemovedPart};
 pub use revocation::{Issued, Revocation};
 pub use session::{
-    Ack, Acked, Backlog, BacklogPage, ENDED_STATE_PREFIX, FirstCall, Head, InboxPage, InboxPlace, InboxRange,
-    LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
+    Ack, Acked, Backlog, BacklogPage, ENDED_STATE_PREFIX, FirstCall, FirstRead, Head, InboxPage, InboxPlace,
+    InboxRange, LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
 };
 pub use share::{
     JoinShares, Leave, LeaveShares, MemberState, SettleShares, Share, ShareGroup, ShareMember, ShareNum,

@@ -65,6 +65,17 @@ pub struct LoggedIn {
     pub kept: Option<Vec<u8>>,
 }
 
+/// The result of [`Sessions::read_log_ins`].
+#[derive(Debug)]
+pub enum FirstRead {
+    /// In order.
+    Answered(Vec<Result<LoggedIn, LoginRefused>>),
+    /// Nothing was decided: the caller uses [`Sessions::log_in`]. A device must be created or changed first, or the
+    /// engine needs several round trips.
+    Unread(Vec<Login>),
+    Failed(Error),
+}
+
 /// Asks whether an earlier read of a device is still valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recheck {
@@ -210,6 +221,11 @@ pub trait Sessions: Send + Sync {
     /// Logs in many devices with one read, and one write if some of them must be created or changed. Answers in
     /// order.
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
+
+    /// [`Sessions::log_in`] with a single read, for devices that need no change: nearly all that reconnect. Calls
+    /// `done` exactly once. SQLite calls it on the thread that read, so that a storm of log-ins passes through no
+    /// other thread; `done` must not block. PostgreSQL reads nothing and calls it at once.
+    fn read_log_ins(&self, logins: Vec<Login>, done: Box<dyn FnOnce(FirstRead) + Send>);
 
     /// Checks earlier reads of many devices with one read. Answers in order.
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;

@@ -18,6 +18,7 @@ use crate::client::ClientNetwork;
 use crate::failures::{FailureLimits, Failures, Limited, Standing};
 use crate::identity::Identity;
 use crate::jwks::KeySet;
+use crate::jwt::Unverified;
 use crate::metrics::Metrics;
 use crate::refused::Refused;
 use crate::snapshot::Snapshot;
@@ -156,14 +157,22 @@ impl Auth {
             }
             Err(why) => return Checked::Known(refuse(why, None)),
         };
+        let body = match jwt::body(token) {
+            Ok(body) => body,
+            Err(why) => return Checked::Known(refuse(why, None)),
+        };
+        let unverified = match Unverified::read(&body) {
+            Ok(unverified) => unverified,
+            Err(why) => return Checked::Known(refuse(why, None)),
+        };
         let snapshot = self.snapshot.load();
-        match snapshot.app_of_token(token, named) {
+        let is_signed_for =
+            |app: &App| snapshot.secrets.get(&app.id).is_some_and(|key| jwt::is_signed_with(token, key));
+        match snapshot.app_of_token(&unverified.named, named) {
             Ok(app) if header.alg != Algorithm::HS256 => {
-                self.check_public(&snapshot, credential, header, app, now)
+                self.check_public(&snapshot, credential, header, &unverified, app, now)
             }
-            Ok(app) if is_signed_with_secret(token, app) => {
-                Checked::Known(claimed(&snapshot, token, app, now))
-            }
+            Ok(app) if is_signed_for(app) => Checked::Known(claimed(&snapshot, token, &unverified, app, now)),
             Ok(app) => Checked::Known(refuse(Refused::Signature, Some(app.id))),
             Err(refused) => Checked::Known(refuse(refused, None)),
         }
@@ -175,6 +184,7 @@ impl Auth {
         snapshot: &Snapshot,
         credential: Credential<'_>,
         header: Header,
+        unverified: &Unverified<'_>,
         app: &App,
         now: Timestamp,
     ) -> Checked {
@@ -187,7 +197,7 @@ impl Auth {
             self.jwk_sets.miss(app);
             return refuse();
         };
-        let claimed = claimed(snapshot, token, app, now);
+        let claimed = claimed(snapshot, token, unverified, app, now);
         match verdicts.recall(&Question::new(set.version(), token)) {
             Some(true) => {
                 metrics.recalled_good.inc();
@@ -280,13 +290,14 @@ impl Auth {
 }
 
 /// What a JWT claims, completed with what the app's topic rules need. The caller checks the signature.
-fn claimed(snapshot: &Snapshot, token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
-    let identity = jwt::claimed(token, app, now)?;
+fn claimed(
+    snapshot: &Snapshot,
+    token: &str,
+    unverified: &Unverified<'_>,
+    app: &App,
+    now: Timestamp,
+) -> Result<Identity, Refused> {
+    let identity = jwt::claimed(unverified, app, now)?;
     let rules = snapshot.topic_rules(app.id);
     subject::complete(identity, token, rules.map(|rules| &**rules))
-}
-
-fn is_signed_with_secret(token: &str, app: &App) -> bool {
-    let Some(secret) = &app.settings.jwt_secret else { return false };
-    jwt::is_signed_by(token, Algorithm::HS256, &DecodingKey::from_secret(secret))
 }

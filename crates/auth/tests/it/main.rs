@@ -144,6 +144,42 @@ async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
 }
 
 #[tokio::test]
+async fn a_token_ends_with_the_secret_that_signed_it() {
+    let Bench { auth, store, .. } = bench().await;
+    let a = auth.create_app(name("a"), with_secret("one"), NOW).await.expect("made").id;
+    let other = Auth::open(store, egress()).await.expect("opened");
+    let token = hs256("one", &claims(""));
+    let check = |auth: &Auth, token: &str| auth.device(token, Some("a"), NOW).map(|identity| identity.app);
+    // A second log-in with a token is like the first.
+    assert_eq!([check(&auth, &token), check(&auth, &token)], [Ok(a), Ok(a)]);
+    assert_eq!(check(&other, &token), Ok(a));
+
+    auth.update_app(a, with_secret("two")).await.expect("updated");
+    assert_eq!(check(&auth, &token), Err(Refused::Signature));
+    assert_eq!(check(&auth, &hs256("two", &claims(""))), Ok(a));
+    other.follow().await.expect("read");
+    assert_eq!(check(&other, &token), Err(Refused::Signature), "on other nodes too");
+
+    auth.update_app(a, AppSettings::default()).await.expect("updated");
+    for secret in ["one", "two", ""] {
+        assert_eq!(check(&auth, &hs256(secret, &claims(""))), Err(Refused::Signature), "{secret:?}");
+    }
+    auth.update_app(a, with_secret("one")).await.expect("updated");
+    assert_eq!(check(&auth, &token), Ok(a));
+    auth.delete_app(a).await.expect("deleted");
+    assert_eq!(check(&auth, &token), Err(Refused::Signature));
+}
+
+#[tokio::test]
+async fn a_token_expires_between_two_log_ins() {
+    let Bench { auth, .. } = bench().await;
+    auth.create_app(name("a"), with_secret("secret"), NOW).await.expect("made");
+    let token = hs256("secret", &claims(""));
+    assert!(auth.device(&token, None, NOW).is_ok());
+    assert_eq!(auth.device(&token, None, Timestamp(LATER_S * 1_000)), Err(Refused::Expired));
+}
+
+#[tokio::test]
 async fn tokens_of_the_only_signing_app_need_no_name() {
     let Bench { auth, .. } = bench().await;
     let token = hs256("secret a", &claims(""));

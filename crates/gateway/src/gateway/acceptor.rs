@@ -137,8 +137,6 @@ impl Acceptor {
         let origin = if tls.is_some() || within_rate { Origin::Admitted } else { Origin::OverRate };
         let (speaks, tls) = (*speaks, tls.as_ref().map(|acceptor| acceptor.config(*speaks)));
         let kind = ArrivalKind::New { speaks, tls, origin };
-        // Frames are small and urgent; if the peer has closed already, its shard notices.
-        let _ = stream.set_nodelay(true);
         // If it is full, a connection without a credential is evicted ([`crate::lifecycle::unauthenticated`]).
         let arrival = Arrival { stream, kind, seat };
         let arrived = match shared.most_unauthenticated().filter(|_| connections >= max) {

@@ -44,6 +44,8 @@ impl Listening {
         socket.set_tcp_keepalive(&probes)?;
         // Otherwise unacknowledged data is retransmitted for a quarter of an hour, and no probe is sent meanwhile.
         socket.set_tcp_user_timeout(Some(keepalive + PROBE_INTERVAL * PROBES))?;
+        // Frames are small and urgent.
+        socket.set_tcp_nodelay(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(Self { listener: socket.into(), tls, speaks })
@@ -51,5 +53,22 @@ impl Listening {
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_inherit_the_options() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listening = Listening::bind(any, Speaks::Http, None, Duration::from_secs(90)).expect("bound");
+        let address = listening.local_addr().expect("an address");
+        let _client = std::net::TcpStream::connect(address).expect("connected");
+        listening.listener.set_nonblocking(false).expect("a socket");
+        let (accepted, _) = listening.listener.accept().expect("accepted");
+        let accepted = socket2::SockRef::from(&accepted);
+        assert!(accepted.tcp_nodelay().expect("an option") && accepted.keepalive().expect("an option"));
     }
 }

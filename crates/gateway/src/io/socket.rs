@@ -16,6 +16,10 @@ use mio::net::TcpStream;
 use crate::io::tls::TlsSession;
 use crate::io::unsent::Unsent;
 
+/// Several slices of at most this length together are copied and sent as one: the copy costs a tenth of what the kernel
+/// spends on a list of slices.
+const GATHERED_BYTES: usize = 1_024;
+
 /// A TCP socket in plaintext or under TLS.
 enum Transport {
     Plain(TcpStream),
@@ -241,7 +245,10 @@ impl Transport {
         while rest.iter().any(|slice| !slice.is_empty()) {
             let step = match (&mut *self, &*rest) {
                 (Transport::Plain(stream), [one]) => stream.write(one),
-                (Transport::Plain(stream), many) => stream.write_vectored(many),
+                (Transport::Plain(stream), many) => match gather(many, &mut [0; GATHERED_BYTES]) {
+                    Some(bytes) => stream.write(bytes),
+                    None => stream.write_vectored(many),
+                },
                 (Transport::Tls(Some(tls)), slices) => tls.session.write_vectored(&mut tls.stream, slices),
                 (Transport::Tls(None), _) => break,
             };
@@ -265,5 +272,33 @@ impl Transport {
             Transport::Plain(_) | Transport::Tls(None) => Ok(true),
             Transport::Tls(Some(tls)) => tls.session.flush(&mut tls.stream),
         }
+    }
+}
+
+/// Copies the slices together. None if they are too long.
+fn gather<'a>(slices: &[IoSlice<'_>], into: &'a mut [u8; GATHERED_BYTES]) -> Option<&'a [u8]> {
+    let mut len = 0;
+    for slice in slices {
+        into.get_mut(len..len + slice.len())?.copy_from_slice(slice);
+        len += slice.len();
+    }
+    Some(&into[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_slices_are_gathered_in_order() {
+        let mut room = [0; GATHERED_BYTES];
+        let check = |slices: &[&[u8]], room: &mut [u8; GATHERED_BYTES]| {
+            let slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+            gather(&slices, room).map(<[u8]>::to_vec)
+        };
+        assert_eq!(check(&[b"ab", b"", b"c"], &mut room).as_deref(), Some(&b"abc"[..]));
+        let half = [7; GATHERED_BYTES / 2];
+        assert_eq!(check(&[&half, &half], &mut room), Some(vec![7; GATHERED_BYTES]));
+        assert_eq!(check(&[&half, &half, b"x"], &mut room), None);
     }
 }

@@ -1,9 +1,9 @@
 //! A log-in before its session begins, and how log-ins are batched.
 //!
 //! [`crate::session::verification`] identifies the device; everything else is one read of the store for all log-ins of
-//! the same few milliseconds. If no batch is in progress, a log-in is read in the turn in which it arrived. Otherwise
-//! the next batch gathers until the answer arrives, the batch is large enough, or [`LINGER_MS`] have passed: the busier
-//! the node, the larger the batches.
+//! the same few milliseconds. A log-in is read in the turn in which it arrived, unless a batch was sent just before
+//! ([`GATHER_MS`]) or is in progress. Then the next batch gathers until that answer arrives, the batch is large enough,
+//! or [`LINGER_MS`] have passed: the busier the node, the larger the batches.
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
@@ -23,6 +23,9 @@ use crate::session::registry::{Address, Registry, Session, Versions};
 pub(crate) const BATCHES_MAX: usize = 8;
 pub(crate) const BATCH_MAX: usize = 256;
 pub(crate) const LINGER_MS: u64 = 5;
+/// Between two batches of a shard. Each batch wakes two threads: at 15,000 log-ins per second and shard, 30 of them
+/// share that.
+const GATHER_MS: u64 = 2;
 /// The store answers within milliseconds or not at all.
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -69,6 +72,8 @@ pub(crate) struct LogInQueue {
     waiting: Vec<(u32, u64)>,
     /// When the first of `waiting` was added.
     since_ms: u64,
+    /// Not before that the next batch is sent, unless it is full.
+    next_ms: u64,
     /// Batches in progress, at most [`BATCHES_MAX`].
     pub(crate) batches_out: usize,
 }
@@ -87,15 +92,22 @@ impl LogInQueue {
         if self.waiting.is_empty() || self.batches_out >= BATCHES_MAX {
             return None;
         }
-        let is_due =
-            self.batches_out == 0 || self.waiting.len() >= BATCH_MAX || now_ms >= self.since_ms + LINGER_MS;
+        if self.waiting.len() < BATCH_MAX && now_ms < self.due_ms() {
+            return None;
+        }
+        self.next_ms = now_ms + GATHER_MS;
         let take = self.waiting.len().min(BATCH_MAX);
-        is_due.then(|| self.waiting.drain(..take).collect())
+        Some(self.waiting.drain(..take).collect())
+    }
+
+    fn due_ms(&self) -> u64 {
+        if self.batches_out == 0 { self.next_ms } else { self.since_ms + LINGER_MS }
     }
 
     /// How long the loop may sleep if log-ins wait.
-    pub(crate) fn patience_ms(&self) -> Option<u64> {
-        (!self.waiting.is_empty() && self.batches_out < BATCHES_MAX).then_some(LINGER_MS)
+    pub(crate) fn patience_ms(&self, now_ms: u64) -> Option<u64> {
+        let waits = !self.waiting.is_empty() && self.batches_out < BATCHES_MAX;
+        waits.then(|| self.due_ms().saturating_sub(now_ms))
     }
 }
 
@@ -133,4 +145,52 @@ pub(crate) fn session_of(
         session.known.store(Some(Arc::new(Known { user: user.clone(), claims: claims.clone() })));
     }
     Arc::new(session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(queue: &mut LogInQueue, now_ms: u64) -> usize {
+        let batch = queue.next_batch(now_ms).unwrap_or_default();
+        queue.batches_out += usize::from(!batch.is_empty());
+        batch.len()
+    }
+
+    #[test]
+    fn a_log_in_alone_is_read_at_once() {
+        let mut queue = LogInQueue::default();
+        for now_ms in [0, GATHER_MS, 10 * GATHER_MS] {
+            queue.push((1, 1), now_ms);
+            assert_eq!(queue.patience_ms(now_ms), Some(0));
+            assert_eq!(batch(&mut queue, now_ms), 1);
+            queue.batches_out = 0;
+        }
+    }
+
+    #[test]
+    fn log_ins_right_after_a_batch_gather() {
+        let mut queue = LogInQueue::default();
+        queue.push((1, 1), 10);
+        assert_eq!(batch(&mut queue, 10), 1);
+        queue.batches_out = 0; // the answer came within the millisecond
+        queue.push((2, 1), 10);
+        queue.push((3, 1), 10);
+        assert_eq!((batch(&mut queue, 10), queue.patience_ms(10)), (0, Some(GATHER_MS)));
+        assert_eq!(batch(&mut queue, 10 + GATHER_MS), 2);
+        assert_eq!(queue.patience_ms(10 + GATHER_MS), None);
+    }
+
+    #[test]
+    fn log_ins_behind_a_batch_wait_for_it_but_not_long() {
+        let mut queue = LogInQueue::default();
+        queue.push((1, 1), 0);
+        assert_eq!(batch(&mut queue, 0), 1);
+        queue.push((2, 1), 1);
+        assert_eq!(batch(&mut queue, LINGER_MS), 0);
+        assert_eq!(batch(&mut queue, 1 + LINGER_MS), 1);
+        (0..BATCH_MAX as u32 + 1).for_each(|slot| queue.push((slot, 1), 1 + LINGER_MS));
+        assert_eq!(batch(&mut queue, 1 + LINGER_MS), BATCH_MAX, "a full batch does not wait");
+        assert_eq!(batch(&mut queue, 1 + LINGER_MS), 0);
+    }
 }

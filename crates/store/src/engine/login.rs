@@ -79,6 +79,17 @@ pub(crate) fn decide<'t>(
     if login.issued.is_revoked(revoked.latest(), login.now) || device.map_or(!login.create, outdated) {
         return Decision::Refused(LoginRefused::Revoked);
     }
+    if login.topics.is_empty() && login.session_topics.is_empty() {
+        let other_user = device.is_some_and(|it| login.user.is_some() && login.user != it.user);
+        // $everyone does not count.
+        return if durable.count().saturating_sub(1) > limits::TOPICS_PER_DEVICE_MAX {
+            Decision::Refused(LoginRefused::TooManyTopics)
+        } else if device.is_none() || login.create && other_user {
+            Decision::Change
+        } else {
+            Decision::Read(Vec::new())
+        };
+    }
     let durable: HashSet<&Topic> = durable.collect();
     let is_new = |topic: &&Topic| !durable.contains(topic) && !topic.is_everyone();
     let new: HashSet<&Topic> = login.topics.iter().chain(&login.session_topics).filter(is_new).collect();

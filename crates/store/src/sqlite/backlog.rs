@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceNum, Message, Timestamp, Topic, When};
+use rusqlite::CachedStatement;
 
 use super::notification;
 use super::reader::Read;
@@ -34,11 +35,14 @@ pub(super) struct Reading<'c> {
     topics: HashMap<TopicNum, Rc<TopicRow>>,
     names: HashMap<(AppId, Topic), Option<TopicNum>>,
     messages: HashMap<Num, Option<Arc<Message>>>,
+    /// Taken from the connection's cache once for a batch.
+    subscriptions: Option<CachedStatement<'c>>,
 }
 
 impl<'c> Reading<'c> {
     pub(super) fn new(Read { db, ids }: Read<'c>) -> Self {
-        Self { db, ids, topics: HashMap::new(), names: HashMap::new(), messages: HashMap::new() }
+        let (topics, names, messages) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { db, ids, topics, names, messages, subscriptions: None }
     }
 
     pub(super) fn topic(&mut self, num: TopicNum) -> Result<Rc<TopicRow>, Error> {
@@ -87,13 +91,17 @@ impl<'c> Reading<'c> {
 
     /// The topics that a device durably subscribes to, `$everyone` among them, each read after the device's position.
     pub(super) fn subscriptions(&mut self, device: DeviceNum) -> Result<Vec<Source>, Error> {
-        let mut statement =
-            self.db.prepare_cached("SELECT topic, position FROM subscriptions WHERE device = ?1")?;
+        let mut statement = match self.subscriptions.take() {
+            Some(statement) => statement,
+            None => self.db.prepare_cached("SELECT topic, position FROM subscriptions WHERE device = ?1")?,
+        };
         let mut rows = statement.query((device.0 as i64,))?;
         let mut sources = Vec::new();
         while let Some(row) = rows.next()? {
             sources.push(Source { topic: self.topic(row.int(0)?)?, offset: row.count(1)?, num: 0 });
         }
+        drop(rows);
+        self.subscriptions = Some(statement);
         Ok(sources)
     }
 

@@ -3,6 +3,7 @@
 //! A read runs in one transaction, so it sees one state, which includes every commit that was answered before the
 //! read was requested.
 
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::RwLock;
 use std::time::Instant;
@@ -60,6 +61,25 @@ impl Readers {
         answered.await.unwrap_or_else(|_| Err(Error::Engine("a read panicked".to_owned())))
     }
 
+    /// Reads on one of the threads, which then calls `done` outside the transaction. `done` is called exactly once: at
+    /// once if the queue is full or closed.
+    pub(super) fn read_then<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Read<'_>) -> Result<T, Error> + Send + 'static,
+        done: impl FnOnce(Result<T, Error>) + Send + 'static,
+    ) {
+        let seconds = self.metrics.read_seconds.clone();
+        let mut answer = Answer { done: Some(done), result: PhantomData };
+        let job: Job = Box::new(move |read| {
+            let started = Instant::now();
+            let result = in_transaction(read, work);
+            seconds.observe(started.elapsed().as_secs_f64());
+            answer.give(result);
+        });
+        // The job that was refused has reported this when it was dropped.
+        let _ = self.queue_up(job);
+    }
+
     fn queue_up(&self, job: Job) -> Result<(), Error> {
         let queue = self.threads.unpoison("the read queue", Kind::StoreReader, self.queue.read());
         queue.as_ref().ok_or(Error::Closed)?.try_send(job).map_err(|error| match error {
@@ -74,6 +94,29 @@ impl Readers {
     /// Accepts no more reads; the threads end when the queue is empty.
     pub(super) fn close(&self) {
         self.threads.unpoison("the read queue", Kind::StoreReader, self.queue.write()).take();
+    }
+}
+
+/// Who waits for a read. If the read is dropped, it never began, or it panicked.
+struct Answer<T, F: FnOnce(Result<T, Error>)> {
+    done: Option<F>,
+    result: PhantomData<fn(T)>,
+}
+
+impl<T, F: FnOnce(Result<T, Error>)> Answer<T, F> {
+    fn give(&mut self, result: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(result);
+        }
+    }
+}
+
+impl<T, F: FnOnce(Result<T, Error>)> Drop for Answer<T, F> {
+    fn drop(&mut self) {
+        self.give(Err(match std::thread::panicking() {
+            true => Error::Engine("a read panicked".to_owned()),
+            false => Error::Overloaded,
+        }));
     }
 }
 

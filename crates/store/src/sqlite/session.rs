@@ -2,9 +2,10 @@
 //! must be created or changed first.
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic, UserId};
+use rusqlite::{Row, Statement};
 
 use super::backlog::{Reading, Source};
 use super::reader::Read;
@@ -16,7 +17,11 @@ use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, reche
 use crate::engine::record::Record;
 use crate::ids;
 use crate::metrics::Held;
-use crate::{BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked};
+use crate::revocation::Subject;
+use crate::{
+    BacklogPage, Error, FirstCall, FirstRead, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked,
+    Revocation,
+};
 
 pub(crate) async fn log_in(
     store: &Sqlite,
@@ -40,12 +45,18 @@ impl Sqlite {
 
     /// Reads the log-ins with these indices, in order.
     async fn read_logins(&self, logins: Arc<Vec<Login>>, which: Vec<usize>) -> Result<Vec<Answer>, Error> {
-        self.read(move |read| {
-            let (as_of, mut reading) = (maintenance::place(read)?, Reading::new(read));
-            let logins = which.iter().filter_map(|&i| logins.get(i));
-            logins.map(|login| read_login(read.db, &mut reading, login, as_of)).collect()
-        })
-        .await
+        self.read(move |read| read_all(read, which.iter().filter_map(|&i| logins.get(i)))).await
+    }
+
+    pub(crate) fn read_log_ins(&self, logins: Vec<Login>, done: Box<dyn FnOnce(FirstRead) + Send>) {
+        let work = move |read: Read<'_>| Ok((read_all(read, logins.iter())?, logins));
+        self.readers.read_then(work, move |result| {
+            done(match result {
+                Ok((answers, logins)) if answers.iter().any(Answer::is_change) => FirstRead::Unread(logins),
+                Ok((answers, _)) => FirstRead::Answered(answers.into_iter().map(Answer::settled).collect()),
+                Err(error) => FirstRead::Failed(error),
+            });
+        });
     }
 
     async fn change_and_read(
@@ -87,32 +98,76 @@ fn recheck_one(db: &Db, check: &Recheck) -> Result<Rechecked, Error> {
     Ok(rechecked(check, revision, newer.unwrap_or(false)))
 }
 
-fn read_login(db: &Db, reading: &mut Reading<'_>, login: &Login, as_of: Place) -> Result<Answer, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
-    let found = db.first(&sql, (login.app.0, login.device.as_str()), |row| LoginDevice::of_row(row, 0))?;
-    let user = login.user.as_ref().or(found.as_ref().and_then(|found| found.user.as_ref()));
-    let revoked = revocation::load(db, login.app, &login.device, user)?;
+fn read_all<'l>(read: Read<'_>, logins: impl Iterator<Item = &'l Login>) -> Result<Vec<Answer>, Error> {
+    let (as_of, mut reading) = (maintenance::place(read)?, Reading::new(read));
+    let mut devices = read.db.prepare_cached(&DEVICE)?;
+    logins.map(|login| read_login(read.db, &mut devices, &mut reading, login, as_of)).collect()
+}
+
+/// One statement for what five would read. `?1` the app, `?2` the device, `?3` the user of the token, `?4` the number
+/// after which the inbox is read.
+static DEVICE: LazyLock<String> = LazyLock::new(|| {
+    let (device, user) = (Subject::Device as u8, Subject::User as u8);
+    format!(
+        "SELECT {COLUMNS}, EXISTS (SELECT 1 FROM inbox WHERE device = d.num AND num > ?4),
+             (SELECT revoked_at FROM revocations WHERE app = ?1 AND kind = {device} AND id = ?2),
+             (SELECT revoked_at FROM revocations WHERE app = ?1 AND kind = {user} AND id = coalesce(?3, d.user))
+         FROM devices d WHERE d.app = ?1 AND d.id = ?2"
+    )
+});
+
+/// A row of [`DEVICE`].
+struct Found {
+    device: LoginDevice,
+    has_inbox: bool,
+    revoked: Revocation,
+}
+
+impl Found {
+    fn of_row(row: &Row<'_>) -> Result<Self, Error> {
+        let revoked = Revocation { device: row.time_or_null(6)?, user: row.time_or_null(7)? };
+        Ok(Self { device: LoginDevice::of_row(row, 0)?, has_inbox: row.flag(5)?, revoked })
+    }
+}
+
+fn read_login(
+    db: &Db,
+    devices: &mut Statement<'_>,
+    reading: &mut Reading<'_>,
+    login: &Login,
+    as_of: Place,
+) -> Result<Answer, Error> {
+    let after = login.resume.map_or(0, ids::place);
+    let user = login.user.as_ref().map(UserId::as_str);
+    let mut rows = devices.query((login.app.0, login.device.as_str(), user, after))?;
+    let found = rows.next()?.map(Found::of_row).transpose()?;
+    drop(rows);
+    let revoked = match &found {
+        Some(found) => found.revoked,
+        None => revocation::load(db, login.app, &login.device, login.user.as_ref())?,
+    };
     let durable = match &found {
-        Some(found) => reading.subscriptions(found.num)?,
+        Some(found) => reading.subscriptions(found.device.num)?,
         None => Vec::new(),
     };
     let topics = durable.iter().map(|source| &source.topic.topic);
-    let session = match decide(login, found.as_ref(), revoked, topics) {
+    let session = match decide(login, found.as_ref().map(|found| &found.device), revoked, topics) {
         Decision::Refused(why) => return Ok(Answer::Settled(Err(why))),
         Decision::Change => return Ok(Answer::Change),
         Decision::Read(session) => session,
     };
-    let LoginDevice { num, user, token_version, revision, kept } = found.ok_or(Error::NotFound)?;
-    let (topics, page) = first_page(reading, num, durable, session, login)?;
+    let Found { device, has_inbox, .. } = found.ok_or(Error::NotFound)?;
+    let LoginDevice { num, user, token_version, revision, kept } = device;
+    let (topics, page) = first_page(reading, has_inbox.then_some(num), durable, session, login)?;
     let logged_in = LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept };
     Ok(Answer::Settled(Ok(Box::new(logged_in))))
 }
 
 /// The first page of a device's backlog, with the retained messages and heads of all its topics, and the topics'
-/// names.
+/// names. `inbox`: the device, unless its inbox is empty.
 fn first_page(
     reading: &mut Reading<'_>,
-    device: DeviceNum,
+    inbox: Option<DeviceNum>,
     mut sources: Vec<Source>,
     session: Vec<Topic>,
     login: &Login,
@@ -132,7 +187,7 @@ fn first_page(
     for source in &mut sources {
         source.num = after;
     }
-    let mut page = reading.page(Some(device), after, &sources, login.now)?;
+    let mut page = reading.page(inbox, after, &sources, login.now)?;
     let rows: Vec<Rc<_>> = sources.into_iter().map(|source| source.topic).collect();
     reading.add_retained(&mut page, rows.iter(), after, login.now)?;
     page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));

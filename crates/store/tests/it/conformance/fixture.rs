@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration,
-    RemovedPart, Store, Work,
+    Accept, Accepted, Ack, AppSettings, Error, FirstRead, Idempotency, LoggedIn, Login, LoginRefused,
+    Registration, RemovedPart, Store, Work,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, PushEnvironment,
@@ -157,9 +157,31 @@ pub(crate) fn login(app: AppId, id: &str) -> Login {
 }
 
 pub(crate) async fn try_log_in(store: &dyn Store, login: Login) -> Result<LoggedIn, LoginRefused> {
+    let first = read_log_ins(store, vec![login.clone()]).await;
     let answers = store.log_in(vec![login]).await.expect("a log-in is read");
     assert_eq!(answers.len(), 1);
+    match first {
+        FirstRead::Answered(first) => assert_eq!(sorted(first), sorted(answers.clone())),
+        FirstRead::Unread(unread) => assert_eq!(unread.len(), 1),
+        FirstRead::Failed(error) => panic!("{error}"),
+    }
     answers.into_iter().next().expect("an answer")
+}
+
+/// Answers as text, without the order of their topics, which is arbitrary.
+fn sorted(mut answers: Vec<Result<LoggedIn, LoginRefused>>) -> String {
+    for logged_in in answers.iter_mut().flatten() {
+        logged_in.topics.sort();
+        logged_in.page.heads.sort_by(|a, b| a.topic.cmp(&b.topic));
+    }
+    format!("{answers:?}")
+}
+
+/// What a log-in reads before anything is changed.
+pub(crate) async fn read_log_ins(store: &dyn Store, logins: Vec<Login>) -> FirstRead {
+    let (answer, answered) = oneshot::channel();
+    store.read_log_ins(logins, Box::new(move |read| drop(answer.send(read))));
+    answered.await.expect("an answer")
 }
 
 pub(crate) async fn log_in(store: &dyn Store, login: Login) -> LoggedIn {

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use noroshi_store::{Accept, Apps, Error, Maintenance, Notifications, Options};
+use noroshi_store::{Accept, Apps, Error, FirstRead, Maintenance, Notifications, Options, Sessions};
 use noroshi_types::{AppId, JsonText, NotificationId, Outcome, Request};
 
 use super::{fresh, open, options};
@@ -151,4 +151,39 @@ async fn an_answer_that_panics_does_not_stop_the_writer() {
     let second = send(&store, app, stored(users(&["u1"]))).await;
     let waiting = waiting(&store, app, "d1", NOW).await;
     assert_eq!((waiting.len(), waiting.last()), (2, Some(&second)), "both were committed");
+}
+
+/// Requests a log-in of a device that exists; each answer goes to the sender.
+fn request_log_in(store: &impl Sessions, app: AppId, answers: &mpsc::SyncSender<FirstRead>) {
+    let answers = answers.clone();
+    store.read_log_ins(vec![login(app, "d1")], Box::new(move |read| drop(answers.send(read))));
+}
+
+#[tokio::test]
+async fn every_log_in_is_answered_once_also_by_a_full_or_closed_queue() {
+    let (_folder, store) = fresh(Options { reader_threads: 1, read_queue: 1, ..options() });
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &[]).await;
+    let (answer, answers) = mpsc::sync_channel(8);
+    let next = || answers.recv_timeout(Duration::from_secs(60)).expect("the answer comes");
+    let (release, released) = mpsc::sync_channel::<()>(0);
+    let (entered, inside) = mpsc::sync_channel(1);
+    store.read_log_ins(
+        vec![login(app, "d1")],
+        Box::new(move |_| {
+            entered.send(()).expect("the test waits for it");
+            assert!(released.recv().is_err(), "released by dropping the sender");
+            panic!("an answer that panics ends nothing but itself");
+        }),
+    );
+    inside.recv_timeout(Duration::from_secs(60)).expect("the thread of the reads is busy");
+    request_log_in(&store, app, &answer); // waits
+    request_log_in(&store, app, &answer);
+    assert!(matches!(next(), FirstRead::Failed(Error::Overloaded)));
+    drop(release);
+    assert!(matches!(next(), FirstRead::Answered(read) if read[0].is_ok()));
+    store.close().await;
+    request_log_in(&store, app, &answer);
+    assert!(matches!(next(), FirstRead::Failed(_)));
+    assert!(answers.try_recv().is_err(), "each was answered once");
 }

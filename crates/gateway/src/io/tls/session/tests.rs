@@ -56,6 +56,7 @@ struct Site {
     certificate: PathBuf,
     key: PathBuf,
     client: ClientConfig,
+    roots: RootCertStore,
     _folder: tempfile::TempDir,
 }
 
@@ -72,12 +73,12 @@ impl Site {
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[version])
             .expect("a version")
-            .with_root_certificates(roots)
+            .with_root_certificates(roots.clone())
             .with_no_client_auth();
         client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         client.resumption = Resumption::in_memory_sessions(8);
         let acceptor = Acceptor::open(&certificate, &key).expect("usable");
-        Self { acceptor, certificate, key, client, _folder: folder }
+        Self { acceptor, certificate, key, client, roots, _folder: folder }
     }
 
     fn reload(&self) {
@@ -194,6 +195,24 @@ impl Pair {
 
 fn numbered(len: usize) -> Vec<u8> {
     (0..len).map(|n| u8::try_from(n % 251).expect("small")).collect()
+}
+
+#[test]
+fn the_server_prefers_suites_with_sha_256_and_accepts_the_others() {
+    for version in VERSIONS {
+        let mut site = Site::new(version);
+        let chosen = |pair: &Pair| pair.client.negotiated_cipher_suite().expect("negotiated");
+        // The client prefers AES-256 with SHA-384.
+        assert!(!crate::io::tls::has_sha384(&chosen(&site.connect())), "{version:?}");
+        let mut only = rustls::crypto::ring::default_provider();
+        only.cipher_suites.retain(crate::io::tls::has_sha384);
+        site.client = ClientConfig::builder_with_provider(Arc::new(only))
+            .with_protocol_versions(&[version])
+            .expect("a version")
+            .with_root_certificates(site.roots.clone())
+            .with_no_client_auth();
+        assert!(crate::io::tls::has_sha384(&chosen(&site.connect())), "{version:?}");
+    }
 }
 
 #[test]
