@@ -20,6 +20,7 @@ pub(crate) mod campaign;
 mod campaign_row;
 pub(crate) mod cells;
 pub(crate) mod device;
+mod expiring;
 mod idempotency;
 pub(crate) mod inbox;
 pub(crate) mod maintenance;

@@ -22,7 +22,7 @@ pub(super) trait Resource: Send + Sync {
     /// How long `more` units would wait behind what is queued. `None`: the resource takes nothing.
     fn delay(&self, more: usize) -> Option<Duration>;
 
-    /// Whether the delay is short enough. `held`: units that were let in and are not queued yet. Takes no lock that is
+    /// Whether the delay is short enough. `held`: units that were admitted and are not queued yet. Takes no lock that is
     /// held while a gate is called.
     fn has_room(&self, held: usize) -> bool;
 
@@ -43,7 +43,7 @@ pub(super) struct NoRoom {
 }
 
 pub(super) struct Gate<R: Resource> {
-    /// Units that were let in and are not queued at the resource yet.
+    /// Units that were admitted and are not queued at the resource yet.
     held: AtomicUsize,
     is_waiting: AtomicBool,
     /// Only [`Resource::has_room`] is called under the lock.
@@ -51,7 +51,7 @@ pub(super) struct Gate<R: Resource> {
     resource: R,
 }
 
-/// Units that were let in. Dropped when they are queued at the resource, or given up.
+/// Units that were admitted. Dropped when they are queued at the resource, or given up.
 pub(super) struct Held<R: Resource> {
     gate: Arc<Gate<R>>,
     units: usize,
@@ -83,7 +83,7 @@ impl<R: Resource> Gate<R> {
         }
     }
 
-    /// Lets units in if there is room and nobody waits.
+    /// Admits units if there is room and nobody waits.
     pub(super) fn try_enter(self: &Arc<Self>, units: usize) -> Option<Held<R>> {
         let is_open = !self.is_waiting.load(Ordering::SeqCst)
             && self.resource.has_room(self.held.load(Ordering::SeqCst));
@@ -112,7 +112,7 @@ impl<R: Resource> Gate<R> {
             Err(_) => {
                 waiter.expired = true;
                 drop(waiter);
-                // It may have been let in meanwhile.
+                // It may have been admitted meanwhile.
                 answer.try_recv().map_err(|_| self.no_room())
             }
         }
@@ -135,7 +135,7 @@ impl<R: Resource> Gate<R> {
         Waiter { gate: self.clone(), place, expired: false }
     }
 
-    /// Lets requests in while there is room. Called by the resource when it has less to do; costs one load if nobody
+    /// Admits requests while there is room. Called by the resource when it has less to do; costs one load if nobody
     /// waits.
     pub(super) fn advance(self: &Arc<Self>) {
         if !self.is_waiting.load(Ordering::SeqCst) {
@@ -217,7 +217,7 @@ mod tests {
         Entrant { app: AppId(app), urgency: Urgency::Normal, is_campaign: false }
     }
 
-    /// What was let in is queued at the resource.
+    /// What was admitted is queued at the resource.
     fn begin(held: Held<Tank>) {
         held.gate.resource.used.fetch_add(held.units, Ordering::SeqCst);
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn units_that_are_let_in_count_until_they_are_queued() {
+    async fn units_that_are_admitted_count_until_they_are_queued() {
         let gate = gate(10);
         let held = gate.try_enter(10).expect("room");
         assert!(gate.try_enter(1).is_none());

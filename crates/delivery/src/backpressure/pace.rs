@@ -41,7 +41,7 @@ impl Pace {
             // Half of the old value: four windows forget nine tenths of it.
             self.unit_ns = (self.unit_ns + elapsed_ns / self.units) / 2;
         } else if is_busy {
-            return; // nothing ended: the window goes on
+            return; // nothing ended: the window continues
         }
         (self.since_ns, self.units) = (is_busy.then_some(now_ns), 0);
     }

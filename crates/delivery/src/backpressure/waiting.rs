@@ -2,7 +2,7 @@
 //!
 //! Apps share evenly, an app's urgent requests come first, and campaigns come after everything else. Among an app's
 //! equal requests the oldest is next, so a provider that waits for its answers is never passed by its own later
-//! requests. Under lasting overload, in which more arrives than is let in, that order would give every accepted
+//! requests. Under lasting overload, in which more arrives than is admitted, that order would give every accepted
 //! request the longest wait: then the newest is next ("adaptive LIFO", B. Maurer, "Fail at Scale", ACM Queue 13(8),
 //! 2015), and those that cannot be served wait until they are rejected.
 
@@ -12,7 +12,7 @@ use noroshi_types::{AppId, Urgency};
 
 use super::fair_queue::{At, FairQueue};
 
-/// How often it is decided whether overload lasts: after this time if enough requests were let in for a ratio, and
+/// How often it is decided whether overload lasts: after this time if enough requests were admitted for a ratio, and
 /// otherwise after [`TREND_EVERY_MAX`].
 const TREND_EVERY: Duration = Duration::from_millis(100);
 const TREND_EVERY_MAX: Duration = Duration::from_secs(1);
@@ -47,13 +47,13 @@ pub(super) struct Waiting<T> {
 /// Whether overload lasts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trend {
-    /// How many times in a row more arrived than was let in; up to [`LASTS`].
+    /// How many times in a row more arrived than was admitted; up to [`LASTS`].
     exceeded: u8,
     since: Option<Instant>,
     /// Units since then.
     arrived: u64,
-    let_in: u64,
-    requests_let_in: u32,
+    admitted: u64,
+    requests_admitted: u32,
     /// A request waited in vain.
     expired: bool,
 }
@@ -91,8 +91,8 @@ impl<T> Waiting<T> {
         let Some(((_, item), units)) = self.requests.pop(self.trend.is_overload()) else {
             return self.campaigns.pop(false).map(|((_, item), units)| (item, units));
         };
-        self.trend.let_in += units as u64;
-        self.trend.requests_let_in += 1;
+        self.trend.admitted += units as u64;
+        self.trend.requests_admitted += 1;
         Some((item, units))
     }
 
@@ -119,7 +119,7 @@ impl<T> Waiting<T> {
         };
         let oldest = now.saturating_duration_since(*oldest);
         let elapsed = now.saturating_duration_since(*self.trend.since.get_or_insert(now));
-        let is_known = elapsed >= TREND_EVERY && self.trend.requests_let_in >= TREND_REQUESTS;
+        let is_known = elapsed >= TREND_EVERY && self.trend.requests_admitted >= TREND_REQUESTS;
         if is_known || elapsed >= TREND_EVERY_MAX {
             self.trend = self.trend.next(now, oldest);
         }
@@ -127,9 +127,9 @@ impl<T> Waiting<T> {
 }
 
 impl Trend {
-    /// Providers that wait for their answers send as much as is let in, so only others can send more for long.
+    /// Providers that wait for their answers send as much as is admitted, so only others can send more for long.
     fn next(self, now: Instant, oldest: Duration) -> Self {
-        let grows = self.arrived > self.let_in + self.let_in / 4;
+        let grows = self.arrived > self.admitted + self.admitted / 4;
         let exceeds = self.expired || grows && oldest >= ORDERLY_WAIT;
         let exceeded = if exceeds { (self.exceeded + 1).min(LASTS) } else { 0 };
         Self { exceeded, since: Some(now), ..Self::default() }
@@ -157,7 +157,7 @@ mod tests {
         (0..16).for_each(|number| ignore(waiting.push(who, 150, number, begun)));
         let mut order = Vec::new();
         for round in 0..200_u32 {
-            // One to three are let in together, and as many follow.
+            // One to three are admitted together, and as many follow.
             let now = begun + round * 150 * MS;
             let count = 1 + round * 7 % 3;
             for _ in 0..count {
@@ -172,9 +172,9 @@ mod tests {
 
     fn ignore(_: Place) {}
 
-    /// Lets one request in each millisecond. `arrivals` says how many arrive, from the millisecond and the number of
+    /// Admits one request each millisecond. `arrivals` says how many arrive, from the millisecond and the number of
     /// requests that were answered in the one before. Returns the longest wait among those of the second half that were
-    /// let in, and the number of those that waited for a second in vain.
+    /// admitted, and the number of those that waited for a second in vain.
     fn run(milliseconds: u32, mut arrivals: impl FnMut(u32, usize) -> usize) -> (Duration, usize) {
         let begun = Instant::now();
         let mut waiting = Waiting::default();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn at_twice_the_capacity_requests_that_are_let_in_wait_briefly() {
+    fn at_twice_the_capacity_requests_that_are_admitted_wait_briefly() {
         let (longest, rejected) = run(4_000, |_, _| 2);
         assert!((2_500..4_000).contains(&rejected), "{rejected}");
         assert!(longest <= 10 * MS, "{longest:?}");

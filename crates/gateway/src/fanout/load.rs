@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use noroshi_delivery::{Fan, Pace};
 
-use crate::fanout::ring::TOPIC_PLACES;
+use crate::fanout::ring::{Marked, TOPIC_PLACES};
 
 /// Deliveries of each kind for which there is always room: two writes' worth of a turn.
 const ALWAYS: usize = 1_024;
@@ -85,13 +85,6 @@ impl Load {
             || self.deliveries() + more < ALWAYS
             || fan == Fan::Topic && self.messages() < TOGETHER
     }
-}
-
-/// What the ring has of one kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Marked {
-    pub(crate) deliveries: usize,
-    pub(crate) messages: usize,
 }
 
 /// Measures one kind of delivery. Owned by the shard.

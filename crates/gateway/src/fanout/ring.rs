@@ -13,7 +13,6 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use smallvec::SmallVec;
 
 use crate::fanout::Queue;
-use crate::fanout::load::Marked;
 use crate::session::outcome::Outcomes;
 use crate::wire::dispatch::Dispatch;
 
@@ -23,6 +22,13 @@ const PLACES: u32 = u64::BITS;
 const DIRECT_PLACES: u32 = 8;
 /// Places that these may take.
 pub(crate) const TOPIC_PLACES: u32 = PLACES - DIRECT_PLACES;
+
+/// What the ring has of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) deliveries: usize,
+    pub(crate) messages: usize,
+}
 
 /// A message in flight.
 pub(crate) struct Frame {

@@ -67,7 +67,7 @@ impl Dispatch {
         })
     }
 
-    /// Whether it is only for connected devices, and has waited for its shard for so long that it is of no use now.
+    /// Whether it is only for connected devices, and has waited for its shard for longer than `age_max`.
     pub(crate) fn is_late(&self, age_max: Duration) -> bool {
         !self.is_stored() && self.since.elapsed() > age_max
     }

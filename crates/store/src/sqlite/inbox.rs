@@ -10,7 +10,7 @@ use super::reader::Read;
 use super::room::Taken;
 use super::statement::{Db, ready};
 use super::writer::Write;
-use super::{number, outcome};
+use super::{number, outcome, staged};
 use crate::engine::inbox::Range;
 use crate::engine::outcome::Part;
 use crate::engine::record::Record;
@@ -28,7 +28,7 @@ pub(super) fn deliver(
 ) -> Result<RemovedMessages, Error> {
     let mut removed = RemovedRows::default();
     let is_staged = collapse_key.is_none() && w.staged.takes(devices.len(), w.options);
-    let mut insert = w.db.prepare_cached(INSERT)?;
+    let mut insert = w.db.prepare_cached(staged::INSERT)?;
     for &device in devices {
         if let Some(key) = collapse_key {
             collapse(w.db, device, key, &mut removed)?;
@@ -46,8 +46,6 @@ pub(super) fn deliver(
     outcome::add(w.db, &Part::of(num, Outcome::Kept, now, devices.to_vec()))?;
     removed.record(w, now)
 }
-
-pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)";
 
 /// Removes older rows with the same collapse key.
 fn collapse(db: &Db, device: DeviceNum, key: &str, removed: &mut RemovedRows) -> Result<(), Error> {

@@ -114,17 +114,6 @@ fn in_chunks(
     Ok((changed as u64, true))
 }
 
-/// The notification whose inbox rows are being removed, and the place in the list of its devices up to which they were.
-/// It is in memory only: after a restart the list is read from its start, where rows are gone already.
-#[derive(Debug, Default)]
-pub(crate) struct Expiring(Option<(Num, u64)>);
-
-impl Expiring {
-    pub(super) fn clear(&mut self) {
-        self.0 = None;
-    }
-}
-
 /// Removes notifications whose ttl has ended from inboxes and logs.
 fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
     let (db, started) = (w.db, Instant::now());
@@ -147,7 +136,7 @@ fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, 
             notification::set_standing(db, num, Standing::Expired)?;
             continue;
         }
-        let mut from = w.expiring.0.filter(|(known, _)| *known == num).map(|(_, from)| from);
+        let mut from = w.expiring.place_of(num);
         if from.is_none() && outstanding(&outcome::sums(db, num)?) > 0 {
             from = Some(0);
         }
@@ -169,11 +158,11 @@ fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, 
         outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
         if from.is_some() {
             // This notification may have more rows: its standing stays.
-            w.expiring.0 = from.map(|from| (num, from));
+            w.expiring.set(num, from);
             pruned.more = true;
             break;
         }
-        w.expiring.0 = None;
+        w.expiring.clear();
         notification::set_standing(db, num, Standing::Expired)?;
     }
     Ok(pruned)

@@ -10,12 +10,13 @@
 
 use noroshi_types::DeviceNum;
 
-use super::inbox;
 use super::options::Options;
 use super::statement::Db;
 use crate::Error;
 use crate::ids::Num;
 
+/// Adds a row to an inbox.
+pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)";
 /// Rows at which they are written within a group, and rows of one operation that are not staged: 1 MiB.
 const ROWS_MAX: usize = 1 << 16;
 
@@ -72,7 +73,7 @@ impl Staged {
     pub(super) fn write(&mut self, db: &Db) -> Result<(), Error> {
         if !self.rows.is_empty() {
             self.rows.sort_unstable();
-            let mut insert = db.prepare_cached(inbox::INSERT)?;
+            let mut insert = db.prepare_cached(INSERT)?;
             for &(device, num) in &self.rows {
                 insert.execute((device.0 as i64, num, None::<&str>))?;
             }

@@ -26,7 +26,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads, What};
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::maintenance::Expiring;
+use super::expiring::Expiring;
 use super::options::Options;
 use super::reader::Read;
 use super::room::Room;

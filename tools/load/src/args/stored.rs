@@ -46,8 +46,15 @@ pub(crate) struct Stored {
     #[arg(long)]
     pub(crate) floor: bool,
     /// Store in PostgreSQL: in this database, which must be empty, or in a PostgreSQL that is started here
-    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, conflicts_with = "server")]
-    pub(crate) postgres: Option<Option<String>>,
+    #[arg(
+        long,
+        value_name = "URL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "server"
+    )]
+    pub(crate) postgres: Option<String>,
     /// Setting of the started PostgreSQL
     #[arg(long, value_name = "KEY=VALUE", requires = "postgres")]
     pub(crate) postgres_set: Vec<String>,

@@ -59,10 +59,10 @@ pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
 
 /// A PostgreSQL with its URL: started here, unless a URL is given. `None`: SQLite.
 fn start_postgres(args: &Stored) -> Result<Option<(Option<Owned>, String)>, Error> {
-    match &args.postgres {
+    match args.postgres.as_deref() {
         None => Ok(None),
-        Some(Some(url)) => Ok(Some((None, url.clone()))),
-        Some(None) => {
+        Some(url) if !url.is_empty() => Ok(Some((None, url.to_owned()))),
+        Some(_) => {
             progress("starting PostgreSQL");
             let (started, url) = engines::postgres(&folder(&args.common, "postgres")?, &args.postgres_set)?;
             Ok(Some((Some(started), url)))
