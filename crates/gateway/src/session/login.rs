@@ -7,6 +7,7 @@
 //!
 //! The shard reads and opens sessions (`shard::login`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ pub(crate) const LINGER_MS: u64 = 5;
 const GATHER_MS: u64 = 2;
 /// The store answers within milliseconds or not at all.
 pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// While a log-in has waited this long for the store, devices are asked to connect later. Otherwise each would wait
+/// behind all others of a storm, and be gone when its turn comes.
+pub(crate) const LOG_IN_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// A log-in in progress, and what topic rules need to know about it.
 pub(crate) struct PendingLogIn {
@@ -66,12 +71,16 @@ pub(crate) struct Succession {
     pub(crate) page: BacklogPage,
 }
 
+/// A connection (slot and generation) that logs in.
+struct Waiting {
+    connection: (u32, u64),
+    since_ms: u64,
+}
+
 /// Log-ins that the store reads next, in batches.
 #[derive(Default)]
 pub(crate) struct LogInQueue {
-    waiting: Vec<(u32, u64)>,
-    /// When the first of `waiting` was added.
-    since_ms: u64,
+    waiting: VecDeque<Waiting>,
     /// Not before that the next batch is sent, unless it is full.
     next_ms: u64,
     /// Batches in progress, at most [`BATCHES_MAX`].
@@ -79,12 +88,8 @@ pub(crate) struct LogInQueue {
 }
 
 impl LogInQueue {
-    /// Adds a connection (slot and generation).
     pub(crate) fn push(&mut self, connection: (u32, u64), now_ms: u64) {
-        if self.waiting.is_empty() {
-            self.since_ms = now_ms;
-        }
-        self.waiting.push(connection);
+        self.waiting.push_back(Waiting { connection, since_ms: now_ms });
     }
 
     /// The next batch that is due.
@@ -97,11 +102,25 @@ impl LogInQueue {
         }
         self.next_ms = now_ms + GATHER_MS;
         let take = self.waiting.len().min(BATCH_MAX);
-        Some(self.waiting.drain(..take).collect())
+        Some(self.waiting.drain(..take).map(|waiting| waiting.connection).collect())
     }
 
     fn due_ms(&self) -> u64 {
-        if self.batches_out == 0 { self.next_ms } else { self.since_ms + LINGER_MS }
+        match self.batches_out {
+            0 => self.next_ms,
+            _ => self.since_ms().map_or(0, |since_ms| since_ms + LINGER_MS),
+        }
+    }
+
+    /// Since when the first log-in waits.
+    fn since_ms(&self) -> Option<u64> {
+        self.waiting.front().map(|waiting| waiting.since_ms)
+    }
+
+    /// Whether log-ins wait for so long that devices should connect later.
+    pub(crate) fn is_behind(&self, now_ms: u64) -> bool {
+        let waited = |since_ms| Duration::from_millis(now_ms.saturating_sub(since_ms));
+        self.since_ms().is_some_and(|since_ms| waited(since_ms) >= LOG_IN_DELAY_MAX)
     }
 
     /// How long the loop may sleep if log-ins wait.
@@ -179,6 +198,18 @@ mod tests {
         assert_eq!((batch(&mut queue, 10), queue.patience_ms(10)), (0, Some(GATHER_MS)));
         assert_eq!(batch(&mut queue, 10 + GATHER_MS), 2);
         assert_eq!(queue.patience_ms(10 + GATHER_MS), None);
+    }
+
+    #[test]
+    fn log_ins_that_wait_too_long_turn_others_away() {
+        let (mut queue, delay_ms) = (LogInQueue { batches_out: BATCHES_MAX, ..LogInQueue::default() }, 1_000);
+        assert!(!queue.is_behind(delay_ms));
+        queue.push((1, 1), 0);
+        queue.push((2, 1), delay_ms - 1);
+        assert!(!queue.is_behind(delay_ms - 1) && queue.is_behind(delay_ms));
+        queue.batches_out = 0;
+        assert_eq!(batch(&mut queue, delay_ms), 2);
+        assert!(!queue.is_behind(delay_ms));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Shard {
         let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
         let reason = match self.shared.drain.is_active() {
             true => CloseReason::Drain,
-            false if over_rate => CloseReason::Overloaded,
+            false if over_rate || self.sessions.log_ins.is_behind(self.now.ms) => CloseReason::Overloaded,
             false => return None,
         };
         self.shared.metrics.admission_refused.inc();
