@@ -80,8 +80,7 @@ test('unacknowledged messages of a disconnected member go to another one', async
   silent.stream.destroy()
   await until('all of them', () => numbers(diligent).length >= 20)
   assert.deepEqual(sorted(numbers(diligent)), upTo(20))
-  const { messages } = await node.api.me(silent.device.token).inbox()
-  assert.deepEqual(messages, [], 'nothing is left with the first')
+  await until('nothing to be left with the first', async () => (await node.api.me(silent.device.token).inbox()).messages.length === 0)
   await end(diligent)
 })
 
