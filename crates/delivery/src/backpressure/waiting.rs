@@ -17,7 +17,8 @@ use super::fair_queue::{At, FairQueue};
 const TREND_EVERY: Duration = Duration::from_millis(100);
 const TREND_EVERY_MAX: Duration = Duration::from_secs(1);
 const TREND_REQUESTS: u32 = 16;
-/// Overload lasts if it was seen so many times in a row: a burst, or providers that begin together, end earlier.
+/// Overload lasts if it was seen so many times more often than not: a burst, or providers that begin together, end
+/// earlier. It has ended after as many times without it.
 const LASTS: u8 = 3;
 /// Providers that wait for their answers cause waits, too. Up to this, all are served in order.
 const ORDERLY_WAIT: Duration = Duration::from_millis(100);
@@ -47,7 +48,8 @@ pub(super) struct Waiting<T> {
 /// Whether overload lasts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trend {
-    /// How many times in a row more arrived than was admitted; up to [`LASTS`].
+    is_overload: bool,
+    /// How many times more arrived than was admitted, less the times when it did not; 0 to [`LASTS`].
     exceeded: u8,
     since: Option<Instant>,
     /// Units since then.
@@ -88,7 +90,7 @@ impl<T> Waiting<T> {
     /// The next request and its units.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(T, usize)> {
         self.update_trend(now);
-        let Some(((_, item), units)) = self.requests.pop(self.trend.is_overload()) else {
+        let Some(((_, item), units)) = self.requests.pop(self.trend.is_overload) else {
             return self.campaigns.pop(false).map(|((_, item), units)| (item, units));
         };
         self.trend.admitted += units as u64;
@@ -104,7 +106,7 @@ impl<T> Waiting<T> {
 
     /// Removes a campaign, or the last request of the app that has the most.
     pub(super) fn evict(&mut self) -> Option<T> {
-        let newest = self.trend.is_overload();
+        let newest = self.trend.is_overload;
         let evicted = self.campaigns.evict(false).or_else(|| self.requests.evict(newest));
         evicted.map(|(_, item)| item)
     }
@@ -131,12 +133,9 @@ impl Trend {
     fn next(self, now: Instant, oldest: Duration) -> Self {
         let grows = self.arrived > self.admitted + self.admitted / 4;
         let exceeds = self.expired || grows && oldest >= ORDERLY_WAIT;
-        let exceeded = if exceeds { (self.exceeded + 1).min(LASTS) } else { 0 };
-        Self { exceeded, since: Some(now), ..Self::default() }
-    }
-
-    fn is_overload(&self) -> bool {
-        self.exceeded == LASTS
+        let exceeded = if exceeds { (self.exceeded + 1).min(LASTS) } else { self.exceeded.saturating_sub(1) };
+        let is_overload = exceeded == LASTS || self.is_overload && exceeded > 0;
+        Self { is_overload, exceeded, since: Some(now), ..Self::default() }
     }
 }
 
