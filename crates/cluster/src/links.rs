@@ -11,10 +11,10 @@
 //! does not number, resend or interpret them: the bus does (`redis::outbound`, `redis::lease`).
 //!
 //! Invariants: frames of a link arrive in order or the link ends; a node hands over nothing that waited in a link for
-//! longer than [`stall::STALL_MAX`]; nothing is read from a peer that has not proved that it knows the secret of the
+//! longer than `stall::STALL_MAX`; nothing is read from a peer that has not proved that it knows the secret of the
 //! cell; every queue is bounded.
 //!
-//! Reading order: [`identity`], [`wire`], [`receipts`], [`stall`], [`stream`], [`outgoing`], [`incoming`], [`listener`].
+//! Reading order: `identity`, `wire`, `receipts`, `stall`, `stream`, `outgoing`, `incoming`, `listener`.
 
 mod identity;
 mod incoming;
@@ -47,14 +47,14 @@ pub(crate) use receipts::Receipts;
 use stall::Stall;
 
 /// How long a sender waits for progress of a receiver before it takes another way. Longer than
-/// [`stall::STALL_MAX`], so that a receiver that was suspended for as long discards what its links still hold.
+/// `stall::STALL_MAX`, so that a receiver that was suspended for as long discards what its links still hold.
 pub(crate) const RECEIPT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes that wait for one link. Further ones take another way.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Characters of an announced address: a host name has at most 253.
 pub const ADVERTISE_MAX: usize = 260;
 
-/// Validated by [`Links::open`]. All nodes of a cell need the same secret.
+/// Validated by `Links::open`. All nodes of a cell need the same secret.
 pub struct Config {
     /// Bound and listening.
     pub listener: TcpListener,
