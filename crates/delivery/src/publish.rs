@@ -96,7 +96,7 @@ impl Publisher {
 
     /// The first half of [`Publisher::publish`], for callers that publish several messages in order: waits for room in
     /// the node's queues and in the app's quotas, which may read the store. Await it for one message before the next.
-    /// Cancel-safe.
+    /// Dropping the future publishes nothing; a token of the app's rate may be used up.
     pub async fn begin_publish(
         &self,
         app: AppId,
