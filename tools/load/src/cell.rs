@@ -110,8 +110,18 @@ impl Cell {
         self.described.clone()
     }
 
+    /// Returns the exit of a node as the cause of an error.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match self.exited() {
+            Some((name, status, log)) => {
+                Error::Start { why: format!("{name} started, then exited with {status} ({error})"), log }
+            }
+            None => error,
+        }
+    }
+
     /// The first node that exited unasked, with its status and log.
-    pub(crate) fn exited(&self) -> Option<(String, String, String)> {
+    fn exited(&self) -> Option<(String, String, String)> {
         let unexpected =
             self.gateways.iter().chain(&self.apis).filter(|node| !node.started.is_asked_to_stop());
         unexpected.into_iter().find_map(|node| {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Homing) -> Result<ReportDocument, Error> {
     let cell = Cell::start(&args.cell, &nodes)?;
     let mut bench = Bench::new(args, cell)?;
     let mut values = Values::default();
-    let measured = bench.measure(&mut values).map_err(|error| bench.explain(error));
+    let measured = bench.measure(&mut values).map_err(|error| bench.cell.explain(error));
     let outcome = Outcome { server: bench.cell.describe(), notes: bench.notes, floor: None };
     let document = report("homing", &[values], outcome);
     match measured {
@@ -84,16 +84,6 @@ impl<'a> Bench<'a> {
         };
         let crew = Crew::start(args.processes(), &setup)?;
         Ok(Self { args, crew, setup, notes: Vec::new(), cell })
-    }
-
-    /// Returns the exit of a node as the cause of an error.
-    fn explain(&self, error: Error) -> Error {
-        match self.cell.exited() {
-            Some((name, status, log)) => {
-                Error::Start { why: format!("{name} started, then exited with {status} ({error})"), log }
-            }
-            None => error,
-        }
     }
 
     fn measure(&mut self, values: &mut Values) -> Result<(), Error> {

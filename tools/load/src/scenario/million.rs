@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Million) -> Result<Option<ReportDocument>, Error> {
     let mut bench = Bench::new(args, plan, cell, notes)?;
     let mut values = Values::default();
     values.push("start of all nodes", "s", start_seconds);
-    let measured = bench.measure(&mut values).map_err(|error| bench.explain(error));
+    let measured = bench.measure(&mut values).map_err(|error| bench.cell.explain(error));
     let outcome = Outcome { server: bench.cell.describe(), notes: bench.notes, floor: None };
     let document = report("million", &[values], outcome);
     match measured {
@@ -146,16 +146,6 @@ impl<'a> Bench<'a> {
         };
         let crew = Crew::start_many(plan.clients, &setup)?;
         Ok(Self { args, plan, crew, setup, notes, cell })
-    }
-
-    /// Returns the exit of a node as the cause of an error.
-    fn explain(&self, error: Error) -> Error {
-        match self.cell.exited() {
-            Some((name, status, log)) => {
-                Error::Start { why: format!("{name} started, then exited with {status} ({error})"), log }
-            }
-            None => error,
-        }
     }
 
     fn measure(&mut self, values: &mut Values) -> Result<(), Error> {
