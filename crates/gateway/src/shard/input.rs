@@ -37,7 +37,8 @@ impl Shard {
             if connection.phase == Phase::Dead || full {
                 break;
             }
-            if self.io.is_paused(slot) {
+            // The end of a connection that closes must be read.
+            if self.io.is_paused(slot) && connection.phase != Phase::Closing {
                 break;
             }
             if turn == READS_PER_TURN {

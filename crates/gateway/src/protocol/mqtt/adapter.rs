@@ -175,11 +175,11 @@ impl Adapter for Mqtt {
         }
     }
 
-    /// [MQTT-3.1.2-22]
     fn pauses_reading(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.pauses_reading())
     }
 
+    /// [MQTT-3.1.2-22]
     fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         if self.pauses_reading() {
             // Its pings are not read.

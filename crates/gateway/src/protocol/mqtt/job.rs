@@ -1,9 +1,9 @@
 //! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
 //! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
 //!
-//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, which is not read while a quarter of them is used
-//! up (so a client that publishes faster than the node accepts is slowed down by TCP), [`crate::protocol::jobs::JOBS_MAX`] jobs of a
-//! shard at once. Messages that a client published before it left are still published. The exception is a message with
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::jobs::JOBS_MAX`] jobs of a
+//! shard at once. The shard does not read a connection that has used a quarter of its bounds, so TCP slows a client
+//! down that publishes faster than the node accepts. Messages that a client published before it left are still published. The exception is a message with
 //! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
 
 use std::any::Any;
@@ -29,7 +29,7 @@ use crate::session::registry::Session;
 const QUEUED_MAX: usize = 256;
 /// Bytes of their publications.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
-/// Above this share of both bounds nothing more is read. The rest is for what was read already.
+/// From a fourth of either bound on, the shard reads nothing more. The rest is for what it has read already.
 const PAUSE_SHARE: usize = 4;
 
 /// The result of a job.
