@@ -51,9 +51,13 @@ test('messages of clients arrive as published, at every quality of service', asy
   const publisher = await connect(await node.api.register())
   const members = await Promise.all([0, 1].map(() => member('$share/g/open/as/+', 2)))
   const properties = { userProperties: { k: 'v' }, contentType: 'text/plain' }
-  for (const qos of [0, 1, 2]) await publisher.publishAsync('open/as/it', `qos ${qos}`, { qos, properties })
   const received = () => members.flatMap((one) => one.received)
-  await until('all three', () => received().length === 3)
+  // The message with QoS 0 may be lost if no node leads yet: the one before it shows that one does.
+  for (const qos of [1, 0, 2]) {
+    const count = received().length
+    await publisher.publishAsync('open/as/it', `qos ${qos}`, { qos, properties })
+    await until('it to arrive', () => received().length > count)
+  }
   assert.deepEqual(received().map(({ text, qos }) => [text, qos]).toSorted(), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
   for (const { topic, properties } of received()) {
     assert.deepEqual([topic, properties.contentType, { ...properties.userProperties }], ['open/as/it', 'text/plain', { k: 'v' }])
