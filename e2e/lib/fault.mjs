@@ -44,7 +44,7 @@ export function fault(name, options, happen) {
       const { through = {}, shared = {}, stop = () => {}, ...more } = await prepare({ postgres, redis })
       stops.push(stop)
       step('engines')
-      const settings = { 'cluster.sweep_interval': '3s', ...BUS, ...shared }
+      const settings = { 'cluster.sweep_interval': '3s', 'log.level': 'info,noroshi_delivery::cluster=debug', ...BUS, ...shared }
       const cluster = await Cluster.start({ postgres: postgres.url, redis: redis.url, nodes, settings, through })
       stops.push(() => cluster.stop())
       await cluster.seen()

@@ -315,6 +315,7 @@ export class Load {
     for (const [device, id] of this.missing()) {
       const [trace, whole] = [await this.api().trace(id, device.name).catch(String), await this.api().notification(id).catch(String)]
       this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)} ${device.history.join(', ')}`)
+      this.complain('log', `${device.at?.name}:\n${device.at?.log(400, /sessions|lease|redis|reachable|lost/)}`)
     }
     await until('every inbox to be empty', async () => (await this.kept()).length === 0, 60_000).catch(async (error) =>
       this.complaints.push(String(error), ...(await this.kept())),

@@ -145,8 +145,10 @@ export class Node {
     return api(this.http, KEY)
   }
 
-  log() {
-    return readFileSync(this.logPath, 'utf8').split('\n').slice(-40).join('\n')
+  /** The last lines of its log that match. */
+  log(count = 40, pattern = /./) {
+    const lines = readFileSync(this.logPath, 'utf8').split('\n').filter((line) => pattern.test(line))
+    return lines.slice(-count).join('\n')
   }
 
   /** Sends SIGTERM once: a second one would stop without draining. */

@@ -27,7 +27,8 @@ export class DevPush {
     push.folder = mkdtempSync(join(tmpdir(), 'noroshi-push-'))
     push.port = await freePort()
     const flags = ['dev-push', '--folder', push.folder, '--control', String(push.port), '--quiet', '--known-tokens-only']
-    for (const name of ['apns', 'apns-sandbox', 'fcm', 'oauth', 'webpush']) flags.push(`--${name}`, '0')
+    const names = ['apns', 'apns-sandbox', 'apns-channels', 'apns-sandbox-channels', 'fcm', 'oauth', 'webpush', 'webhook', 'hms', 'wns', 'wns-login']
+    for (const name of names) flags.push(`--${name}`, '0')
     push.child = spawn(BIN, [...flags, ...args], { stdio: ['ignore', 'ignore', 'pipe'] })
     running.add(push)
     push.stderr = ''

@@ -23,7 +23,7 @@ class DevPush:
         self.folder = tempfile.mkdtemp(prefix="noroshi-push-")
         port = free_port()
         flags = ["--folder", self.folder, "--control", str(port), "--quiet", "--known-tokens-only"]
-        for name in ("apns", "apns-sandbox", "fcm", "oauth", "webpush"):
+        for name in ("apns", "apns-sandbox", "apns-channels", "apns-sandbox-channels", "fcm", "oauth", "webpush", "webhook", "hms", "wns", "wns-login"):
             flags += [f"--{name}", "0"]
         self.process = subprocess.Popen([BIN, "dev-push", *flags])
         self.control = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S)

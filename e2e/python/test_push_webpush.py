@@ -133,7 +133,9 @@ def test_http_ece_decrypts_a_push(node, receiver, padding):
     notification = {"title": "狼煙 🔥", "body": "up\n\"quoted\" \\ \u0000", "url": "https://example.com/?a=1&b=2"}
     data = {"n": 1.5, "list": [None, True, {"deep": "ü"}], "empty": ""}
     made, headers, plain = sent(node, receiver.browser(padding=padding), notification=notification, data=data)
-    assert json.loads(plain) == {"id": made, "notification": notification, "data": data}
+    # A title and a URL make the message declarative, too.
+    shown = {**notification, "navigate": notification["url"], "mutable": True}
+    assert json.loads(plain) == {"web_push": 8030, "id": made, "notification": shown, "data": data, "mutable": True}
     assert headers["content-encoding"] == "aes128gcm"
     assert headers["content-type"] == "application/octet-stream"
 

@@ -52,10 +52,19 @@ async function makeApp(name) {
   // One of each object that a path can name.
   const device = await provider.register({ device: 'shared-id', user: 'owner', topics: ['secret-topic'] })
   const me = { token: device.token }
+  for (const path of ['controls', 'controls/lamp']) {
+    await provider.call('PUT', `/v1/devices/shared-id/push-tokens/${path}`, { body: { token: Buffer.from(`token of ${name}`).toString('hex').padEnd(64, '0'), environment: 'production' } })
+  }
   const notification = await provider.publish({ to: { devices: ['shared-id'] }, data: `data of ${name}` })
+  await provider.publish({ to: { users: ['owner'] }, when: 'active', data: `item of ${name}`, item: {} })
   await provider.publish({ to: { topic: 'secret-topic' }, retain: true, data: `retained of ${name}` })
   const campaign = await provider.call('POST', '/v1/campaigns', {
     body: { name: `campaign of ${name}`, audience: { everyone: true }, message: { data: `campaign of ${name}` }, start_at: '2036-01-01T00:00:00Z' },
+    status: 201,
+  })
+  const activity = `activity-of-${name}`
+  await provider.call('POST', '/v1/activities', {
+    body: { id: activity, to: { devices: ['shared-id'] }, attributes_type: 'Match', content_state: { of: name }, alert: { title: `activity of ${name}` } },
     status: 201,
   })
   const endpoint = await provider.call('POST', '/v1/me/endpoints', { ...me, body: {}, status: 201 })
@@ -67,7 +76,7 @@ async function makeApp(name) {
     body: { announced_at: window.starts_at, ...window, notification: { title: `notice of ${name}` } },
   })
   const credential = await provider.call('POST', `/v1/apps/${name}/push`, { body: webPushCredential(), status: 201 })
-  Object.assign(app, { device, notification: notification.id, campaign: campaign.id, endpoint, credential: credential.id })
+  Object.assign(app, { device, notification: notification.id, campaign: campaign.id, activity, endpoint, credential: credential.id })
   return app
 }
 
@@ -84,11 +93,19 @@ const victimOf = (app) => (path, name) => {
     case 'device': return 'shared-id'
     case 'user': return 'owner'
     case 'topic': return 'secret-topic'
-    case 'name': return path.includes('/experiments/') ? 'colour' : 'rest'
+    case 'kind': return 'controls'
+    case 'name':
+      if (path.includes('/push-tokens/')) return 'lamp'
+      // Only Apple makes channels and broadcasts: broadcast.test.mjs tries them with other apps' keys.
+      if (path.includes('/channels/')) return 'final'
+      return path.includes('/experiments/') ? 'colour' : 'rest'
     case 'token': return path.startsWith('/push/{') ? new URL(app.endpoint.endpoint).pathname.split('/').at(-1) : 'x'.repeat(43)
     case 'id':
       if (path.includes('/campaigns/')) return app.campaign
+      if (path.includes('/activities/')) return app.activity
       if (path.includes('/endpoints/')) return app.endpoint.id
+      if (path.includes('/apns-channels/')) return 'dHN0LXNyY2gtY2hubA=='
+      if (path.includes('/broadcasts/')) return app.notification
       if (path.includes('/push/')) return app.credential
       return app.notification
   }
@@ -115,11 +132,13 @@ async function belongings({ name, provider, device }) {
     devices: await provider.call('GET', '/v1/devices/shared-id'),
     retained: await provider.call('GET', '/v1/topics/secret-topic/retained'),
     campaigns: await provider.call('GET', '/v1/campaigns'),
+    activities: (await provider.call('GET', '/v1/activities')).activities.map(({ devices, ...rest }) => rest),
     experiments: await provider.call('GET', `/v1/apps/${name}/experiments`),
     notices: await provider.call('GET', `/v1/apps/${name}/notices`),
     credentials: await provider.call('GET', `/v1/apps/${name}/push`),
     endpoints: await provider.call('GET', '/v1/me/endpoints', { token: device.token }),
     inbox: await provider.me(device.token).inbox(),
+    items: await provider.call('GET', '/v1/users/owner/items?state=all'),
   }
   delete parts.devices.last_seen_at
   return parts
@@ -234,7 +253,9 @@ describe('another app', () => {
     const { victim, attacker } = apps
     const before = await belongings(victim)
     for (const route of operations(documents.public).filter((one) => isDevices(one) && !CONNECTIONS.includes(one.path))) {
-      const body = route.path.endsWith('/ack') || route.path.endsWith('/opened') ? { type: 'application/json', text: JSON.stringify({ ids: [victim.notification] }) } : route.body
+      const ids = { ids: [victim.notification] }
+      const own = { '/v1/me/inbox/ack': ids, '/v1/me/opened': ids, '/v1/me/items': { action: 'archive', up_to: victim.notification } }[route.path]
+      const body = own && route.body ? { type: 'application/json', text: JSON.stringify(own) } : route.body
       // The same device id as the victim's, and an app JWT that claims it.
       const token = (await attacker.register({ device: 'shared-id', user: 'owner' })).token
       for (const credential of [token, attacker.jwt({ device: 'shared-id' })]) {

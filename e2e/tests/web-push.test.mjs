@@ -1,11 +1,13 @@
 /**
  * Web Push with npm packages: `web-push-testing` receives a node's pushes, as in a library's own tests, and `web-push`
- * pushes to the fake push service.
+ * pushes to the fake push service. Declarative payloads, with a parser written from the specification and with a service
+ * worker in Chromium.
  */
 
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer as createSite } from 'node:http'
 import { createRequire } from 'node:module'
 import { connect } from 'node:net'
 import { Agent } from 'node:https'
@@ -14,9 +16,12 @@ import { join } from 'node:path'
 import { createServer } from 'node:tls'
 import { after, before, describe, test } from 'node:test'
 
+import { chromium } from 'playwright-core'
 import webpush from 'web-push'
 
 import { issueFromAuthority } from '../lib/certificate.mjs'
+import { parseDeclarative } from '../lib/declarative.mjs'
+import { Device } from '../lib/device.mjs'
 import { Node, freePort } from '../lib/node.mjs'
 import { DevPush, addCredential, unique } from '../lib/push.mjs'
 import { until } from '../lib/until.mjs'
@@ -159,5 +164,173 @@ describe('web-push', () => {
   test('is rejected by the fake with the encoding of a draft', async () => {
     const [subscription] = await fakes.tokens('webpush')
     await assert.rejects(send(subscription, 'x', { contentEncoding: 'aesgcm' }), { statusCode: 400 })
+  })
+})
+
+describe('declarative Web Push', () => {
+  const PAGE = 'https://shop.example/'
+  let fakes, node
+  before(async () => {
+    fakes = await DevPush.start()
+    node = await fakes.node({ services: ['webpush'] })
+  })
+  after(async () => {
+    await node?.stop()
+    await fakes?.stop()
+  })
+
+  /** What a browser decrypts, and what the API answered. */
+  async function pushed(message) {
+    const [push_token] = await fakes.tokens('webpush')
+    const { device } = await node.api.register({ user: unique('user'), device: unique('device'), push_token })
+    const answer = await node.api.publish({ to: { devices: [device] }, push: { mode: 'always' }, ...message })
+    const [got] = await until('the push', async () => {
+      const all = await fakes.accepted('webpush', push_token.endpoint)
+      return all.length > 0 && all
+    })
+    return { ...answer, payload: got.payload }
+  }
+
+  const parse = (payload) => parseDeclarative(Buffer.from(payload), PAGE)
+
+  test('a title and a URL suffice, and the classic members stay where they were', async () => {
+    const notification = { title: '狼煙 "🔥"', body: 'b\n', url: 'https://shop.example/o/7?a=1&b=ü#x' }
+    const { id, payload, warnings } = await pushed({ notification, data: { n: 1 } })
+    assert.equal(warnings, undefined)
+    const parsed = parse(payload)
+    assert.deepEqual(parsed.complaints, [])
+    assert.deepEqual(parsed.notification, { title: notification.title, body: 'b\n', navigate: new URL(notification.url).href })
+    assert.deepEqual([parsed.appBadge, parsed.mutable], [null, true])
+    const { web_push, ...classic } = JSON.parse(payload)
+    assert.equal(web_push, 8030)
+    const shown = { ...notification, navigate: notification.url, mutable: true }
+    assert.deepEqual(classic, { id, notification: shown, data: { n: 1 }, mutable: true })
+  })
+
+  test('every typed field has the type that browsers require', async () => {
+    const actions = [
+      { id: 'yes', title: 'Yes' },
+      { id: 'more', title: 'More', url: 'https://shop.example/more' },
+    ]
+    const { payload, warnings } = await pushed({
+      notification: {
+        title: 'T', body: 'B', url: 'https://shop.example/1', image: 'https://shop.example/i.png', level: 'passive', relevance: 0.5,
+        sound: { name: 'a.caf', critical: true, volume: 0.5 }, badge: 3, thread: 't', actions, mutable: true,
+        content_available: true, category: 'C', icon: 'https://shop.example/icon.png', lang: 'ar', dir: 'rtl',
+        android_channel: 'c', android_icon: 'i', android_color: '#123456', android_click_action: 'A', fcm_analytics_label: 'l',
+      },
+    })
+    const parsed = parse(payload)
+    assert.deepEqual(parsed.complaints, [])
+    assert.deepEqual(parsed.notification, {
+      title: 'T', body: 'B', navigate: 'https://shop.example/1', image: 'https://shop.example/i.png',
+      icon: 'https://shop.example/icon.png', lang: 'ar', dir: 'rtl', silent: true,
+      actions: [
+        { action: 'yes', title: 'Yes', navigate: 'https://shop.example/1' },
+        { action: 'more', title: 'More', navigate: 'https://shop.example/more' },
+      ],
+    })
+    assert.deepEqual([parsed.appBadge, parsed.mutable], [3, true])
+    const fields = ['relevance', 'sound', 'thread', 'category', 'content_available'].map((name) => `notification.${name}`)
+    assert.deepEqual(new Set(warnings.map(({ field }) => field)), new Set(fields))
+    assert.ok(warnings.every(({ service, warning }) => service === 'webpush' && warning.length > 0))
+  })
+
+  test('without a title or a web URL only a service worker can show it, and the answer names the reason', async () => {
+    for (const notification of [{ title: 'T' }, { body: 'B', url: 'https://a.example/' }, { title: 'T', url: 'shop://o/7' }]) {
+      const plain = await pushed({ notification, data: { n: 1 } })
+      assert.equal(parse(plain.payload), null)
+      // Byte for byte as on a live connection.
+      assert.equal(plain.payload, JSON.stringify({ id: plain.id, notification, data: { n: 1 } }))
+      assert.equal(plain.warnings, undefined)
+      const typed = await pushed({ notification: { ...notification, badge: 1 } })
+      assert.equal(parse(typed.payload), null)
+      const missing = notification.title === undefined ? 'title' : 'url'
+      assert.deepEqual(typed.warnings.map(({ field }) => field), [`notification.${missing}`])
+    }
+  })
+
+  test('live clients receive the notification as it was written', async () => {
+    const { device, token } = await node.api.register({ user: unique('user'), device: unique('device') })
+    const socket = await Device.connect(node.ws, token)
+    const notification = { title: 'T', url: 'https://a.example/', badge: 2, actions: [{ id: 'a', title: 'A' }], relevance: 0.5 }
+    await node.api.publish({ to: { devices: [device] }, notification })
+    assert.deepEqual((await socket.msg()).notification, notification)
+    await socket.leave()
+  })
+
+  const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+
+  /** A service worker written for the classic payload. */
+  const WORKER = `
+    self.addEventListener('install', () => self.skipWaiting())
+    self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim()))
+    self.addEventListener('push', (event) => {
+      const { id, notification, data } = event.data.json()
+      const { title, body, url, image, actions } = notification
+      event.waitUntil(self.registration.showNotification(title, { body, image, actions, data: { id, url, data } }))
+    })`
+
+  test('an ordinary service worker in Chromium shows the same payload', async (t) => {
+    if (!executablePath) {
+      assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
+      return t.skip('no Chromium (Debian package chromium)')
+    }
+    const notification = { title: '狼煙', body: 'B', url: 'https://shop.example/1', badge: 3, level: 'passive', actions: [{ id: 'a', title: 'A' }] }
+    const plain = await pushed({ notification: { title: 'Plain', body: 'P', url: 'https://shop.example/2' }, data: { n: 1 } })
+    const typed = await pushed({ notification, data: { n: 2 } })
+    for (const { payload } of [plain, typed]) assert.notEqual(parse(payload), null)
+
+    const site = createSite((request, response) => {
+      const isWorker = request.url === '/worker.js'
+      response.setHeader('content-type', isWorker ? 'text/javascript' : 'text/html')
+      response.end(isWorker ? WORKER : '<!doctype html><title>shop</title>')
+    })
+    await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve))
+    const origin = `http://127.0.0.1:${site.address().port}`
+    // prettier-ignore
+    const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking',
+      '--disable-component-update', '--disable-sync']
+    const browser = await chromium.launch({ executablePath, headless: true, args })
+    try {
+      const context = await browser.newContext()
+      await context.grantPermissions(['notifications'], { origin })
+      const tab = await context.newPage()
+      await tab.goto(origin)
+      const devtools = await context.newCDPSession(tab)
+      const registrations = new Map()
+      devtools.on('ServiceWorker.workerRegistrationUpdated', (event) => {
+        for (const one of event.registrations) registrations.set(one.scopeURL, one.registrationId)
+      })
+      await devtools.send('ServiceWorker.enable')
+      await tab.evaluate(async () => {
+        await navigator.serviceWorker.register('/worker.js')
+        await navigator.serviceWorker.ready
+      })
+      const registrationId = await until('the registration', async () => registrations.get(`${origin}/`))
+      for (const { payload } of [plain, typed]) {
+        await devtools.send('ServiceWorker.deliverPushMessage', { origin, registrationId, data: payload })
+      }
+      const shown = await until('two notifications', async () => {
+        const all = await tab.evaluate(async () => {
+          const registration = await navigator.serviceWorker.ready
+          const pick = ({ title, body, data, actions }) => ({ title, body, data, actions: actions.map(({ action, title }) => ({ action, title })) })
+          return (await registration.getNotifications()).map(pick)
+        })
+        return all.length === 2 && all
+      })
+      shown.sort((a, b) => a.data.data.n - b.data.data.n)
+      assert.deepEqual(shown, [
+        { title: 'Plain', body: 'P', actions: [], data: { id: plain.id, url: 'https://shop.example/2', data: { n: 1 } } },
+        {
+          title: '狼煙', body: 'B', actions: [{ action: 'a', title: 'A' }],
+          data: { id: typed.id, url: 'https://shop.example/1', data: { n: 2 } },
+        },
+      ])
+    } finally {
+      await browser.close()
+      site.close()
+      site.closeAllConnections()
+    }
   })
 })

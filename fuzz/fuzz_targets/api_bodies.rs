@@ -4,12 +4,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use noroshi_api::{Limits, body};
-use noroshi_types::limits;
+use noroshi_types::{ActivityId, Timestamp, limits};
 use serde_json::value::RawValue;
 
 fuzz_target!(|bytes: &[u8]| {
     let bounds = Limits::default();
-    if let Ok(request) = body::notification(bytes, &bounds) {
+    if let Ok(request) = body::notification(bytes, &bounds, Timestamp(0)) {
         assert!(
             request
                 .target
@@ -45,6 +45,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert!((1..=1_000).contains(&spec.batch_size));
         assert!(spec.rate_per_second.is_none_or(|rate| rate > 0));
     }
+    let (now, drawn) = (Timestamp(0), || ActivityId::parse("drawn").expect("an id"));
+    if let Ok(start) = body::activity(bytes, drawn, now) {
+        assert!(!start.ttl.is_zero() && start.ttl <= limits::ACTIVITY_TTL_MAX);
+        assert!(start.first.content.is_some_and(|content| content.len() <= limits::ACTIVITY_STATE_BYTES_MAX));
+    }
+    let _ = body::activity_update(bytes, now);
+    let _ = body::activity_end(bytes, now);
     let _ = body::recipient(bytes, &bounds);
     if let Ok(experiment) = body::experiment(bytes) {
         assert!((1..=limits::VARIANTS_MAX).contains(&experiment.variants.len()));
@@ -53,6 +60,13 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(notice) = body::notice(bytes) {
         assert!(notice.starts_at < notice.ends_at);
     }
+    let _ = body::channel(bytes);
+    let _ = body::channel_change(bytes);
+    if let Ok((broadcast, _)) = body::broadcast(bytes, Timestamp(0)) {
+        assert!(broadcast.payload.len() <= 5_120);
+        assert!(serde_json::from_str::<&RawValue>(broadcast.payload.as_str()).is_ok());
+    }
     let _ = body::killing(bytes);
     let _ = body::exposures(bytes);
+    let _ = body::item_change(bytes);
 });

@@ -3,32 +3,40 @@
 //!
 //! Each file has the wire form of one kind of body and its conversion.
 
+mod activity;
 mod app;
+mod broadcast;
 mod campaign;
 mod device;
 mod drain;
 mod endpoint;
 mod experiment;
+mod item;
 mod mirror;
 mod notice;
 mod notification;
+mod outline;
 mod push_token;
 mod quota;
 mod relay;
 mod time_zone;
 mod topic_rules;
 
+pub use activity::{activity, activity_end, activity_id, activity_update};
 pub use app::{Author, NewAppKey, app, app_change, key};
+pub use broadcast::{broadcast, channel, channel_change, channel_id};
 pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainRequest, drain};
 pub use endpoint::{EndpointRequest, endpoint};
 pub use experiment::{experiment, exposures, killing};
+pub use item::item_change;
 pub use mirror::mirror;
 pub use notice::notice;
 pub use notification::notification;
-pub use push_token::{TestTarget, push_test, push_token};
+pub(crate) use outline::outline;
+pub use push_token::{RestoreRequest, TestTarget, push_test, push_token, restore, token_key, token_of_path};
 pub use quota::{quota_changes, quotas};
 pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;

@@ -11,6 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 use noroshi_auth::Refused;
 use noroshi_delivery::OverQuota;
 use noroshi_protocol::http::title;
+use noroshi_push::ChannelError;
 use noroshi_types::Invalid;
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ const ACCEPTED_ENCODINGS: &str = "gzip, zstd";
 
 /// Seconds after which a rejected request may be retried.
 const RETRY_AFTER_S: &str = "1";
+/// If APNs accepts no more calls and names no time.
+const BUSY_RETRY_AFTER_S: u64 = 60;
 /// A backlog that takes longer is an incident: its end cannot be predicted.
 const RETRY_AFTER_S_MAX: u32 = 60;
 
@@ -57,7 +60,7 @@ codes! {
     UnknownField = "unknown_field", 400, "A field is unknown";
     /// `field` is its name.
     InvalidParameter = "invalid_parameter", 400, "A header, path or query parameter is invalid";
-    /// At most 10,000. Split the request, or use a topic.
+    /// At most 10,000, or 1,000 with `item`. Split the request, or use a topic.
     TooManyTargets = "too_many_targets", 400, "The request names too many users or devices";
     /// The credential is missing, unknown, expired or revoked. Get a new one; do not retry with the same.
     Unauthorized = "unauthorized", 401, title::UNAUTHORIZED;
@@ -112,6 +115,11 @@ codes! {
     Internal = "internal", 500, "The service failed";
     /// The detail names the feature that this build lacks.
     NotBuilt = "not_built", 501, "This build lacks the feature";
+    /// The detail has the push service's reason. An operator must change the credential, or what the app may do there; do
+    /// not retry before.
+    PushServiceRejected = "push_service_rejected", 502, "The push service rejects the request";
+    /// The detail has the reason, and says whether the push service may have done it. Retry.
+    PushServiceFailed = "push_service_failed", 502, "The push service does not respond as it should";
     /// Retry after `Retry-After`. Nothing was accepted.
     Overloaded = "overloaded", 503, title::OVERLOADED;
     /// Retry after `Retry-After`.
@@ -346,8 +354,46 @@ impl From<noroshi_delivery::Error> for Problem {
             }
             // Names the field and the rule, never the value.
             noroshi_delivery::Error::Credential(invalid) => Self::field(invalid.field, invalid.rule),
+            noroshi_delivery::Error::OldNode { field, reason } => {
+                Self::new(Code::Unavailable, reason).at(field)
+            }
+            error @ (noroshi_delivery::Error::ChannelBusy | noroshi_delivery::Error::ChannelKnown(_)) => {
+                Self::new(Code::WrongState, error.to_string())
+            }
+            noroshi_delivery::Error::ChannelDiffers(field) => {
+                let detail = format!("a channel has the name, with another `{field}`");
+                Self::new(Code::AlreadyExists, detail).at(field)
+            }
+            noroshi_delivery::Error::NoChannel => {
+                Self::new(Code::WrongState, "no channel is bound to the topic").at("push.broadcast")
+            }
+            noroshi_delivery::Error::Channel(error) => error.into(),
+            noroshi_delivery::Error::OldNodeForActivities(reason) => Self::new(Code::Unavailable, reason),
             noroshi_delivery::Error::OverQuota(over) => over.into(),
             noroshi_delivery::Error::Store(error) => error.into(),
+        }
+    }
+}
+
+/// What APNs answered about channels.
+impl From<ChannelError> for Problem {
+    fn from(error: ChannelError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ChannelError::Unconfigured => Self::new(Code::WrongState, detail),
+            ChannelError::Unknown(_) => Self::new(Code::NotFound, detail),
+            ChannelError::TooMany(_) => Self::new(Code::LimitExceeded, detail),
+            ChannelError::Rejected(_) => Self::new(Code::PushServiceRejected, detail),
+            ChannelError::Busy { after, .. } => {
+                let seconds = after.map_or(BUSY_RETRY_AFTER_S, |after| after.as_secs().max(1));
+                let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                Self::new(Code::TooManyRequests, detail).retry_after(seconds)
+            }
+            ChannelError::Failed { may_be_done: false, .. } => Self::new(Code::PushServiceFailed, detail),
+            ChannelError::Failed { may_be_done: true, .. } => {
+                let detail = format!("{detail}; it may have done what it was asked");
+                Self::new(Code::PushServiceFailed, detail)
+            }
         }
     }
 }

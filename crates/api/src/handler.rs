@@ -3,9 +3,12 @@
 //!
 //! A handler names the components that it uses in its arguments; it does not know the router's state.
 
+pub(crate) mod activity;
 pub(crate) mod app;
+mod attempt;
 pub(crate) mod batch;
 pub(crate) mod campaign;
+pub(crate) mod channel;
 pub(crate) mod connect;
 pub(crate) mod credential;
 pub(crate) mod definition;
@@ -13,8 +16,10 @@ pub(crate) mod device;
 pub(crate) mod drain;
 pub(crate) mod endpoint;
 pub(crate) mod experiment;
+mod explanation;
 pub(crate) mod health;
 pub(crate) mod invalidation;
+pub(crate) mod item;
 pub(crate) mod me;
 pub(crate) mod nodes;
 pub(crate) mod notice;
@@ -22,9 +27,9 @@ pub(crate) mod notification;
 pub(crate) mod page;
 pub(crate) mod presence;
 pub(crate) mod profile;
+pub(crate) mod push_token;
 pub(crate) mod quota;
 pub(crate) mod relay;
-pub(crate) mod summary;
 pub(crate) mod topic;
 pub(crate) mod topic_rules;
 pub(crate) mod user;

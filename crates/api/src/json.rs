@@ -348,6 +348,8 @@ from_text! {
     noroshi_types::NotificationId, "a notification id (a string)";
     noroshi_types::Scope, "a scope (a string)";
     noroshi_types::Label, "a name (a string)";
+    noroshi_types::TokenKey, "a push token's kind, or kind/name (a string)";
+    noroshi_types::TokenKind, "the kind of a push token (a string)";
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod request;
 mod request_id;
 mod respond;
 mod state;
+mod token_check;
 
 pub use body::Limits;
 pub use connection::{

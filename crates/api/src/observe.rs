@@ -4,7 +4,8 @@
 //! The response to a client with too many failed log-ins is [`Delayed`] by one second. During the delay the request does not
 //! count as in progress, and the pool may evict its connection. Logs and metrics exclude the delay.
 //!
-//! The log contains the route, never the path, the query or a credential: a path may contain a device id, and a query a
+//! A line for each request that is refused or fails, except that overload and limits write at most one a second: they refuse
+//! many. The log contains the route, never the path, the query or a credential: a path may contain a device id, and a query a
 //! token.
 
 use std::panic::AssertUnwindSafe;
@@ -18,6 +19,7 @@ use futures_util::FutureExt;
 use http::Method;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::device_path::DevicePath;
+use noroshi_telemetry::LogThrottle;
 use noroshi_types::{NotificationId, limits};
 use tracing::{Instrument, Level};
 
@@ -38,6 +40,8 @@ pub(crate) struct Observer {
     pub(crate) requests: Quantity,
     pub(crate) metrics: Metrics,
     pub(crate) delivery: Arc<Delivery>,
+    /// Refusals because of load or limits.
+    pub(crate) log_throttle: LogThrottle,
 }
 
 pub(crate) async fn observe(
@@ -68,7 +72,7 @@ pub(crate) async fn observe(
     let notification = response.extensions().get::<NotificationId>().copied();
     observer.metrics.answered(&route, status, took);
     trace::end(open.as_mut(), status, app, notification);
-    span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
+    span.in_scope(|| observer.log(&route, status, took.as_micros(), app, notification));
     response.headers_mut().insert(request_id::HEADER, id);
     if response.extensions().get::<Delayed>().is_some() {
         delay(handle.as_ref()).await;
@@ -140,12 +144,33 @@ async fn answer(observer: &Observer, request: Request, next: Next) -> Response {
     })
 }
 
-fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: Option<NotificationId>) {
-    let notification = notification.map(tracing::field::display);
-    match status {
-        500.. => tracing::event!(Level::WARN, route, status, took_us, app, notification, "request failed"),
-        400.. => tracing::event!(Level::INFO, route, status, took_us, app, notification, "request refused"),
-        _ => tracing::event!(Level::DEBUG, route, status, took_us, app, notification, "request answered"),
+impl Observer {
+    fn log(
+        &self,
+        route: &str,
+        status: u16,
+        took_us: u128,
+        app: Option<u32>,
+        notification: Option<NotificationId>,
+    ) {
+        let notification = notification.map(tracing::field::display);
+        let mut suppressed = None;
+        if matches!(status, 429 | 503) {
+            match self.log_throttle.take(self.delivery.clock().now()) {
+                Some(count) => suppressed = (count > 0).then_some(count),
+                None => return,
+            }
+        }
+        macro_rules! line {
+            ($level:ident, $text:literal) => {
+                tracing::event!(Level::$level, route, status, took_us, app, notification, suppressed, $text)
+            };
+        }
+        match status {
+            500.. => line!(WARN, "request failed"),
+            400.. => line!(INFO, "request refused"),
+            _ => line!(DEBUG, "request answered"),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_auth::Auth;
 use noroshi_delivery::{Admission, Delivery, Session};
 use noroshi_store::{Device, Registration};
-use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, Topic, UserId};
+use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, TokenKey, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::Problem;
@@ -40,6 +40,8 @@ async fn register_admitted(
     let count = registrations.len();
     let users: Vec<(DeviceId, UserId)> =
         registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
+    let tokens: Vec<Vec<TokenKey>> =
+        registrations.iter().map(|one| one.push_tokens.iter().map(|new| new.key.clone()).collect()).collect();
     let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
     let registered = delivery.store().register(app, registrations, delivery.clock().now()).await;
     match registered {
@@ -48,6 +50,7 @@ async fn register_admitted(
             delivery.freshness.devices_changed(app, ids);
             answers.iter().flatten().for_each(|device| delivery.context.outcomes.registered(device));
             disconnect_moved(delivery, app, &users).await;
+            join_activities(delivery, &answers, &tokens).await;
             let answered = answers.iter().zip(&topics);
             let subscribed =
                 answered.filter_map(|(answer, topics)| Some((&answer.as_ref().ok()?.id, &topics[..])));
@@ -90,6 +93,22 @@ pub fn draw_device_id() -> Result<DeviceId, Problem> {
         .map_err(|_| Problem::internal("the operating system returned no random bytes"))?;
     let text = format!("{:032x}", u128::from_be_bytes(bytes));
     DeviceId::parse(&text).map_err(Problem::internal)
+}
+
+/// Devices that registered tokens of activities join them. If this fails, they get the next state anyway.
+async fn join_activities(
+    delivery: &Delivery,
+    answers: &[Result<Device, noroshi_store::Error>],
+    tokens: &[Vec<TokenKey>],
+) {
+    for (answer, keys) in answers.iter().zip(tokens) {
+        let Ok(device) = answer else { continue };
+        for key in keys {
+            if let Err(error) = delivery.activities.joined(device.app, device.num, key).await {
+                tracing::debug!(%error, "a device could not join its activity at its registration");
+            }
+        }
+    }
 }
 
 /// Disconnects devices that moved to another user. Their connections were opened for the previous user and would keep

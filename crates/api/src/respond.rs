@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 use crate::error::Problem;
 
 pub(crate) mod device;
+pub(crate) mod push_token;
+pub(crate) mod warning;
 
 /// A JSON response.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {

@@ -13,7 +13,7 @@ use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
 use noroshi_profiling::Profiler;
 use noroshi_supervision::Threads;
-use noroshi_telemetry::Registry;
+use noroshi_telemetry::{LogThrottle, Registry};
 use noroshi_types::{Timestamp, limits};
 
 use crate::address::Addresses;
@@ -180,6 +180,7 @@ impl Api {
             requests: load.requests(config.requests_max),
             metrics: metrics.clone(),
             delivery: delivery.clone(),
+            log_throttle: LogThrottle::default(),
         }
     }
 

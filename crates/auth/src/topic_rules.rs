@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use noroshi_egress::webhook::{SECRET_RULE, secret, secret_text};
 use noroshi_types::rule::{Action, Allow, Pattern, RULES_BYTES_MAX, RULES_MAX, Rule, TopicRules, Webhook};
 use noroshi_types::time::{format_duration, parse_duration};
 use serde::{Deserialize, Serialize};
@@ -18,8 +17,6 @@ const EXPIRES_IN_DEFAULT: Duration = Duration::from_secs(300);
 /// The maximum lifetime of an answer.
 pub const EXPIRES_IN_MAX: Duration = Duration::from_secs(86_400);
 const URL_BYTES_MAX: usize = 2_048;
-const SECRET_PREFIX: &str = "whsec_";
-const SECRET_RULE: &str = "must be \"whsec_\" and 24 to 64 bytes in base64, such as the output of `echo whsec_$(openssl rand -base64 32)`";
 
 /// The format of requests. Without a secret the previous one stays.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -119,11 +116,7 @@ fn webhook(ask: AskBody, kept: Option<&Webhook>) -> Result<Webhook, RulesInvalid
         return Err(invalid("ask.url", "must be an http or https URL of at most 2,048 bytes"));
     }
     let secret = match (&ask.secret, kept) {
-        (Some(text), _) => {
-            let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|text| BASE64_STANDARD.decode(text).ok());
-            let bytes = bytes.filter(|bytes| (24..=64).contains(&bytes.len()));
-            bytes.ok_or_else(|| invalid("ask.secret", SECRET_RULE))?
-        }
+        (Some(text), _) => secret(text).map_err(|rule| invalid("ask.secret", rule))?,
         (None, Some(kept)) => kept.secret.clone(),
         (None, None) => return Err(invalid("ask.secret", SECRET_RULE)),
     };
@@ -149,7 +142,7 @@ fn body(rules: &TopicRules, with_secret: bool) -> RulesBody {
     };
     let ask = |webhook: &Webhook| AskBody {
         url: webhook.url.clone(),
-        secret: with_secret.then(|| format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(&webhook.secret))),
+        secret: with_secret.then(|| secret_text(&webhook.secret)),
         secret_set: (!with_secret).then_some(true),
         timeout: Some(format_duration(webhook.timeout)),
         expires_in: Some(format_duration(webhook.expires_in)),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Tell ──(revoke its tokens in the old cell: the session ends)──► Told ──(it registers again)──► Arrived
-//!   Arrived ──(publish its old inbox to it in the new cell; delete it in the old cell)──► settled
+//!   Arrived ──(publish its old inbox to it in the new cell; copy its push tokens; delete it in the old cell)──► settled
 //!   Leave ──(delete it in the old cell: a new user must not find the previous user's inbox)──► settled
 //! ```
 //!
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use noroshi_api::Problem;
 use noroshi_api::parts::body_hash;
 use noroshi_store::Idempotency;
@@ -101,6 +101,7 @@ async fn advance(cells: &CellSet, from: &Cell, one: &Move, arrivals: &mut Arriva
             if !carry(cells, from, one, arrivals).await? {
                 return Ok(());
             }
+            copy_tokens(cells, from, one).await?;
             delete(cells, from, one).await?;
             MoveStep::Settled
         }
@@ -250,6 +251,53 @@ async fn inbox(cells: &CellSet, from: &Cell, one: &Move) -> Result<Option<Inbox>
         StatusCode::OK => Ok(Some(Inbox { token, ..answer.json()? })),
         status => Err(unexpected(from, status)),
     }
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    push_tokens: Vec<Token>,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    kind: String,
+    name: String,
+    expires_at: Option<String>,
+    /// As registered.
+    token: Value,
+}
+
+/// Copies the device's push tokens to its new cell, except those that it has registered there.
+async fn copy_tokens(cells: &CellSet, from: &Cell, one: &Move) -> Result<(), Problem> {
+    let path = format!("{}/push-tokens", path_of(one));
+    let answer = send(cells, from, one.app, CellRequest::get(path.clone())).await?;
+    let tokens = match answer.status {
+        StatusCode::OK => answer.json::<Tokens>()?.push_tokens,
+        // The device is not there, or the cell runs a version without these tokens.
+        StatusCode::NOT_FOUND => return Ok(()),
+        status => return Err(unexpected(from, status)),
+    };
+    let to = cells.get(one.to)?;
+    for Token { kind, name, expires_at, token: mut body } in tokens {
+        body["only_if_missing"] = true.into();
+        if let Some(expires_at) = expires_at {
+            body["expires_at"] = expires_at.into();
+        }
+        let name = if name.is_empty() { name } else { format!("/{name}") };
+        let request = CellRequest {
+            method: Method::PUT,
+            ..CellRequest::post(format!("{path}/{kind}{name}"), body.to_string())
+        };
+        match send(cells, to, one.app, request).await?.status {
+            // The cell refuses a token that has expired meanwhile, or one too many.
+            StatusCode::BAD_REQUEST | StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+                tracing::info!(cell = to.name(), kind, "the new cell of a device refused a push token");
+            }
+            status if status.is_success() => {}
+            status => return Err(unexpected(to, status)),
+        }
+    }
+    Ok(())
 }
 
 enum InNewCell {

@@ -42,6 +42,14 @@ pub struct NodeInfo {
     pub cpu: Option<f64>,
     /// The state of a drain, as in the admin API; empty: none.
     pub drain: String,
+    /// It sends a push to the token that the push names. Older versions send it to the main token.
+    pub push_tokens: bool,
+    /// The push services that it knows. All versions know APNs, FCM and Web Push.
+    pub push_services: Vec<String>,
+    /// It sends broadcasts to channels of APNs, if it sends pushes. Older versions leave them in the store.
+    pub broadcasts: bool,
+    /// It knows Live Activities. Older versions do not let devices join.
+    pub activities: bool,
 }
 
 /// The largest `NodeInfo` as JSON: each node reads those of all others once a second.

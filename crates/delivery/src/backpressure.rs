@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use noroshi_telemetry::{Histogram, metrics};
-use noroshi_types::{AppId, Request, Target, Topic, When, limits};
+use noroshi_types::{AppId, Request, Target, Topic, Urgency, When, limits};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
@@ -79,18 +79,53 @@ pub struct Backpressure {
 
 /// A request that may be published. Dropped when its messages are queued and committed.
 #[derive(Default)]
-pub(crate) struct Admitted {
+pub struct Admitted {
     _shards: Option<Held<Shards>>,
     _store: Option<Held<StoreQueue>>,
 }
 
-/// What a request needs of the node.
-pub(crate) struct Needs<'a> {
+/// Who wants to publish.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct By {
     pub(crate) app: AppId,
-    pub(crate) request: &'a Request,
-    pub(crate) is_stored: bool,
     pub(crate) is_campaign: bool,
     pub(crate) may_wait: bool,
+}
+
+/// What a request needs of the node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    fan: Fan,
+    urgency: Urgency,
+    recipients: usize,
+    /// `None`: the store does not take part.
+    rows: Option<usize>,
+}
+
+/// What a request with a list of recipients needs, known before its body is parsed.
+#[derive(Debug, Clone, Copy)]
+pub struct Outline {
+    /// The length of the list.
+    pub recipients: usize,
+    pub urgency: Urgency,
+    pub when: When,
+    /// Only for connected recipients, without anything that must survive a crash.
+    pub is_transient: bool,
+}
+
+impl From<Outline> for Needs {
+    /// Deliveries of a stored message to named recipients are not reserved: the store commits fewer rows than shards
+    /// write.
+    fn from(outline: Outline) -> Self {
+        let Outline { recipients, urgency, when, is_transient } = outline;
+        let rows = if when == When::Stored { recipients + 1 } else { 1 };
+        Self {
+            fan: Fan::Named,
+            urgency,
+            recipients: if is_transient { recipients } else { 0 },
+            rows: (!is_transient).then_some(rows),
+        }
+    }
 }
 
 impl Backpressure {
@@ -121,27 +156,24 @@ impl Backpressure {
     }
 
     /// Whether the request may be published now.
-    pub(crate) fn try_admit(&self, needs: &Needs<'_>) -> Option<Admitted> {
-        let shards = self.gate(needs).try_enter(self.recipients(needs))?;
-        let store = match needs.is_stored {
-            true => Some(self.store.try_enter(rows(needs.request))?),
-            false => None,
-        };
+    pub(crate) fn try_admit(&self, needs: Needs) -> Option<Admitted> {
+        let shards = self.shards[needs.fan as usize].try_enter(needs.recipients)?;
+        let store = needs.rows.map(|rows| self.store.try_enter(rows).ok_or(())).transpose().ok()?;
         Some(Admitted { _shards: Some(shards), _store: store })
     }
 
     /// Waits until the request may be published. Cancel-safe.
-    pub(crate) async fn admit(&self, needs: &Needs<'_>) -> Result<Admitted, Error> {
+    pub(crate) async fn admit(&self, by: By, needs: Needs) -> Result<Admitted, Error> {
         let Config { wait_max, waiting_max, .. } = self.settings.get();
-        let who = Entrant { app: needs.app, urgency: needs.request.urgency, is_campaign: needs.is_campaign };
+        let who = Entrant { app: by.app, urgency: needs.urgency, is_campaign: by.is_campaign };
         let begun = tokio::time::Instant::now();
-        let wait_max = if needs.may_wait { wait_max } else { Duration::ZERO };
+        let wait_max = if by.may_wait { wait_max } else { Duration::ZERO };
         let limits = || Limits { wait_max: wait_max.saturating_sub(begun.elapsed()), waiting_max };
         let admitted = async {
-            let shards = self.gate(needs).enter(who, self.recipients(needs), limits()).await?;
-            let store = match needs.is_stored {
-                true => Some(self.store.enter(who, rows(needs.request), limits()).await?),
-                false => None,
+            let shards = self.shards[needs.fan as usize].enter(who, needs.recipients, limits()).await?;
+            let store = match needs.rows {
+                Some(rows) => Some(self.store.enter(who, rows, limits()).await?),
+                None => None,
             };
             Ok(Admitted { _shards: Some(shards), _store: store })
         };
@@ -156,12 +188,16 @@ impl Backpressure {
         self.shards.iter().for_each(|gate| gate.advance());
     }
 
-    /// Lets requests in when the queue for other nodes becomes shorter. Runs until it is dropped.
+    /// Lets requests in when the queue for other nodes, or those on them, become shorter. Runs until it is dropped.
     pub(crate) async fn run(&self) {
         let Some(peers) = self.nodes.peers() else { return std::future::pending().await };
         let mut progress = peers.outbox.progress();
-        // The sender is in the outbox: it cannot be gone.
-        while progress.changed().await.is_ok() {
+        loop {
+            tokio::select! {
+                // The sender is in the outbox: it cannot be gone.
+                _ = progress.changed() => {}
+                () = peers.loads.changed() => {}
+            }
             self.advance();
         }
     }
@@ -171,38 +207,33 @@ impl Backpressure {
         self.shards.iter().map(|gate| gate.waiting()).sum::<usize>() + self.store.waiting()
     }
 
-    fn gate(&self, needs: &Needs<'_>) -> &Arc<Gate<Shards>> {
-        &self.shards[Fan::of(&needs.request.target) as usize]
+    /// Whether requests wait. Costs three loads.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.shards.iter().any(|gate| gate.is_waiting()) || self.store.is_waiting()
     }
 
-    /// Deliveries that the request will queue at the shards of this node. Those of a stored message to named
-    /// recipients are not reserved: the store commits fewer rows than shards write.
-    fn recipients(&self, needs: &Needs<'_>) -> usize {
-        let Some(edge) = self.context.edge() else { return 0 };
-        let sessions = |topic: &Topic| edge.topic_sessions(needs.app, topic) as usize;
-        match &needs.request.target {
-            Target::Users(_) | Target::Devices(_) if needs.is_stored => 0,
-            Target::Users(users) => users.len(),
-            Target::Devices(devices) => devices.len(),
+    /// `is_transient`: as in [`Outline`].
+    pub(crate) fn needs(&self, app: AppId, request: &Request, is_transient: bool) -> Needs {
+        let Request { target, urgency, when, .. } = request;
+        let named = |recipients| Outline { recipients, urgency: *urgency, when: *when, is_transient }.into();
+        let sessions =
+            |topic: &Topic| self.context.edge().map_or(0, |edge| edge.topic_sessions(app, topic) as usize);
+        let recipients = match target {
+            Target::Users(users) => return named(users.len()),
+            Target::Devices(devices) => return named(devices.len()),
+            Target::Condition(_) if *when == When::Stored => 0,
             Target::Topic(topic) => sessions(topic),
             Target::Everyone => sessions(&Topic::everyone()),
             Target::Condition(condition) => condition.topics().into_iter().map(sessions).sum(),
-        }
+        };
+        let rows = (!is_transient).then_some(1);
+        Needs { fan: Fan::of(target), urgency: *urgency, recipients, rows }
     }
 }
 
 impl std::fmt::Debug for Backpressure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Backpressure").field("waiting", &self.waiting()).finish_non_exhaustive()
-    }
-}
-
-/// Rows that the store writes for a request, about.
-fn rows(request: &Request) -> usize {
-    match &request.target {
-        Target::Users(users) if request.when == When::Stored => users.len() + 1,
-        Target::Devices(devices) if request.when == When::Stored => devices.len() + 1,
-        _ => 1,
     }
 }
 
@@ -216,7 +247,7 @@ impl Settings {
     }
 }
 
-/// The shards of this node, or in a cluster the queue for the bus as well.
+/// The shards of this node, and in a cluster the queue for the bus and the shards of the gateways.
 struct Shards {
     context: Arc<Context>,
     nodes: Arc<Nodes>,
@@ -226,13 +257,18 @@ struct Shards {
 
 impl Resource for Shards {
     fn delay(&self, more: usize) -> Option<Duration> {
-        self.context.edge().map_or(Some(Duration::ZERO), |edge| edge.delay(self.fan, more))
+        let here = self.context.edge().map_or(Some(Duration::ZERO), |edge| edge.delay(self.fan, more))?;
+        let elsewhere = self.nodes.peers().map_or(Duration::ZERO, |peers| peers.loads.delay(self.fan));
+        Some(here.max(elsewhere))
     }
 
     fn has_room(&self, held: usize) -> bool {
         let delay_max = self.settings.get().delay_max;
         self.context.edge().is_none_or(|edge| edge.has_room(self.fan, held, delay_max))
-            && self.nodes.peers().is_none_or(|peers| peers.outbox.has_room())
+            && self
+                .nodes
+                .peers()
+                .is_none_or(|peers| peers.outbox.has_room() && peers.loads.delay(self.fan) < delay_max)
     }
 }
 

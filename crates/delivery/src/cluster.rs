@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `own_part`, `inbound`, `question`, `place_history`,
-//! `sweep`, `gap`, `reload`.
+//! `sweep`, `gap`, `reload`, `loads`.
 //!
 //! Invariants: a node sends records in the order in which it queued them; everything that a node hands to its
 //! connections while others exist comes out of the one ordered queue of its bus, so every node hands over stored
@@ -24,6 +24,7 @@ mod codec;
 mod dispatcher;
 mod gap;
 mod inbound;
+mod loads;
 mod metrics;
 mod outage;
 pub(crate) mod outbox;
@@ -38,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::{Cluster, Epoch, Keys, NodeView, Receiver};
-use noroshi_types::{AppId, DeviceId, NotificationId, Position, Topic};
+use noroshi_types::{AppId, DeviceId, NotificationId, Position, PushService, TokenKey, Topic};
 
 use crate::cluster::inbound::Inbound;
 pub(crate) use crate::cluster::metrics::Metrics;
@@ -58,6 +59,8 @@ pub struct Config {
     pub bytes_max: usize,
     /// How long a publish waits until the bus has its message.
     pub hand_over: Duration,
+    /// How long Redis may take to answer before it counts as unreachable.
+    pub patience: Duration,
     /// How long a question waits for the answers of other nodes.
     pub answer: Duration,
     /// Sessions that all gateways together register again in a second, after a lease or the directory was lost.
@@ -82,6 +85,7 @@ impl Default for Config {
             requests_max: 16_384,
             bytes_max: 64 << 20,
             hand_over: Duration::from_secs(1),
+            patience: Duration::from_secs(1),
             answer: Duration::from_secs(1),
             // Each costs Redis about 7 µs.
             keep_per_second: 20_000,
@@ -112,6 +116,9 @@ pub(crate) trait Handler: Send + Sync {
 
     /// Cached data of devices under these names is stale.
     fn data_changed(&self, tags: Vec<u64>);
+
+    /// Items of users changed, of whom this node may have sessions.
+    fn items_reported(&self, report: wire::ItemReport);
 
     /// All cached data of devices may be stale: records may have been lost.
     fn all_data_changed(&self);
@@ -151,6 +158,7 @@ pub(crate) struct Peers {
     gaps: gap::Gaps,
     absent: inbound::AbsentKeys,
     changes: reload::Changes,
+    pub(crate) loads: loads::Loads,
 }
 
 impl Nodes {
@@ -174,6 +182,7 @@ impl Nodes {
             gaps: gap::Gaps::default(),
             absent: inbound::AbsentKeys::default(),
             changes: reload::Changes::new(reload),
+            loads: loads::Loads::default(),
             cluster,
             config,
         };
@@ -183,6 +192,88 @@ impl Nodes {
     /// Receives the records of other nodes. It only queues them; a task processes them.
     pub fn receiver(&self) -> Arc<dyn Receiver> {
         self.inbound.clone()
+    }
+
+    /// Fails while a node runs a program that would send pushes for a token of its own kind to the main token.
+    fn require_push_tokens(&self) -> Result<(), Error> {
+        let Some(peers) = self.peers() else { return Ok(()) };
+        let nodes = peers.cluster.members.nodes();
+        if !nodes.iter().any(|node| node.is_self) {
+            let reason = "the node does not know the other nodes yet, and which of them support `push.token`"
+                .to_owned();
+            return Err(Error::OldNode { field: "push.token", reason });
+        }
+        match nodes.iter().find(|node| !node.info.push_tokens) {
+            Some(old) => {
+                let name = &old.info.name;
+                let reason = format!(
+                    "the node {name} runs a version that does not support `push.token`; retry after its upgrade"
+                );
+                Err(Error::OldNode { field: "push.token", reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails while a node runs a program that could not read work for the token of this key.
+    pub(crate) fn require_token(&self, key: &TokenKey) -> Result<(), Error> {
+        self.require_push_tokens()?;
+        self.require_push_service("push.token", key.kind().service())
+    }
+
+    /// Fails while a node runs a program that does not know the push service: it would report its pushes as impossible,
+    /// and read no credential of an app that has one of the service.
+    /// `field`: what named it in the request.
+    pub fn require_push_service(&self, field: &'static str, service: PushService) -> Result<(), Error> {
+        let Some(peers) = self.peers().filter(|_| !service.is_known_to_all()) else { return Ok(()) };
+        let (nodes, name) = (peers.cluster.members.nodes(), service.as_str());
+        if !nodes.iter().any(|node| node.is_self) {
+            let reason =
+                format!("the node does not know the other nodes yet, and which of them support \"{name}\"");
+            return Err(Error::OldNode { field, reason });
+        }
+        match nodes.iter().find(|node| !node.info.push_services.iter().any(|known| known == name)) {
+            Some(old) => {
+                let reason = format!(
+                    "the node {} runs a version that does not support \"{name}\"; retry after its upgrade",
+                    old.info.name
+                );
+                Err(Error::OldNode { field, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails while a node runs a program that does not know Live Activities: it would not let devices join.
+    pub(crate) fn require_activities(&self) -> Result<(), Error> {
+        let Some(peers) = self.peers() else { return Ok(()) };
+        let nodes = peers.cluster.members.nodes();
+        if !nodes.iter().any(|node| node.is_self) {
+            let unknown = "the node does not know the other nodes yet, and which of them support activities";
+            return Err(Error::OldNodeForActivities(unknown.to_owned()));
+        }
+        match nodes.iter().find(|node| !node.info.activities) {
+            Some(old) => Err(Error::OldNodeForActivities(format!(
+                "the node {} runs a version that does not support activities; retry after its upgrade",
+                old.info.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails while every node that sends pushes runs a program that sends no broadcasts: they would wait for its upgrade,
+    /// and might expire meanwhile.
+    pub fn require_broadcasts(&self) -> Result<(), Error> {
+        let Some(peers) = self.peers() else { return Ok(()) };
+        let nodes = peers.cluster.members.nodes();
+        let mut senders = nodes.iter().filter(|node| node.info.roles.sender).peekable();
+        match senders.peek().is_none() || senders.any(|node| node.info.broadcasts) {
+            true => Ok(()),
+            false => {
+                let reason = "every node with the role sender runs a version without broadcasts; retry after their upgrade";
+                Err(Error::OldNode { field: "push.broadcast", reason: reason.to_owned() })
+            }
+        }
     }
 
     /// `None` on a node without others.
@@ -311,6 +402,7 @@ pub(crate) async fn run(nodes: &Nodes, handler: &dyn Handler) {
         dispatcher::run(peers),
         inbound::run(peers, handler),
         inbound::report_absent(peers),
+        loads::run(peers),
         own_part::run(peers),
         place_history::run(peers),
         sweep::run(peers),

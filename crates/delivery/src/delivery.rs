@@ -16,15 +16,18 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::ack::Acks;
+use crate::activity::Activities;
 use crate::backpressure::Backpressure;
 use crate::campaign::Campaigns;
 use crate::clock::Clock;
+use crate::cluster::wire::ItemReport;
 use crate::cluster::{self, Handler, Nodes};
 use crate::context::Context;
 use crate::devices::Devices;
 use crate::error::Error;
 use crate::first_call::{self, FirstCalls};
 use crate::freshness::Freshness;
+use crate::items::Items;
 use crate::login::Logins;
 use crate::metrics::Metrics;
 use crate::prune::Pruner;
@@ -53,9 +56,11 @@ pub struct Delivery {
     pub devices: Arc<Devices>,
     pub logins: Arc<Logins>,
     pub backpressure: Arc<Backpressure>,
+    pub items: Arc<Items>,
     pub publisher: Arc<Publisher>,
     pub acks: Arc<Acks>,
     pub campaigns: Arc<Campaigns>,
+    pub activities: Arc<Activities>,
     pub shares: Arc<Shares>,
     pub push: Arc<push::Service>,
     pub first_calls: Arc<FirstCalls>,
@@ -102,18 +107,27 @@ impl Delivery {
 
         // Messages.
         let backpressure = Arc::new(Backpressure::new(context.clone(), nodes.clone(), metrics.backpressure));
+        let items = Arc::new(Items::new(context.clone(), nodes.clone(), freshness.clone(), metrics.items));
         let publisher = Arc::new(Publisher {
             context: context.clone(),
             nodes: nodes.clone(),
             freshness: freshness.clone(),
             usage: usage.clone(),
             feed: feed.clone(),
+            items: items.clone(),
             push_work: push_work.clone(),
             backpressure: backpressure.clone(),
             metrics: metrics.publish,
         });
         let acks = Arc::new(Acks::new(context.clone(), freshness.clone(), feed.clone(), metrics.acks));
-        let campaigns = Arc::new(Campaigns::new(context.clone(), usage.clone(), push_work.clone()));
+        let campaigns =
+            Arc::new(Campaigns::new(context.clone(), nodes.clone(), usage.clone(), push_work.clone()));
+        let activities = Arc::new(Activities {
+            context: context.clone(),
+            nodes: nodes.clone(),
+            publisher: publisher.clone(),
+            work: push_work.clone(),
+        });
         let push = Arc::new(push::Service {
             context: context.clone(),
             nodes: nodes.clone(),
@@ -122,6 +136,8 @@ impl Delivery {
             quotas: quotas.clone(),
             freshness: freshness.clone(),
             work: push_work.clone(),
+            configured: Arc::default(),
+            activities: activities.clone(),
             metrics: metrics.push,
             pipeline: OnceLock::new(),
         });
@@ -148,9 +164,11 @@ impl Delivery {
             devices,
             logins,
             backpressure,
+            items,
             publisher,
             acks,
             campaigns,
+            activities,
             shares,
             push,
             first_calls,
@@ -182,6 +200,7 @@ impl Delivery {
             () = self.backpressure.run() => {}
             () = self.freshness.run() => {}
             () = first_call::run(&self.first_calls) => {}
+            () = self.items.run() => {}
             () = self.usage.run() => {}
             () = share::run(&self.shares) => {}
         }
@@ -254,6 +273,10 @@ impl Handler for Delivery {
 
     fn data_changed(&self, tags: Vec<u64>) {
         self.freshness.changed_elsewhere(tags);
+    }
+
+    fn items_reported(&self, report: ItemReport) {
+        self.items.queue(report);
     }
 
     fn all_data_changed(&self) {

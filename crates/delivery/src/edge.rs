@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use noroshi_cluster::SessionKey;
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Position, Presence, Target, Topic,
-    UserId,
+    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Message, NotificationId, Position, Presence,
+    Target, Topic, UserId,
 };
 
 /// The number of pages into which the sessions of a node are divided.
@@ -111,6 +111,12 @@ pub trait Edge: Send + Sync {
     /// default is for an edge without sessions.
     fn rules_changed(&self, apps: &[AppId]) {
         let _ = apps;
+    }
+
+    /// Items of the user were added or changed: notifies the user's sessions. May drop it. The default is for an edge
+    /// without sessions.
+    fn items(&self, app: AppId, user: &UserId, notice: &Arc<ItemsNotice>) {
+        let _ = (app, user, notice);
     }
 
     /// The number of connections that subscribe to the topic now.

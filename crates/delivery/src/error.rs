@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use noroshi_types::Quota;
+use noroshi_push::ChannelError;
+use noroshi_types::{Label, Quota};
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -21,6 +22,27 @@ pub enum Error {
     /// The credential cannot be used; the text names field and rule.
     #[error(transparent)]
     Credential(noroshi_push::credential::Invalid),
+    /// A node runs a program that does not know the field: retry after its upgrade.
+    #[error("{reason}")]
+    OldNode { field: &'static str, reason: String },
+    /// Another request is creating the channel, or its creation was interrupted: retry.
+    #[error("the channel is being created")]
+    ChannelBusy,
+    /// A channel has the name, with another value of this field.
+    #[error("the channel exists with another `{0}`")]
+    ChannelDiffers(&'static str),
+    /// The id at Apple belongs to the app's channel of this name.
+    #[error("it is the channel \"{0}\" of the app")]
+    ChannelKnown(Label),
+    /// No channel is bound to the topic.
+    #[error("no channel is bound to the topic")]
+    NoChannel,
+    /// APNs was asked about channels, and did not do it.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// A node runs a program that does not know Live Activities: retry after its upgrade.
+    #[error("{0}")]
+    OldNodeForActivities(String),
     /// The app has used up its quota: retry later.
     #[error(transparent)]
     OverQuota(#[from] OverQuota),

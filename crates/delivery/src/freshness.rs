@@ -61,6 +61,11 @@ impl Freshness {
         self.stale(devices.into_iter().map(stamp::num));
     }
 
+    /// Data of users was changed that their devices show.
+    pub(crate) fn users_changed<'a>(&self, app: AppId, users: impl IntoIterator<Item = &'a UserId>) {
+        self.stale(users.into_iter().map(|user| stamp::user(app, user)));
+    }
+
     /// Unknown devices of the app were changed.
     pub(crate) fn app_changed(&self, app: AppId) {
         self.stale([stamp::app(app)]);

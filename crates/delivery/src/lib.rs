@@ -14,14 +14,14 @@
 //! ```text
 //!   delivery
 //!   push · share · first_call
-//!   campaign · publish · ack · login · devices
+//!   campaign · activity · publish · ack · login · devices
 //!   sessions · quota · rules · freshness · push_work · backpressure
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
-//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`],
+//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -29,6 +29,7 @@
 //! This alone gives every inbox and every topic its order.
 
 mod ack;
+pub mod activity;
 mod backpressure;
 pub mod campaign;
 pub mod clock;
@@ -43,6 +44,7 @@ pub mod filter;
 pub mod first_call;
 mod freshness;
 mod holder;
+pub mod items;
 mod login;
 pub mod metrics;
 mod outcomes;
@@ -59,14 +61,14 @@ mod spans;
 pub mod template;
 mod texts;
 
-pub use backpressure::{Backpressure, Config as BackpressureConfig, Pace};
+pub use backpressure::{Admitted, Backpressure, Config as BackpressureConfig, Outline, Pace};
 pub use clock::Clock;
 pub use cluster::id_at;
 pub use delivery::Delivery;
 pub use edge::{Edge, Fan, LocalSession, Session};
 pub use error::Error;
 pub use login::{LoginAttempt, LoginResult};
-pub use publish::{Begun, Receipt};
+pub use publish::{Publishing, Receipt, Series};
 pub use quota::{Admission, Held, InOrder, Origin, OverQuota};
 pub use texts::Texts;
 pub use tokio_util::task::AbortOnDropHandle;

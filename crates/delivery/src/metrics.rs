@@ -5,7 +5,7 @@
 use noroshi_telemetry::Registry;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{ack, backpressure, cluster, first_call, outcomes, publish, push, quota, rules, share};
+use crate::{ack, backpressure, cluster, first_call, items, outcomes, publish, push, quota, rules, share};
 
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
@@ -14,6 +14,7 @@ pub struct Metrics {
     pub(crate) backpressure: backpressure::Metrics,
     pub(crate) publish: publish::Metrics,
     pub(crate) first_calls: first_call::Metrics,
+    pub(crate) items: items::Metrics,
     pub(crate) pruned: Counter,
     pub(crate) push: push::Metrics,
     pub(crate) cluster: cluster::Metrics,
@@ -38,6 +39,7 @@ impl Metrics {
         metrics.backpressure.register(registry);
         metrics.publish.register(registry);
         metrics.first_calls.register(registry);
+        metrics.items.register(registry);
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics.push.register(registry.sub_registry_with_prefix("push"));
         metrics.cluster.register(registry.sub_registry_with_prefix("delivery_cluster"));

@@ -177,6 +177,12 @@ impl Outcomes {
         }
     }
 
+    /// Pushes of a Live Activity that a push service accepted. They are only counted: an activity has too many of them
+    /// for the event log.
+    pub(crate) fn activity_pushed(&self, count: u64) {
+        self.metrics.outcome(Outcome::Pushed).inc_by(count);
+    }
+
     pub(crate) fn push_sent(
         &self,
         of: Subject,

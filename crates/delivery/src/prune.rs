@@ -45,9 +45,9 @@ impl Pruner {
     async fn prune(&self) -> bool {
         match self.context.store.prune(self.context.now(), ROWS).await {
             Ok(pruned) => {
-                self.context.outcomes.departed(&pruned.expired);
-                self.pruned
-                    .inc_by(pruned.inbox + pruned.topic_log + pruned.notifications + pruned.idempotency);
+                self.context.outcomes.departed(&pruned.departed);
+                let rows = pruned.inbox + pruned.topic_log + pruned.notifications + pruned.idempotency;
+                self.pruned.inc_by(rows + pruned.items);
                 pruned.more
             }
             Err(error) => {

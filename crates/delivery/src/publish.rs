@@ -8,21 +8,26 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 
+use futures_util::future::BoxFuture;
+use futures_util::poll;
 use noroshi_events::event::Routed;
 use noroshi_store::{Accept, Accepted, Cancelled, Idempotency, OfCampaign};
 use noroshi_telemetry::metrics;
 use noroshi_telemetry::span::Open;
-use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
+use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When, limits};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::oneshot;
 
-use crate::backpressure::{Admitted, Backpressure, Needs};
+use crate::backpressure::{Admitted, Backpressure, By, Needs, Outline};
 use crate::cluster::Nodes;
 use crate::cluster::outbox::Item;
 use crate::context::Context;
 use crate::error::Error;
 use crate::freshness::Freshness;
+use crate::items::Items;
 use crate::push_work::PushWork;
 use crate::quota::{Origin, Room, Usage};
 use crate::share_feed::ShareFeed;
@@ -46,9 +51,8 @@ pub struct Receipt {
     pub replayed: bool,
 }
 
-/// A publish that has room ([`Publisher::begin_publish`]).
-#[must_use]
-pub struct Begun {
+/// A publish that has room.
+struct Begun {
     span: Option<Open>,
     app: AppId,
     request: Arc<Request>,
@@ -58,6 +62,64 @@ pub struct Begun {
     admitted: Admitted,
 }
 
+/// How a request gets room in the node's queues.
+enum Entry {
+    Wait,
+    AtOnce,
+    /// It has it.
+    Admitted(Admitted),
+}
+
+/// Messages that are published in order, none of which waits for the commit of the one before.
+pub struct Series {
+    publisher: Arc<Publisher>,
+    app: AppId,
+    /// One waited in vain for room: later ones do not wait, or the caller would for longer than it does for one.
+    found_no_room: bool,
+}
+
+/// A message of a [`Series`], which has its place in the order.
+pub enum Publishing {
+    Done(Result<Receipt, Error>),
+    Waiting(BoxFuture<'static, Result<Receipt, Error>>),
+}
+
+impl Series {
+    pub fn new(publisher: &Arc<Publisher>, app: AppId) -> Self {
+        Self { publisher: publisher.clone(), app, found_no_room: false }
+    }
+
+    /// Waits for room in the node's queues and in the app's quotas, which may read the store. When this returns, the
+    /// message is in the store's queue, behind those of earlier calls. Dropping the future publishes nothing, or
+    /// publishes without an answer; a token of the app's rate may be used up.
+    pub async fn begin(
+        &mut self,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        origin: Origin,
+    ) -> Result<Publishing, Error> {
+        let entry = if self.found_no_room { Entry::AtOnce } else { Entry::Wait };
+        let begun = self.publisher.begin(self.app, request, idempotency, origin, entry).await;
+        self.found_no_room |= matches!(begun, Err(Error::NoRoom { .. }));
+        let (publisher, begun) = (self.publisher.clone(), begun?);
+        let mut publish = Box::pin(async move { publisher.finish_publish(begun).await });
+        Ok(match poll!(publish.as_mut()) {
+            Poll::Ready(result) => Publishing::Done(result),
+            Poll::Pending => Publishing::Waiting(publish),
+        })
+    }
+}
+
+impl Publishing {
+    /// The answer, after the commit. Dropping the future loses only the answer.
+    pub async fn receipt(self) -> Result<Receipt, Error> {
+        match self {
+            Publishing::Done(result) => result,
+            Publishing::Waiting(publish) => publish.await,
+        }
+    }
+}
+
 /// Accepts notifications and hands them to connections, other nodes and push services.
 pub struct Publisher {
     pub(crate) context: Arc<Context>,
@@ -65,6 +127,7 @@ pub struct Publisher {
     pub(crate) freshness: Arc<Freshness>,
     pub(crate) usage: Arc<Usage>,
     pub(crate) feed: Arc<ShareFeed>,
+    pub(crate) items: Arc<Items>,
     pub(crate) push_work: Arc<PushWork>,
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) metrics: Metrics,
@@ -82,6 +145,41 @@ impl Publisher {
         self.publish_from(app, request, idempotency, Origin::Client).await
     }
 
+    /// Whether requests wait for room in the node's queues.
+    pub fn is_crowded(&self) -> bool {
+        self.backpressure.is_waiting()
+    }
+
+    /// Waits for room for a request whose body is not parsed yet, if others wait: a request that is rejected then costs
+    /// less. `outline` is called only then; `None` from it: the body must be parsed first.
+    pub async fn wait_for_room(
+        &self,
+        app: AppId,
+        outline: impl FnOnce() -> Option<Outline>,
+    ) -> Result<Option<Admitted>, Error> {
+        let outline = if self.is_crowded() { outline() } else { None };
+        match outline {
+            Some(outline) => {
+                let by = By { app, is_campaign: false, may_wait: true };
+                self.enter(by, outline.into(), &Origin::Client).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Publisher::publish`], for a request that may have waited for room.
+    pub async fn publish_admitted(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        admitted: Option<Admitted>,
+    ) -> Result<Receipt, Error> {
+        let entry = admitted.map_or(Entry::Wait, Entry::Admitted);
+        let begun = self.begin(app, request, idempotency, Origin::Client, entry).await?;
+        self.finish_publish(begun).await
+    }
+
     /// As [`Publisher::publish`], for any origin.
     pub async fn publish_from(
         self: &Arc<Self>,
@@ -90,33 +188,8 @@ impl Publisher {
         idempotency: Option<Idempotency>,
         origin: Origin,
     ) -> Result<Receipt, Error> {
-        let begun = self.begin_publish(app, request, idempotency, origin).await?;
+        let begun = self.begin(app, request, idempotency, origin, Entry::Wait).await?;
         self.finish_publish(begun).await
-    }
-
-    /// The first half of [`Publisher::publish`], for callers that publish several messages in order: waits for room in
-    /// the node's queues and in the app's quotas, which may read the store. Await it for one message before the next.
-    /// Dropping the future publishes nothing; a token of the app's rate may be used up.
-    pub async fn begin_publish(
-        &self,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-        origin: Origin,
-    ) -> Result<Begun, Error> {
-        self.begin(app, request, idempotency, origin, true).await
-    }
-
-    /// As [`Publisher::begin_publish`], without waiting for room in the node's queues: for what follows a message that
-    /// waited in vain.
-    pub async fn begin_publish_at_once(
-        &self,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-        origin: Origin,
-    ) -> Result<Begun, Error> {
-        self.begin(app, request, idempotency, origin, false).await
     }
 
     async fn begin(
@@ -125,7 +198,7 @@ impl Publisher {
         request: Request,
         idempotency: Option<Idempotency>,
         origin: Origin,
-        may_wait: bool,
+        entry: Entry,
     ) -> Result<Begun, Error> {
         let may_begin_trace = matches!(origin, Origin::Untraced | Origin::Node);
         let mut span = match origin {
@@ -138,9 +211,25 @@ impl Publisher {
             None => request,
         };
         let campaign = if let Origin::Campaign(campaign) = origin { Some(campaign) } else { None };
-        let is_stored = needs_store(&request, idempotency.as_ref());
-        let needs = Needs { app, request: &request, is_stored, is_campaign: campaign.is_some(), may_wait };
-        match self.find_room(&needs, origin).await {
+        let room = async {
+            if let Some(token) = &request.push.token {
+                self.nodes.require_token(token)?;
+            }
+            if request.push.broadcast.is_some() {
+                self.require_channel(app, &request.target).await?;
+            }
+            let admitted = match entry {
+                Entry::Admitted(admitted) => admitted,
+                Entry::Wait | Entry::AtOnce => {
+                    let may_wait = matches!(entry, Entry::Wait);
+                    let by = By { app, is_campaign: campaign.is_some(), may_wait };
+                    let is_transient = !needs_store(&request, idempotency.as_ref());
+                    self.enter(by, self.backpressure.needs(app, &request, is_transient), &origin).await?
+                }
+            };
+            Ok((admitted, self.usage.admit_publish(app, &request, origin).await?))
+        };
+        match room.await {
             Ok((admitted, room)) => {
                 Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room, admitted })
             }
@@ -153,24 +242,41 @@ impl Publisher {
         }
     }
 
-    async fn find_room(&self, needs: &Needs<'_>, origin: Origin) -> Result<(Admitted, Room), Error> {
-        let (app, request) = (needs.app, needs.request);
-        let admitted = match self.backpressure.try_admit(needs) {
-            Some(admitted) => admitted,
-            None => {
-                // An app over its rate does not wait for an answer that is known.
-                self.usage.check_publish(app, &origin).await?;
-                self.backpressure.admit(needs).await.inspect_err(|_| {
-                    self.metrics.refused_overloaded.inc();
-                })?
+    /// Whether a channel is bound to the topic and takes a broadcast. Requests that are accepted at the same moment may
+    /// exceed the limit of waiting broadcasts by their number.
+    async fn require_channel(&self, app: AppId, target: &Target) -> Result<(), Error> {
+        self.nodes.require_broadcasts()?;
+        let Target::Topic(topic) = target else { return Err(Error::NoChannel) };
+        let mut channels = self.context.store.channels_of_topic(app, topic).await?;
+        channels.retain(|channel| channel.apple.is_some());
+        if channels.is_empty() {
+            return Err(Error::NoChannel);
+        }
+        let waiting_max = limits::BROADCASTS_WAITING_MAX as u64;
+        match channels.iter().find(|channel| channel.waiting >= waiting_max) {
+            Some(full) => {
+                let text = format!("{waiting_max} broadcasts of the channel \"{}\" wait already", full.name);
+                Err(noroshi_store::Error::Limit(text).into())
             }
-        };
-        Ok((admitted, self.usage.admit_publish(app, request, origin).await?))
+            None => Ok(()),
+        }
+    }
+
+    async fn enter(&self, by: By, needs: Needs, origin: &Origin) -> Result<Admitted, Error> {
+        if let Some(admitted) = self.backpressure.try_admit(needs) {
+            return Ok(admitted);
+        }
+        // An app over its rate does not wait for an answer that is known.
+        self.usage.check_publish(by.app, origin).await?;
+        let admitted = self.backpressure.admit(by, needs).await;
+        admitted.inspect_err(|_| {
+            self.metrics.refused_overloaded.inc();
+        })
     }
 
     /// The second half. Its first poll puts the message into the store's queue, behind those polled before. Stored
     /// messages keep that order.
-    pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
+    async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
         let Begun { span, app, request, idempotency, campaign, room, admitted } = begun;
         let gate = room.gate();
         let accept = Accept { app, request, now: self.context.now(), idempotency, campaign, gate };
@@ -217,10 +323,15 @@ impl Publisher {
 
     async fn publish_stored(
         self: &Arc<Self>,
-        accept: Accept,
+        mut accept: Accept,
         admitted: Admitted,
     ) -> Result<(Accepted, Option<u64>), Error> {
         let (reply, answer) = oneshot::channel();
+        // What takes several commits, or waits for such a message of its app, must not keep other apps out.
+        let admitted = Arc::new(Mutex::new(Some(admitted)));
+        let released = admitted.clone();
+        let release = move || drop(released.lock().take());
+        accept.gate = Some(accept.gate.unwrap_or_default().with_waits(release));
         let publisher = self.clone();
         let (owner, request) = (owner(&accept), accept.request.clone());
         let span = spans::store(self.context.spans(), &request);
@@ -230,7 +341,7 @@ impl Publisher {
                 let ticket = publisher.hand_over_stored(owner, &accepted, &request);
                 (accepted, ticket)
             });
-            drop(admitted);
+            drop(admitted.lock().take());
             // The caller may be gone; the notification is accepted anyway.
             let _ = reply.send(result);
         });
@@ -298,7 +409,9 @@ impl Publisher {
                 None
             }
         };
-        if request.push.mode != PushMode::Never {
+        // After the message, so that most devices have it when their count changes.
+        self.items.added(accepted);
+        if request.push.mode != PushMode::Never || request.push.broadcast.is_some() {
             self.push_work.wake();
         }
         ticket
@@ -327,5 +440,5 @@ fn owner(accept: &Accept) -> Owner {
 fn needs_store(request: &Request, idempotency: Option<&Idempotency>) -> bool {
     let named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
     let pushed = request.push.mode != PushMode::Never;
-    request.when == When::Stored || idempotency.is_some() || !named || pushed
+    request.when == When::Stored || idempotency.is_some() || !named || pushed || request.item.is_some()
 }

@@ -181,6 +181,12 @@ impl Quotas {
         }
     }
 
+    /// Whether the app's push work has to wait, as far as this node knows: each node counts what it sends.
+    pub fn pushes_wait(&self, app: AppId) -> bool {
+        let debt = self.limited(app).and_then(|app_quotas| app_quotas.debt(Quota::PushesPerSecond));
+        debt.is_some_and(|debt| !debt.is_zero())
+    }
+
     /// Apps whose push work has to wait, and for how long.
     pub(crate) fn push_debts(&self) -> Vec<(AppId, Duration)> {
         let apps = self.apps.load();

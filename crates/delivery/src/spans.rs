@@ -10,6 +10,8 @@
 //!
 //! An attempt may run hours later and on another node: the notification keeps the parent's trace context.
 
+use std::borrow::Cow;
+
 use noroshi_push::Answer;
 use noroshi_store::{Accepted, Batch, Error as StoreError};
 use noroshi_telemetry::span::{Kind, Open, Spans};
@@ -63,7 +65,10 @@ pub(crate) fn stored(span: Option<Open>, result: &Result<Accepted, StoreError>) 
 
 /// One attempt at a batch, from the first push to the last answer.
 pub(crate) fn push(spans: &Spans, trace: Option<TraceContext>, batch: &Batch, pushes: usize) -> Option<Open> {
-    let mut span = spans.begin(push_span(batch.service), Kind::Internal, Some(&trace?))?;
+    let trace = trace?;
+    let name =
+        batch.service.map_or(Cow::Borrowed("push"), |service| format!("push {}", service.as_str()).into());
+    let mut span = spans.begin(name, Kind::Internal, Some(&trace))?;
     span.set("noroshi.push.attempt", u64::from(batch.attempt));
     span.set("noroshi.push.recipients", batch.recipients.len() as u64);
     span.set("noroshi.push.sent", pushes as u64);
@@ -115,14 +120,5 @@ fn describe(answer: &Answer) -> (&'static str, Option<&'static str>) {
         Answer::Later { reason, .. } => ("again", Some(reason)),
         Answer::Unconfigured => ("unconfigured", Some("no credential")),
         Answer::Expired => ("expired", Some("expired")),
-    }
-}
-
-fn push_span(service: Option<PushService>) -> &'static str {
-    match service {
-        Some(PushService::Apns) => "push apns",
-        Some(PushService::Fcm) => "push fcm",
-        Some(PushService::WebPush) => "push webpush",
-        None => "push",
     }
 }

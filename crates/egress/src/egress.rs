@@ -14,7 +14,7 @@ use tokio_util::either::Either;
 use url::Host;
 
 use crate::dial::dial;
-use crate::proxy::{ProxyUrl, tunnel};
+use crate::proxy::{Protocol, ProxyUrl, socks, tunnel};
 use crate::resolve::Lane;
 use crate::target::Target;
 use crate::tls::Client;
@@ -59,7 +59,13 @@ impl Config {
 }
 
 /// Bytes to and from the other end, without or with TLS.
-pub type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub type Stream = Either<Transport, Box<TlsStream<Transport>>>;
+
+/// What carries a connection: a socket, or TLS with a proxy.
+pub(crate) type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// ALPN of a proxy behind TLS.
+const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// An open connection.
 #[derive(Debug)]
@@ -150,7 +156,7 @@ impl Egress {
         checked.map_err(|reason| Error::Refused { host: target.host.to_string(), reason })
     }
 
-    async fn directly(&self, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
+    async fn directly(&self, target: &Target) -> Result<(Transport, SocketAddr), Error> {
         let mut addresses = match (&target.host, target.address()) {
             (_, Some(address)) => vec![address],
             (host, None) => self.means.resolver.resolve(&host.to_string(), self.lane).await?,
@@ -170,12 +176,13 @@ impl Egress {
             }
             _ => dial(&addresses, target.port, self.means.address_timeout)
                 .await
+                .map(|(stream, peer)| (Transport::Left(stream), peer))
                 .map_err(|error| Error::Unreachable { host: target.to_string(), reason: error.to_string() }),
         }
     }
 
     /// An operator configures the proxy, so it may be anywhere.
-    async fn through(&self, proxy: &ProxyUrl, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
+    async fn through(&self, proxy: &ProxyUrl, target: &Target) -> Result<(Transport, SocketAddr), Error> {
         let failed = |error: String| Error::Proxy { reason: format!("{proxy} is unreachable: {error}") };
         let addresses = match &proxy.host {
             Host::Domain(name) => {
@@ -188,7 +195,23 @@ impl Egress {
         let (mut stream, peer) = dial(&addresses, proxy.port, self.means.address_timeout)
             .await
             .map_err(|error| failed(error.to_string()))?;
-        tunnel::open(&mut stream, proxy, target).await?;
+        let stream = match &proxy.protocol {
+            Protocol::Socks5 { login } => {
+                socks::open(&mut stream, login.as_ref(), target).await?;
+                Transport::Left(stream)
+            }
+            Protocol::Http { tls: false, authorization } => {
+                tunnel::open(&mut stream, authorization.as_deref(), target).await?;
+                Transport::Left(stream)
+            }
+            Protocol::Http { tls: true, authorization } => {
+                let itself = Target { https: true, host: proxy.host.clone(), port: proxy.port };
+                let stream = self.means.tls.handshake(&itself, Tls::alpn(&[HTTP_1_1]), stream).await;
+                let mut stream = stream.map_err(|error| failed(error.to_string()))?;
+                tunnel::open(&mut stream, authorization.as_deref(), target).await?;
+                Transport::Right(Box::new(stream))
+            }
+        };
         Ok((stream, peer))
     }
 }

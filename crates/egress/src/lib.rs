@@ -17,8 +17,8 @@
 //! decide where they lead: the guard then checks only addresses in URLs.
 //!
 //! Reading order: [`target`], [`guard`], [`proxy`], `resolve`, `dial`, `tls`, then [`Egress`], and [`fetch`] on top of
-//! it; [`Backoff`] for retries and [`failing`] for their reports. [`aws`] is separate: what clients of Amazon's SDK
-//! share.
+//! it; [`Backoff`] for retries and [`failing`] for their reports. [`webhook`] signs
+//! requests. [`aws`] is separate: what clients of Amazon's SDK share.
 
 pub mod aws;
 mod backoff;
@@ -32,6 +32,7 @@ pub mod proxy;
 mod resolve;
 pub mod target;
 mod tls;
+pub mod webhook;
 
 pub use backoff::Backoff;
 pub use egress::{Config, Connected, Egress, Stream};

@@ -1,9 +1,8 @@
-//! HTTP proxies: selects the proxy of a connection, if any.
+//! Proxies: selects the proxy of a connection, if any. `tunnel` speaks to HTTP proxies, `socks` to those of SOCKS5.
 //!
 //! It is configured, or comes from the usual environment variables: `https_proxy` or `http_proxy` by the scheme of the
 //! target, else `all_proxy`, each also in upper case (lower case wins, as with curl); `no_proxy` lists direct targets.
-//! Loopback never uses a proxy. Every connection is a tunnel (`CONNECT`), also without TLS. Proxies behind TLS or SOCKS
-//! are not supported.
+//! Loopback never uses a proxy. Every connection is a tunnel (`CONNECT`), also without TLS, and the proxy resolves names.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,6 +16,7 @@ use url::{Host, Url};
 use crate::ConfigError;
 use crate::target::Target;
 
+pub(crate) mod socks;
 pub(crate) mod tunnel;
 
 /// A proxy's address and credentials.
@@ -24,47 +24,102 @@ pub(crate) mod tunnel;
 pub struct ProxyUrl {
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
-    /// The value of `Proxy-Authorization` (RFC 7617).
-    pub(crate) authorization: Option<String>,
+    pub(crate) protocol: Protocol,
+}
+
+/// How to speak to a proxy.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http {
+        /// The connection to the proxy uses TLS.
+        tls: bool,
+        /// The value of `Proxy-Authorization` (RFC 7617).
+        authorization: Option<String>,
+    },
+    Socks5 {
+        login: Option<Login>,
+    },
+}
+
+/// Each of 1 to 255 bytes (RFC 1929 §2).
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Vec<u8>,
+    pub(crate) password: Vec<u8>,
 }
 
 impl ProxyUrl {
-    /// `http://[user:password@]host[:port]`; the scheme is optional. The error never shows the text.
+    /// `http://[user:password@]host[:port]`, or with `https`, `socks5` or `socks5h` (the same: the proxy resolves names); the
+    /// scheme `http` is optional. The error never shows the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let url = Url::parse(&whole).map_err(|_| "must be a URL such as \"http://proxy.example:3128\"")?;
-        if url.scheme() != "http" {
-            return Err("must begin with http://: other proxies are not supported");
-        }
+        let (default_port, socks) = match url.scheme() {
+            "http" => (80, false),
+            "https" => (443, false),
+            "socks5" | "socks5h" => (1_080, true),
+            _ => {
+                return Err(
+                    "must begin with http://, https:// or socks5://: other proxies are not supported",
+                );
+            }
+        };
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return Err("must have no path");
         }
-        let host = url.host().ok_or("must name a host")?.to_owned();
-        let port = url.port().unwrap_or(80);
+        // Again: the host of a scheme that the URL standard does not know is any text.
+        let host = Host::parse(url.host_str().unwrap_or_default()).map_err(|_| "must name a host")?;
+        let port = url.port().unwrap_or(default_port);
         if port == 0 {
             return Err("must have a port other than 0");
         }
-        let authorization = match (url.username(), url.password()) {
+        let login = match (url.username(), url.password()) {
             ("", None) => None,
-            (user, password) => {
-                let mut plain: Vec<u8> = percent_decode_str(user).collect();
-                // RFC 7617 §2: a colon separates them.
-                if plain.contains(&b':') {
-                    return Err("must have no colon in the user name");
-                }
-                plain.push(b':');
-                plain.extend(percent_decode_str(password.unwrap_or_default()));
-                Some(format!("Basic {}", STANDARD.encode(plain)))
-            }
+            (user, password) => Some(Login {
+                user: percent_decode_str(user).collect(),
+                password: percent_decode_str(password.unwrap_or_default()).collect(),
+            }),
         };
-        Ok(Self { host, port, authorization })
+        let protocol = match socks {
+            false => Protocol::Http { tls: url.scheme() == "https", authorization: basic(login)? },
+            true => Protocol::Socks5 { login: limited(login)? },
+        };
+        Ok(Self { host, port, protocol })
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Http { tls: false, .. } => "http",
+            Protocol::Http { tls: true, .. } => "https",
+            Protocol::Socks5 { .. } => "socks5",
+        }
+    }
+}
+
+fn basic(login: Option<Login>) -> Result<Option<String>, &'static str> {
+    let Some(Login { user, password }) = login else { return Ok(None) };
+    // RFC 7617 §2: a colon separates them.
+    if user.contains(&b':') {
+        return Err("must have no colon in the user name");
+    }
+    let plain = [&user[..], b":", &password].concat();
+    Ok(Some(format!("Basic {}", STANDARD.encode(plain))))
+}
+
+fn limited(login: Option<Login>) -> Result<Option<Login>, &'static str> {
+    let fits = |text: &[u8]| (1..=255).contains(&text.len());
+    match login {
+        Some(login) if !fits(&login.user) || !fits(&login.password) => {
+            Err("must have a user and a password of 1 to 255 bytes, or neither")
+        }
+        login => Ok(login),
     }
 }
 
 /// Without credentials.
 impl fmt::Display for ProxyUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}:{}", self.host, self.port)
+        write!(f, "{}://{}:{}", self.scheme(), self.host, self.port)
     }
 }
 

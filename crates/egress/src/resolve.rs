@@ -29,7 +29,7 @@ const IDLE_APPS_MAX: usize = 1_024;
 const ADDRESSES_MAX: usize = 16;
 
 /// Well-known push services: no app can make them slow. A leading dot includes all names below.
-const WELL_KNOWN: [&str; 7] = [
+const WELL_KNOWN: [&str; 10] = [
     ".push.apple.com",
     "fcm.googleapis.com",
     "oauth2.googleapis.com",
@@ -37,6 +37,9 @@ const WELL_KNOWN: [&str; 7] = [
     "updates.push.services.mozilla.com",
     "push.services.mozilla.com",
     ".notify.windows.com",
+    "login.microsoftonline.com",
+    "login.live.com",
+    "push-api.cloud.huawei.com",
 ];
 
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;

@@ -10,7 +10,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Host;
@@ -93,7 +93,7 @@ fn roots(extra: &[CertificateDer<'static>]) -> Result<RootCertStore, rustls::Err
     Ok(roots)
 }
 
-/// Adds TLS to TCP connections.
+/// Adds TLS to connections.
 pub(crate) struct Client {
     provider: Arc<CryptoProvider>,
     verifier: Arc<WebPkiServerVerifier>,
@@ -117,12 +117,12 @@ impl Client {
     }
 
     /// Without a timeout. Cancel-safe.
-    pub(crate) async fn handshake(
+    pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         target: &Target,
         tls: Tls,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, Error> {
+        stream: S,
+    ) -> Result<TlsStream<S>, Error> {
         let failed = |reason: String| Error::Tls { host: target.host.to_string(), reason };
         let name = match &target.host {
             Host::Domain(name) => {

@@ -291,12 +291,13 @@ impl Fanout {
         let places = self.ring.in_order(bits);
         let mut taken = 0;
         if !socket.has_unsent() {
-            let frames = places.iter().filter_map(|place| self.ring.frame(*place));
-            let mut slices: SmallVec<[IoSlice<'_>; 8]> =
-                frames.map(|frame| IoSlice::new(frame.dispatch().encoded(framing))).collect();
-            let written = written.map_or_else(|| socket.write(&mut slices), Ok);
-            drop(slices);
-            taken = match written {
+            let write = || {
+                let frames = places.iter().filter_map(|place| self.ring.frame(*place));
+                let mut slices: SmallVec<[IoSlice<'_>; 8]> =
+                    frames.map(|frame| IoSlice::new(frame.dispatch().encoded(framing))).collect();
+                socket.write(&mut slices)
+            };
+            taken = match written.map_or_else(write, Ok) {
                 Ok(count) => count,
                 Err(error) => {
                     self.ring.forget(bits, Some(device));

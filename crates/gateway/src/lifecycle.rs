@@ -7,7 +7,6 @@
 
 pub(crate) mod clients;
 pub mod drain;
-pub(crate) mod log_throttle;
 pub(crate) mod unauthenticated;
 
 use noroshi_protocol::http::{self, Head};

@@ -105,6 +105,8 @@ metrics! {
     pub(crate) late_drops: Counter =
         "late_drops", "Notifications for connected devices only, dropped because they waited longer than publish.live_age_max";
     pub(crate) mailbox_items: Gauge = "mailbox_items", "Deliveries that wait in mailboxes of shards";
+    pub(crate) item_reports_undelivered: Counter =
+        "item_reports_undelivered", "Reports of items that found a full mailbox, or a connection that does not keep up";
     pub(crate) mailbox_full: Counter = "mailbox_full", "Deliveries that found a full mailbox";
     pub(crate) mailbox_gone: Counter =
         "mailbox_gone", "Deliveries for a shard that panicked or stalled; the node is about to exit";

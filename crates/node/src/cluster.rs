@@ -16,7 +16,7 @@ use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::State;
 use noroshi_store::{Postgres, Store};
 use noroshi_telemetry::Registry;
-use noroshi_types::{Invalid, Timestamp};
+use noroshi_types::{Invalid, PushService, Timestamp};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
@@ -63,13 +63,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The nodes, for the API.
 pub(crate) enum Nodes {
     /// No cluster: only this node, as last described.
-    Alone(Mutex<NodeInfo>),
+    Alone(Box<Mutex<NodeInfo>>),
     Cluster(Arc<dyn Members>),
 }
 
 impl Nodes {
     fn single(info: NodeInfo) -> Self {
-        Self::Alone(Mutex::new(info))
+        Self::Alone(Box::new(Mutex::new(info)))
     }
 
     fn describe(&self, info: NodeInfo) {
@@ -208,9 +208,16 @@ async fn connect(
         root_certificate_pem: authorities.map_err(Error::AuthorityFile)?,
         prefix: config.cluster.prefix.clone(),
         lease_ttl: config.cluster.lease,
+        response_timeout: patience(config),
         ..redis::Config::new(address, secret)
     };
     Redis::open(redis, links, info.clone(), registry).map(Some).map_err(Error::Redis)
+}
+
+/// How long Redis may take to answer. A Redis that is slower counts as unreachable: messages on their way are lost, and
+/// sweeps find them. An operator with a longer lease accepts a slower one.
+fn patience(config: &Config) -> Duration {
+    (config.cluster.lease / 10).max(Duration::from_secs(1))
 }
 
 /// Where this node accepts direct connections. None if it uses Redis only.
@@ -261,6 +268,7 @@ fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<A
     }
     let delivered = delivery::Config {
         keep_per_second: config.cluster.rejoin_rate,
+        patience: patience(config),
         sweep_interval: config.cluster.sweep_interval,
         audit_soon: config.cluster.sweep_interval,
         ..Default::default()
@@ -321,6 +329,10 @@ pub(crate) fn first_info(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: i64::try_from(now.0).unwrap_or(i64::MAX),
         drain: drain_name(State::Serving).to_owned(),
+        push_tokens: true,
+        push_services: PushService::ALL.map(|service| service.as_str().to_owned()).into(),
+        broadcasts: true,
+        activities: true,
         ..NodeInfo::default()
     }
 }

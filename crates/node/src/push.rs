@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use noroshi_delivery::Delivery;
+use noroshi_delivery::push::record::Recording;
 use noroshi_egress::Egress;
 use noroshi_push::{Services, Vault};
 use noroshi_telemetry::Registry;
@@ -38,6 +39,7 @@ fn push_config(config: &Config) -> noroshi_delivery::push::Config {
         sends: config.node.roles.has(Role::Sender),
         shared: config.store.url.is_some(),
         traceparent: config.tracing.push_services,
+        recording: Recording { retention: config.push.record_retention, sample: config.push.record_sample },
         // Twice what its connections carry (1,000 streams each), since more would only queue. At most three quarters of all, so
         // that one unresponsive push service does not block the others.
         recipients_per_service_max: (config.push.connections * 2_000).min(recipients_max / 4 * 3).max(1),

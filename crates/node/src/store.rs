@@ -49,6 +49,7 @@ pub(crate) async fn open(
     let Some(url) = &config.url else {
         let options = sqlite::Options {
             inbox_rows: config.inbox_rows,
+            item_rows: config.item_rows,
             topic_log_rows: config.topic_log_rows,
             trace_retention: config.trace_retention,
             database_bytes_max: config.database_bytes_max,
@@ -66,6 +67,7 @@ pub(crate) async fn open(
             Bus::Direct => HAND_OVER_BY_LINKS,
         },
         inbox_rows: config.inbox_rows,
+        item_rows: config.item_rows,
         topic_log_rows: config.topic_log_rows,
         trace_retention: config.trace_retention,
         connections: config.connections,

@@ -1,10 +1,12 @@
 //! The commands, one file each. A command has arguments and a method `run` that returns an exit code or a [`Failure`]. Commands
 //! that use a server run on their own small runtime.
 
+mod activity;
 mod apps;
 mod bench;
 mod campaign;
 mod cells;
+mod channel;
 mod completions;
 mod config;
 mod definition;
@@ -15,6 +17,7 @@ mod drain;
 mod experiment;
 mod explain;
 mod import;
+mod items;
 mod keys;
 mod listen;
 mod migrate;
@@ -25,6 +28,7 @@ mod profile;
 mod push;
 mod send;
 mod serve;
+mod shown;
 mod sim;
 mod topics;
 
@@ -53,12 +57,18 @@ pub(crate) enum Command {
     Apps(apps::Arguments),
     /// Manage API keys through the admin address
     Keys(keys::Arguments),
+    /// Show and delete the items of a user's notification centre
+    Items(items::Arguments),
     /// Show who is online
     Presence(presence::Arguments),
     /// Manage and test credentials of push services, and list invalidated push tokens
     Push(Box<push::Arguments>),
+    /// Manage broadcast channels of APNs and send to them
+    Channel(Box<channel::Arguments>),
     /// Create, start, watch, pause and end campaigns: one message to many devices
     Campaign(Box<campaign::Arguments>),
+    /// Start, update and end Live Activities: a state that devices show for hours
+    Activity(Box<activity::Arguments>),
     /// Create, show, stop and archive experiments: which users get which variant
     Experiment(Box<experiment::Arguments>),
     /// Manage maintenance notices
@@ -81,7 +91,7 @@ pub(crate) enum Command {
     Config(config::Arguments),
     /// Check whether this machine can hold a number of devices, and what to change
     Doctor(Box<doctor::Arguments>),
-    /// Run local APNs, FCM and Web Push services, to try push without accounts
+    /// Run local APNs, FCM, Web Push and other push services, to try push without accounts
     DevPush(Box<dev_push::Arguments>),
     /// Benchmark a server
     Bench(Box<bench::Arguments>),
@@ -101,9 +111,12 @@ impl Command {
             Command::Topics(arguments) => wait(arguments.run()),
             Command::Apps(arguments) => wait(arguments.run()),
             Command::Keys(arguments) => wait(arguments.run()),
+            Command::Items(arguments) => wait(arguments.run()),
             Command::Presence(arguments) => wait(arguments.run()),
             Command::Push(arguments) => wait(arguments.run()),
+            Command::Channel(arguments) => wait(arguments.run()),
             Command::Campaign(arguments) => wait(arguments.run()),
+            Command::Activity(arguments) => wait(arguments.run()),
             Command::Experiment(arguments) => wait(arguments.run()),
             Command::Notice(arguments) => wait(arguments.run()),
             Command::Drain(arguments) => wait(arguments.run()),

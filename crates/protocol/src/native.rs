@@ -10,7 +10,7 @@ pub mod server_frame;
 mod token;
 
 pub use client_frame::{ClientFrame, parse_client_frame};
-pub use encode::{close, error, message_json, pong, ready, recovered, topic_error};
+pub use encode::{close, error, items, message_json, pong, ready, recovered, topic_error};
 pub use frame_type::FrameError;
 pub use server_frame::{Msg, ServerFrame, ServerFrameError, parse_server_frame};
 pub use token::Token;

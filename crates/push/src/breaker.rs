@@ -22,6 +22,21 @@ enum State {
     Open { reason: Reason, until: Instant, failures: u32, probing: Option<Instant> },
 }
 
+/// The state for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    Closed,
+    /// Nothing is sent for this long.
+    Open {
+        reason: Reason,
+        after: Duration,
+    },
+    /// One push may be sent, or was: its answer decides.
+    HalfOpen {
+        reason: Reason,
+    },
+}
+
 /// What may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
@@ -42,6 +57,16 @@ impl Breaker {
         match self.state {
             State::Closed => None,
             State::Open { reason, .. } => Some(reason),
+        }
+    }
+
+    pub fn condition(&self, now: Instant) -> Condition {
+        match self.state {
+            State::Closed => Condition::Closed,
+            State::Open { reason, until, .. } if now < until => {
+                Condition::Open { reason, after: until - now }
+            }
+            State::Open { reason, .. } => Condition::HalfOpen { reason },
         }
     }
 
@@ -124,10 +149,14 @@ mod tests {
         assert_eq!(failed, Failed { opened: true, after: Duration::from_secs(10) });
         let soon = start + Duration::from_secs(4);
         assert_eq!(breaker.pass(soon, LOST), Pass::None { reason: BAD, after: Duration::from_secs(6) });
+        assert_eq!(breaker.condition(soon), Condition::Open { reason: BAD, after: Duration::from_secs(6) });
         let due = start + Duration::from_secs(10);
         assert!(!breaker.succeeded(start), "it was sent before");
+        assert_eq!(breaker.condition(due), Condition::HalfOpen { reason: BAD });
         assert_eq!(breaker.pass(due, LOST), Pass::Probe);
+        assert_eq!(breaker.condition(due), Condition::HalfOpen { reason: BAD });
         assert!(breaker.succeeded(due));
+        assert_eq!(breaker.condition(due), Condition::Closed);
         assert_eq!(breaker.pass(due, LOST), Pass::All);
         assert!(!breaker.succeeded(due), "it was closed already");
     }

@@ -5,10 +5,12 @@
 //! Errors, `shown` and `Debug` never hold a secret: an error names a field and a rule, never a value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use noroshi_types::{JsonText, PushEnvironment, PushService, Timestamp};
+use noroshi_types::{JsonText, PushEnvironment, PushService, Timestamp, TokenKey, TokenKind};
 use serde_json::{Value, json};
 
+use crate::breaker::Condition;
 use crate::catalog;
 use crate::exchange::{Client, Quota};
 use crate::object::Object;
@@ -25,6 +27,8 @@ const CREDENTIAL_BYTES_MAX: usize = 64 * 1_024;
 pub struct Credential {
     pub service: PushService,
     pub environment: PushEnvironment,
+    /// The provider whose tokens it is for; empty unless an app has several credentials of the service.
+    pub provider: Arc<str>,
     /// The operator's own name for it, possibly empty.
     pub name: String,
     /// The service's, or the operator's own.
@@ -34,16 +38,21 @@ pub struct Credential {
     pub shown: JsonText,
 }
 
-/// The state of one credential.
+/// The state of one credential in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialStatus {
     pub service: PushService,
     pub environment: PushEnvironment,
+    pub provider: Arc<str>,
+    /// Of all its pools. Only Web Push has more than one: one for each origin.
     pub connections: usize,
+    /// Sent, without an answer yet.
     pub in_flight: usize,
+    /// Waiting for a connection or a free stream.
     pub queued: usize,
-    /// Why the breaker is open, if it is.
-    pub breaker_open: Option<Reason>,
+    pub breaker: Condition,
+    /// The push service requested a pause, or its overload caused one: why, and how long it lasts.
+    pub paused: Option<(Reason, Duration)>,
     /// The last failure of the service, its connections or the credential.
     pub last_error: Option<(Timestamp, Reason)>,
 }
@@ -59,13 +68,19 @@ impl Credential {
         };
         let mut object = Object::new(fields);
         let service = object.need_text("service")?;
-        let service = PushService::named(&service)
-            .ok_or_else(|| Invalid::new("service", "must be \"apns\", \"fcm\" or \"webpush\""))?;
+        let service = PushService::named(&service).ok_or_else(|| {
+            let names = PushService::ALL.map(|known| format!(" \"{}\"", known.as_str())).concat();
+            Invalid::new("service", format!("must be one of{names}"))
+        })?;
         let name = object.text("name")?.unwrap_or_default();
         let known = catalog::service(service);
         let environment = environment(known, &mut object)?;
         let per_second = per_second(&mut object)?;
-        let (client, mut shown) = (known.read)(&mut object, environment)?;
+        let provider: Arc<str> = match known.provider {
+            Some(_) => provider(&name)?.into(),
+            None => "".into(),
+        };
+        let (client, mut shown) = (known.read)(&mut object, environment, &provider)?;
         object.finish()?;
         shown.insert("service".to_owned(), json!(service.as_str()));
         shown.insert("environment".to_owned(), json!(environment.as_str()));
@@ -77,7 +92,18 @@ impl Credential {
         }
         let shown = JsonText::from_valid(Value::Object(shown).to_string());
         let quota = known.quota.with_rate(per_second);
-        Ok(Self { service, environment, name, quota, client, shown })
+        Ok(Self { service, environment, provider, name, quota, client, shown })
+    }
+}
+
+/// The name of the credential is that of its provider: tokens have it too.
+fn provider(name: &str) -> Result<&str, Invalid> {
+    match name.is_empty() {
+        true => Err(Invalid::new("name", "is missing: tokens name the provider by it")),
+        false => match TokenKey::new(TokenKind::Webhook, name) {
+            Ok(_) => Ok(name),
+            Err(_) => Err(Invalid::new("name", "must be 1 to 64 letters, digits and `.`, `_`, `-`")),
+        },
     }
 }
 

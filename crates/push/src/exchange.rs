@@ -15,11 +15,28 @@ use rustls::sign::CertifiedKey;
 
 use crate::push::{Answer, Push, Reason};
 
+/// Where the channels of an app are managed, and for which bundle id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelSite {
+    pub origin: Arc<str>,
+    pub bundle: String,
+}
+
 /// One credential of one app at one push service.
 pub trait Client: Send + Sync + fmt::Debug {
     /// Scheme, host and port of the server for this token; connections are pooled by it. The error is the reason why
     /// the token is unusable.
     fn origin(&self, token: &PushToken) -> Result<Arc<str>, Reason>;
+
+    /// The server for broadcasts to channels. None: the service has no channels.
+    fn broadcast_origin(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Where channels are managed. None: the service has none.
+    fn channels(&self) -> Option<&ChannelSite> {
+        None
+    }
 
     /// Whether a new connection carries one request until the first answer that does not reject the authorization (APNs
     /// with token authentication).
@@ -51,8 +68,18 @@ pub trait Client: Send + Sync + fmt::Debug {
     /// rejected pushes thus cause one renewal. False: treat the verdict as `Broken`.
     fn renew(&self, origin: &str, used: &Bytes, now: Timestamp) -> bool;
 
+    /// For a service whose requests carry several pushes; the pool then calls neither `request` nor `read`.
+    fn batches(&self) -> Option<&dyn Batches> {
+        None
+    }
+
     /// The error is the answer to a push that cannot become a request.
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer>;
+
+    /// A header of responses that decides with the status; its value is in [`Response::header`].
+    fn answer_header(&self) -> Option<&'static str> {
+        None
+    }
 
     fn read(&self, response: &Response<'_>) -> Verdict;
 
@@ -61,6 +88,49 @@ pub trait Client: Send + Sync + fmt::Debug {
         let _ = debug;
         "goaway"
     }
+}
+
+/// A credential whose requests carry several pushes, with an answer for each.
+pub trait Batches: Send + Sync {
+    fn limits(&self) -> BatchLimits;
+
+    /// The request for the first `count` pushes: as many as fit, at least one. `pushes` is not empty.
+    fn request(&self, pushes: &[&Push], now: Timestamp) -> BatchRequest;
+
+    /// `pushes`: those of the request, in their order.
+    fn read(&self, pushes: &[&Push], response: &BatchResponse<'_>) -> BatchVerdict;
+}
+
+/// The operator's limits for requests of one credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    pub pushes_max: usize,
+    /// Connections, each with one request at a time.
+    pub connections_max: usize,
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub struct BatchRequest {
+    pub request: Request,
+    pub count: usize,
+}
+
+/// A response to a request with several pushes.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchResponse<'a> {
+    pub status: u16,
+    pub retry_after: Option<Duration>,
+    /// None: it is too large, or ended too early.
+    pub body: Option<&'a [u8]>,
+}
+
+/// The meaning of a response to a request with several pushes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchVerdict {
+    /// In the order of the pushes, one for each.
+    Each(Vec<Answer>),
+    All(Verdict),
 }
 
 /// The value of the header `authorization`.
@@ -141,6 +211,8 @@ pub struct Request {
     /// table.
     pub headers: Vec<Header>,
     pub body: Bytes,
+    /// The content before encryption, if `body` is encrypted: for the record of what was sent.
+    pub readable: Option<Bytes>,
 }
 
 #[derive(Clone)]
@@ -148,6 +220,13 @@ pub struct Header {
     pub name: &'static str,
     pub value: Bytes,
     pub shared: bool,
+}
+
+impl Header {
+    /// Authorizes its bearer as the app.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.name == "authorization"
+    }
 }
 
 impl fmt::Debug for Header {
@@ -162,15 +241,24 @@ impl fmt::Debug for Header {
 pub struct Response<'a> {
     pub status: u16,
     pub retry_after: Option<Duration>,
+    /// The value of [`Client::answer_header`]; empty without one.
+    pub header: &'a [u8],
     pub body: &'a [u8],
     pub now: Timestamp,
 }
 
 /// Longer waits are cut: the next answer may ask again.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl Response<'_> {
     /// `Retry-After`, limited so that no sum overflows.
+    pub fn asked_to_wait(&self) -> Option<Duration> {
+        self.retry_after.map(|after| after.min(WAIT_MAX))
+    }
+}
+
+impl BatchResponse<'_> {
+    /// As [`Response::asked_to_wait`].
     pub fn asked_to_wait(&self) -> Option<Duration> {
         self.retry_after.map(|after| after.min(WAIT_MAX))
     }
@@ -191,4 +279,17 @@ pub enum Verdict {
     /// The service as a whole is overloaded or failing: slow down for `after` (none: back off), and send this push
     /// again.
     Overloaded { reason: Reason, after: Option<Duration> },
+}
+
+impl Verdict {
+    /// Why the service did not accept the push. `None`: it did.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Answer(answer) => answer.reason(),
+            Self::Unauthorized { reason }
+            | Self::Wedged { reason }
+            | Self::Broken { reason }
+            | Self::Overloaded { reason, .. } => Some(reason),
+        }
+    }
 }

@@ -6,26 +6,29 @@
 
 use std::borrow::Cow;
 
-use noroshi_types::{JsonText, NotificationId, PushService, Timestamp, Urgency};
-use serde::Deserialize;
+use noroshi_types::{JsonText, NotificationId, OwnFields, PushService, Timestamp, TokenKind, Urgency};
 use serde_json::{Map, Value};
+
+use crate::shown::{Badge, Shown, UNREAD_BADGE};
 
 /// The fields of a provider's request that concern push services.
 #[derive(Debug, Clone)]
 pub struct Fields {
     /// Sent to the device with the push, so that it can drop what it received live or from its inbox.
     pub notification_id: Option<NotificationId>,
-    /// The object with `title`, `body`, `image`, `url`.
+    /// The visible part: the module `shown` lists its fields.
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub urgency: Urgency,
     pub collapse_key: Option<Box<str>>,
     /// No push service may deliver it later.
     pub expires_at: Timestamp,
+    /// The unread items of the user, for a badge that counts them; `None`: unknown, the push sets no badge.
+    pub unread: Option<u32>,
+    /// The kind of the tokens that it goes to; `None`: the main token of each device.
+    pub kind: Option<TokenKind>,
     /// Fields for one service only: they override derived ones.
-    pub apns: Option<JsonText>,
-    pub fcm: Option<JsonText>,
-    pub webpush: Option<JsonText>,
+    pub own: OwnFields,
 }
 
 /// Why a push service would reject the content. Reported before anything is accepted.
@@ -55,31 +58,24 @@ impl InvalidContent {
     }
 }
 
-/// The visible part of a notification, as far as push services know it. Other keys, and values that are not strings,
-/// reach the app live or through its inbox.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Shown {
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) title: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) body: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) image: Option<String>,
-    #[serde(default, deserialize_with = "string_or_nothing")]
-    pub(crate) url: Option<String>,
-}
-
-fn string_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::String(text) => Some(text),
-        _ => None,
-    })
-}
-
 impl Fields {
+    /// Whether tokens of this service get it.
+    pub(crate) fn goes_to(&self, service: PushService) -> bool {
+        self.kind.is_none_or(|kind| kind.service() == service)
+    }
+
     /// None: a data message without a visible part.
     pub(crate) fn shown(&self) -> Option<Shown> {
-        serde_json::from_str(self.notification.as_ref()?.as_str()).ok()
+        let shown: Shown = serde_json::from_str(self.notification.as_ref()?.as_str()).ok()?;
+        Some(Shown { unread: self.unread, ..shown })
+    }
+
+    /// Whether the badge counts the user's unread items.
+    pub(crate) fn counts_unread(&self) -> bool {
+        // Most notifications do not have the word at all.
+        let has_word = |text: &JsonText| text.as_str().contains(UNREAD_BADGE);
+        self.notification.as_ref().is_some_and(has_word)
+            && self.shown().is_some_and(|shown| shown.badge == Some(Badge::Unread))
     }
 
     pub(crate) fn data(&self) -> Option<Value> {
@@ -90,11 +86,11 @@ impl Fields {
 /// A provider's own fields for one service: an object with only these keys.
 pub(crate) fn own_fields(
     service: PushService,
-    json: Option<&JsonText>,
+    fields: &Fields,
     allowed: &[&str],
 ) -> Result<Map<String, Value>, InvalidContent> {
     let path = format!("push.{}", service.as_str());
-    let Some(json) = json else { return Ok(Map::new()) };
+    let Some(json) = fields.own.get(service) else { return Ok(Map::new()) };
     let Ok(Value::Object(fields)) = serde_json::from_str(json.as_str()) else {
         return Err(InvalidContent::invalid(service, path, "must be an object"));
     };
@@ -185,14 +181,22 @@ pub(crate) mod tests {
             urgency: Urgency::Normal,
             collapse_key: None,
             expires_at: Timestamp(86_400_000),
-            apns: None,
-            fcm: None,
-            webpush: None,
+            unread: None,
+            kind: None,
+            own: OwnFields::default(),
         }
     }
 
     pub(crate) fn json_text(value: &Value) -> Option<JsonText> {
         Some(JsonText::from_valid(value.to_string()))
+    }
+
+    /// A provider's own fields for one service.
+    pub(crate) fn own_fields(service: PushService, value: &Value) -> OwnFields {
+        match value {
+            Value::Null => OwnFields::default(),
+            value => OwnFields::from_iter([(service, JsonText::from_valid(value.to_string()))]),
+        }
     }
 
     fn check(mut target: Value, patch: Value, expected: Value) {
@@ -214,13 +218,5 @@ pub(crate) mod tests {
         check(json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]}));
         check(json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1}));
         check(json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}}));
-    }
-
-    #[test]
-    fn unknown_keys_and_types_of_a_notification_are_ignored() {
-        let odd = json!({"title": "t", "body": 5, "extra": {"x": []}});
-        let shown = Fields { notification: json_text(&odd), ..fields() }.shown().unwrap();
-        assert_eq!((shown.title.as_deref(), shown.body, shown.url), (Some("t"), None, None));
-        assert!(fields().shown().is_none());
     }
 }

@@ -7,7 +7,8 @@ use p256::elliptic_curve::sec1::ToSec1Point as _;
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
+    RsaEncoding, RsaKeyPair,
 };
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -71,7 +72,7 @@ impl EcKey {
     }
 }
 
-/// A key that signs RS256 (RFC 7518 §3.3).
+/// A key that signs RS256 (RFC 7518 §3.3) and PS256 (§3.5).
 pub(crate) struct RsaKey {
     pair: RsaKeyPair,
     random: SystemRandom,
@@ -101,10 +102,19 @@ impl RsaKey {
         self.pair.public_key().as_ref()
     }
 
+    /// Signed with PS256 (RFC 7518 §3.5): the salt has the length of the hash.
+    pub(crate) fn jwt_ps256(&self, header: &Value, claims: &Value) -> String {
+        self.signed(&RSA_PSS_SHA256, header, claims)
+    }
+
     pub(crate) fn jwt(&self, header: &Value, claims: &Value) -> String {
+        self.signed(&RSA_PKCS1_SHA256, header, claims)
+    }
+
+    fn signed(&self, padding: &'static dyn RsaEncoding, header: &Value, claims: &Value) -> String {
         jwt(header, claims, |text| {
             let mut signature = vec![0; self.pair.public().modulus_len()];
-            let signed = self.pair.sign(&RSA_PKCS1_SHA256, &self.random, text, &mut signature);
+            let signed = self.pair.sign(padding, &self.random, text, &mut signature);
             signed.expect("the buffer has the length of the modulus, and 2048 bits suffice for SHA-256");
             signature
         })

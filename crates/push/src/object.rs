@@ -71,6 +71,14 @@ impl Object {
         self.fields.remove(field).and_then(|value| value.as_f64())
     }
 
+    pub(crate) fn flag(&mut self, field: &str) -> Result<Option<bool>, Invalid> {
+        match self.fields.remove(field) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(Invalid::new(self.named(field), "must be true or false")),
+        }
+    }
+
     pub(crate) fn has(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }

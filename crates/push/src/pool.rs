@@ -193,7 +193,7 @@ impl Pool {
     fn offer(self: &Arc<Self>, pending: Pending) -> Result<(), Pending> {
         let lane = pending.lane();
         let mut state = self.state.lock();
-        if let Some((reason, after)) = state.rejection() {
+        if let Some((reason, after)) = state.rejection(self.account.retry_after()) {
             drop(state);
             pending.later(reason, after, &self.account.counters);
             return Ok(());
@@ -287,7 +287,7 @@ impl Pool {
         if state.aborted {
             drop(state);
             again.drain(..).for_each(|pending| {
-                pending.later("drain", pending::RETRY_AFTER, &self.account.counters);
+                pending.later("drain", self.account.retry_after(), &self.account.counters);
             });
             return;
         }
@@ -365,7 +365,7 @@ impl Pool {
         let mut state = self.state.lock();
         state.closing = true;
         state.aborted = true;
-        self.flush(state, &Answer::Later { reason: "drain", after: pending::RETRY_AFTER });
+        self.flush(state, &Answer::Later { reason: "drain", after: self.account.retry_after() });
         self.wake();
     }
 }
@@ -378,9 +378,9 @@ fn count_lanes(pushes: &[Pending]) -> [i64; Lane::ALL.len()] {
 
 impl State {
     /// Why a push need not be queued at all.
-    fn rejection(&mut self) -> Option<(Reason, Duration)> {
+    fn rejection(&mut self, retry_after: Duration) -> Option<(Reason, Duration)> {
         if self.aborted {
-            return Some(("drain", pending::RETRY_AFTER));
+            return Some(("drain", retry_after));
         }
         let (reason, until) = self.unreachable?;
         match until.saturating_duration_since(Instant::now()) {
@@ -388,7 +388,8 @@ impl State {
                 self.unreachable = None;
                 None
             }
-            after => Some((reason, after.max(pending::RETRY_AFTER))),
+            // Nothing was sent, so this is no retry for the push service.
+            after => Some((reason, after)),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_types::{AppId, Lane, PushToken, Timestamp, TraceContext};
+use noroshi_types::{AppId, DeviceId, Lane, PushToken, Timestamp, TraceContext, UserId};
 
+use crate::attempt::{Attempt, Record};
 use crate::content::Content;
 use crate::fields::InvalidContent;
 
@@ -17,10 +18,37 @@ pub struct Push {
     pub content: Arc<Content>,
     /// The same for every attempt at this device, so that a push service can deduplicate (`apns-id`).
     pub id: uuid::Uuid,
-    /// Sent to the push service as `traceparent`; usually none. Boxed, because hundreds of thousands of pushes wait
-    /// without one.
-    pub trace: Option<Box<TraceContext>>,
+    /// Usually none. Boxed, because hundreds of thousands of pushes wait without them.
+    pub details: Option<Box<Details>>,
+    /// Which attempts are reported to [`Answered::attempted`].
+    pub record: Record,
     pub reply: Reply,
+}
+
+/// What few pushes have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Sent to the push service as `traceparent`.
+    pub trace: Option<TraceContext>,
+    /// Of services that name their recipients, unless the push is a test.
+    pub recipient: Option<Recipient>,
+}
+
+impl Push {
+    pub(crate) fn trace(&self) -> Option<&TraceContext> {
+        self.details.as_ref()?.trace.as_ref()
+    }
+
+    pub(crate) fn recipient(&self) -> Option<&Recipient> {
+        self.details.as_ref()?.recipient.as_ref()
+    }
+}
+
+/// The device that a push is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    pub device: DeviceId,
+    pub user: Option<UserId>,
 }
 
 /// Where the answer goes.
@@ -41,6 +69,11 @@ impl std::fmt::Debug for Reply {
 /// not block.
 pub trait Answered: Send + Sync {
     fn answered(&self, index: u32, answer: Answer);
+
+    /// Called for each attempt that [`Push::record`] selects, before the answer. A push that is sent again has several.
+    fn attempted(&self, index: u32, attempt: Attempt) {
+        let _ = (index, attempt);
+    }
 }
 
 /// The push service's own code (`BadDeviceToken`, `UNREGISTERED`) or ours (`timeout`), from a closed table, so that it
@@ -65,6 +98,21 @@ pub enum Answer {
     Unconfigured,
     /// Its time to live ended in the queue.
     Expired,
+}
+
+impl Answer {
+    /// Why the push was not accepted.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Accepted => None,
+            Self::Gone { reason, .. }
+            | Self::Suspect { reason }
+            | Self::Refused { reason }
+            | Self::Later { reason, .. } => Some(reason),
+            Self::Unconfigured => Some("unconfigured"),
+            Self::Expired => Some("expired"),
+        }
+    }
 }
 
 impl From<&InvalidContent> for Answer {
@@ -97,7 +145,8 @@ pub(crate) mod tests {
             },
             content: Arc::new(Content::new(fields)),
             id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
-            trace: None,
+            details: None,
+            record: Record::Nothing,
             reply: Reply { to: Arc::new(Nobody), index: 0 },
         }
     }

@@ -16,13 +16,17 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::catalog::provider_of;
 use crate::config::Config;
 use crate::credential::CredentialStatus;
 use crate::metrics::{Counters, Metrics};
 use crate::pool::{Account, AccountContext, Pending, Pool, wall_clock};
-use crate::{Answer, Credential, Push};
+use crate::{Answer, ChannelAnswer, ChannelCall, ChannelError, ChannelSite, Credential, Push};
 
 type Key = (AppId, PushService, PushEnvironment);
+
+/// The accounts of a key by provider: one, unless an app has several credentials of the service.
+type Accounts = HashMap<Key, Vec<Arc<Account>>>;
 
 /// All push services of all apps.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ pub struct Services {
     context: AccountContext,
     metrics: Metrics,
     /// Never held across an `.await`; under it, only an account's lock is taken.
-    accounts: RwLock<HashMap<Key, Arc<Account>>>,
+    accounts: RwLock<Accounts>,
     /// Pools of replaced credentials that still have work.
     leaving: Mutex<Vec<Arc<Pool>>>,
     draining: AtomicBool,
@@ -54,18 +58,23 @@ impl Services {
         let mut removed = Vec::new();
         {
             let mut accounts = self.accounts.write();
-            let mut before: HashMap<Key, Arc<Account>> = accounts.extract_if(|key, _| key.0 == app).collect();
+            let before = accounts.extract_if(|key, _| key.0 == app);
+            let mut before: Vec<Arc<Account>> = before.flat_map(|(_, accounts)| accounts).collect();
             for credential in credentials {
                 let key = (app, credential.service, credential.environment);
-                let kept =
-                    before.remove(&key).filter(|account| Arc::ptr_eq(&account.client, &credential.client));
-                let account = kept.unwrap_or_else(|| {
-                    let counters = self.counters(key.1, key.2);
-                    Account::new(app, credential, counters, self.context.clone())
-                });
-                removed.extend(accounts.insert(key, account));
+                let of = |account: &Arc<Account>| Arc::ptr_eq(&account.client, &credential.client);
+                let account = match before.iter().position(of) {
+                    Some(same) => before.swap_remove(same),
+                    None => {
+                        let counters = self.counters(key.1, key.2);
+                        Account::new(app, credential, counters, self.context.clone())
+                    }
+                };
+                let others = accounts.entry(key).or_default();
+                removed.extend(others.extract_if(.., |other| other.provider == account.provider));
+                others.push(account);
             }
-            removed.extend(before.into_values());
+            removed.extend(before);
         }
         let mut leaving = self.leaving.lock();
         leaving.retain(|pool| !pool.is_idle() || pool.connections() > 0);
@@ -89,25 +98,52 @@ impl Services {
 
     fn pool_of(&self, push: &Push) -> Result<Arc<Pool>, Answer> {
         let key = (push.app, push.token.service, push.token.environment);
+        let provider = provider_of(&push.token).ok_or(Answer::Suspect { reason: "bad_token" })?;
         loop {
             if self.draining.load(Ordering::Relaxed) {
                 return Err(Answer::Later { reason: "drain", after: Duration::ZERO });
             }
-            let account = self.accounts.read().get(&key).cloned().ok_or(Answer::Unconfigured)?;
+            let account = self.account(&key, &provider).ok_or(Answer::Unconfigured)?;
             // An account leaves the map before it closes: the next iteration finds its successor or nothing.
-            if let Some(pool) = account.pool(&push.token)? {
+            if let Some(pool) = account.pool(push)? {
                 return Ok(pool);
             }
         }
     }
 
+    fn account(&self, key: &Key, provider: &str) -> Option<Arc<Account>> {
+        let accounts = self.accounts.read();
+        accounts.get(key)?.iter().find(|account| *account.provider == *provider).cloned()
+    }
+
+    /// The bundle id of an app's credential for APNs; `None` without a credential.
+    pub fn channel_bundle(&self, app: AppId, environment: PushEnvironment) -> Option<String> {
+        let account = self.account(&(app, PushService::Apns, environment), "")?;
+        Some(account.client.channels()?.bundle.clone())
+    }
+
+    /// Asks APNs to create, read, delete or list channels. `bundle`: the bundle id of the channel; none: that of the
+    /// credential. Cancel-safe: the call may have reached APNs.
+    pub async fn call_channels(
+        &self,
+        app: AppId,
+        environment: PushEnvironment,
+        bundle: Option<String>,
+        call: &ChannelCall,
+    ) -> Result<ChannelAnswer, ChannelError> {
+        let account = self.account(&(app, PushService::Apns, environment), "");
+        let account = account.ok_or(ChannelError::Unconfigured)?;
+        let site = account.client.channels().ok_or(ChannelError::Unconfigured)?;
+        let site = ChannelSite { bundle: bundle.unwrap_or_else(|| site.bundle.clone()), ..site.clone() };
+        account.call_channels(&site, call).await
+    }
+
     /// The pools whose lane is full: a caller with work for them would wait.
     pub fn busy(&self, lane: Lane) -> Vec<(AppId, PushService)> {
-        let accounts: Vec<(Key, Arc<Account>)> =
-            self.accounts.read().iter().map(|(key, account)| (*key, account.clone())).collect();
+        let accounts: Vec<Arc<Account>> = self.accounts.read().values().flatten().cloned().collect();
         let full = |account: &Account| account.pools().iter().any(|pool| pool.is_full(lane));
-        let busy = accounts.into_iter().filter(|(_, account)| full(account));
-        busy.map(|((app, service, _), _)| (app, service)).collect()
+        let busy = accounts.into_iter().filter(|account| full(account));
+        busy.map(|account| (account.app, account.service)).collect()
     }
 
     /// Accepts nothing new, waits for the outstanding answers, and closes all connections. At the deadline the rest is
@@ -115,7 +151,8 @@ impl Services {
     pub async fn drain(&self, deadline: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let end = Instant::now() + deadline;
-        let accounts: Vec<Arc<Account>> = self.accounts.write().drain().map(|(_, account)| account).collect();
+        let accounts: Vec<Arc<Account>> =
+            self.accounts.write().drain().flat_map(|(_, accounts)| accounts).collect();
         let mut pools = std::mem::take(&mut *self.leaving.lock());
         for account in accounts {
             pools.extend(account.pools());
@@ -133,10 +170,17 @@ impl Services {
     pub fn status(&self, app: AppId) -> Vec<CredentialStatus> {
         let accounts: Vec<Arc<Account>> = {
             let accounts = self.accounts.read();
-            accounts.iter().filter(|(key, _)| key.0 == app).map(|(_, account)| account.clone()).collect()
+            accounts
+                .iter()
+                .filter(|(key, _)| key.0 == app)
+                .flat_map(|(_, accounts)| accounts)
+                .cloned()
+                .collect()
         };
         let mut status: Vec<CredentialStatus> = accounts.iter().map(|account| account.status()).collect();
-        status.sort_by_key(|status| (status.service, status.environment));
+        status.sort_by(|a, b| {
+            (a.service, a.environment, &a.provider).cmp(&(b.service, b.environment, &b.provider))
+        });
         status
     }
 

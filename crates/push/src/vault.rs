@@ -1,7 +1,7 @@
 //! Encrypts credentials at rest with AES-256-GCM under the configured key.
 //!
-//! A sealed credential is `version (1) · nonce (12, random) · ciphertext and tag`. App, service and environment are
-//! authenticated with it, so a row that is copied to another app does not open.
+//! A sealed credential is `version (1) · nonce (12, random) · ciphertext and tag`. App, service, environment and
+//! provider are authenticated with it, so a row that is copied to another app does not open.
 
 use noroshi_types::{AppId, PushEnvironment, PushService};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -39,6 +39,7 @@ impl Vault {
         app: AppId,
         service: PushService,
         environment: PushEnvironment,
+        provider: &str,
         plain: &[u8],
     ) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
@@ -47,7 +48,7 @@ impl Vault {
         self.key
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
-                aad(app, service, environment),
+                aad(app, service, environment, provider),
                 &mut text,
             )
             .expect("a credential is far shorter than AES-GCM's 64 GiB");
@@ -59,6 +60,7 @@ impl Vault {
         app: AppId,
         service: PushService,
         environment: PushEnvironment,
+        provider: &str,
         sealed: &[u8],
     ) -> Result<Vec<u8>, OpenError> {
         let (version, rest) = sealed.split_first().ok_or(OpenError::Key)?;
@@ -69,14 +71,23 @@ impl Vault {
         let mut text = text.to_vec();
         let plain = self
             .key
-            .open_in_place(Nonce::assume_unique_for_key(*nonce), aad(app, service, environment), &mut text)
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                aad(app, service, environment, provider),
+                &mut text,
+            )
             .map_err(|_| OpenError::Key)?;
         Ok(plain.to_vec())
     }
 }
 
-fn aad(app: AppId, service: PushService, environment: PushEnvironment) -> Aad<String> {
-    Aad::from(format!("{}|{}|{}", app.0, service.as_str(), environment.as_str()))
+fn aad(app: AppId, service: PushService, environment: PushEnvironment, provider: &str) -> Aad<String> {
+    let mut text = format!("{}|{}|{}", app.0, service.as_str(), environment.as_str());
+    if !provider.is_empty() {
+        text.push('|');
+        text.push_str(provider);
+    }
+    Aad::from(text)
 }
 
 #[cfg(test)]
@@ -89,13 +100,14 @@ mod tests {
     #[test]
     fn a_sealed_credential_opens_only_in_its_own_place() {
         let vault = Vault::new([7; 32]);
-        let sealed = vault.seal(AppId(1), APNS, SANDBOX, b"secret");
-        assert_eq!(vault.open(AppId(1), APNS, SANDBOX, &sealed).unwrap(), b"secret");
+        let sealed = vault.seal(AppId(1), APNS, SANDBOX, "", b"secret");
+        assert_eq!(vault.open(AppId(1), APNS, SANDBOX, "", &sealed).unwrap(), b"secret");
         let elsewhere = [
-            vault.open(AppId(2), APNS, SANDBOX, &sealed),
-            vault.open(AppId(1), PushService::Fcm, SANDBOX, &sealed),
-            vault.open(AppId(1), APNS, PushEnvironment::Production, &sealed),
-            Vault::new([8; 32]).open(AppId(1), APNS, SANDBOX, &sealed),
+            vault.open(AppId(2), APNS, SANDBOX, "", &sealed),
+            vault.open(AppId(1), PushService::Fcm, SANDBOX, "", &sealed),
+            vault.open(AppId(1), APNS, PushEnvironment::Production, "", &sealed),
+            vault.open(AppId(1), APNS, SANDBOX, "mail", &sealed),
+            Vault::new([8; 32]).open(AppId(1), APNS, SANDBOX, "", &sealed),
         ];
         for opened in elsewhere {
             assert_eq!(opened, Err(OpenError::Key));
@@ -105,10 +117,10 @@ mod tests {
     #[test]
     fn a_damaged_or_unknown_seal_is_an_error() {
         let vault = Vault::new([7; 32]);
-        let sealed = vault.seal(AppId(1), APNS, SANDBOX, b"secret");
+        let sealed = vault.seal(AppId(1), APNS, SANDBOX, "", b"secret");
         for length in 0..sealed.len() {
             assert_eq!(
-                vault.open(AppId(1), APNS, SANDBOX, &sealed[..length]),
+                vault.open(AppId(1), APNS, SANDBOX, "", &sealed[..length]),
                 Err(OpenError::Key),
                 "{length}"
             );
@@ -116,18 +128,20 @@ mod tests {
         for at in 1..sealed.len() {
             let mut damaged = sealed.clone();
             damaged[at] ^= 1;
-            assert_eq!(vault.open(AppId(1), APNS, SANDBOX, &damaged), Err(OpenError::Key), "{at}");
+            assert_eq!(vault.open(AppId(1), APNS, SANDBOX, "", &damaged), Err(OpenError::Key), "{at}");
         }
         let mut newer = sealed;
         newer[0] = 2;
-        assert_eq!(vault.open(AppId(1), APNS, SANDBOX, &newer), Err(OpenError::Version));
+        assert_eq!(vault.open(AppId(1), APNS, SANDBOX, "", &newer), Err(OpenError::Version));
     }
 
     #[test]
     fn sealing_is_randomized_and_hides_the_text() {
         let vault = Vault::new([7; 32]);
-        let (one, two) =
-            (vault.seal(AppId(1), APNS, SANDBOX, b"secret"), vault.seal(AppId(1), APNS, SANDBOX, b"secret"));
+        let (one, two) = (
+            vault.seal(AppId(1), APNS, SANDBOX, "", b"secret"),
+            vault.seal(AppId(1), APNS, SANDBOX, "", b"secret"),
+        );
         assert_ne!(one, two);
         assert_eq!(one.len(), 1 + NONCE_LEN + 6 + AES_256_GCM.tag_len());
         assert!(!one.windows(6).any(|window| window == b"secret"));

@@ -148,6 +148,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),
         data: None,
         push,
+        item: None,
         trace: None,
     };
     let (answer, answered) = oneshot::channel();
@@ -183,6 +184,7 @@ async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), E
                 service: Some(PushService::Apns),
                 due_at,
                 lane: Lane::Campaign,
+                token: None,
                 recipients: vec![device],
             });
             store.enqueue(id, cursor, batches.collect(), cursor + 1, false, Vec::new(), NOW).await?;
@@ -198,13 +200,15 @@ async fn walk(store: &dyn Store) -> Result<(), Error> {
     let started = Instant::now();
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while let Some(walk) = store.walks(NOW, 1).await?.due.pop() {
-        let page = store.audience(walk.app, &walk.audience, walk.cursor, 4 * BATCH_RECIPIENTS_MAX).await?;
+        let page =
+            store.audience(walk.app, &walk.audience, walk.cursor, 4 * BATCH_RECIPIENTS_MAX, None).await?;
         count += page.members.len();
         let recipients: Vec<DeviceNum> = page.members.iter().map(|member| member.num).collect();
         let batches = recipients.chunks(BATCH_RECIPIENTS_MAX).map(|recipients| NewBatch {
             service: Some(PushService::Apns),
             due_at: NOW,
             lane: walk.lane,
+            token: None,
             recipients: recipients.to_vec(),
         });
         let batches = batches.collect();
@@ -235,7 +239,7 @@ async fn send_all(
         let begun = Instant::now();
         for batch in &taken.batches {
             let Batch { app, work, recipients, .. } = batch;
-            devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
+            devices += store.push_recipients(*app, *work, None, None, recipients.clone()).await?.len();
         }
         spent(1, begun.elapsed());
         let begun = Instant::now();
@@ -280,6 +284,7 @@ fn asked() -> Take {
 fn pushed(batch: Batch) -> Finished {
     Finished {
         batch: batch.id,
+        rest: None,
         parts: vec![PushPart {
             outcome: Outcome::Pushed,
             reason: None,
@@ -290,5 +295,6 @@ fn pushed(batch: Batch) -> Finished {
         gone: Vec::new(),
         suspects: Vec::new(),
         latencies: Vec::new(),
+        record: None,
     }
 }

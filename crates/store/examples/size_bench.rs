@@ -68,6 +68,7 @@ fn request(target: Target, ttl: Ttl) -> Request {
         notification: None,
         data: Some(JsonText::from_valid(format!("\"{}\"", "x".repeat(198)))),
         push: Push::default(),
+        item: None,
         trace: None,
     }
 }

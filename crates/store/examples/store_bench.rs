@@ -116,6 +116,7 @@ fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Inva
         notification: None,
         data: Some(JsonText::from_valid(format!("\"{}\"", "x".repeat(198)))),
         push: Push::default(),
+        item: None,
         trace: None,
     })
 }

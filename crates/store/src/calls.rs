@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_types::{
-    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId, Label,
-    Message, NotificationId, Timestamp, Topic, UserId,
+    ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
+    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, Timestamp, TokenKey, Topic, UserId,
 };
 
 use crate::cells::{
@@ -26,6 +26,7 @@ use crate::cells::{
     Relayed, Relocated, Relocation, Residence, Taken as Kept, Wanted,
 };
 use crate::engine::campaign::{CampaignNum, PURGE_ROWS};
+use crate::engine::item::DELETED_ROWS;
 use crate::engine::purge;
 use crate::sqlite::statement::ready;
 use crate::*;
@@ -145,7 +146,7 @@ calls! { Apps {
 calls! { Devices {
     call register(app: AppId, devices: Vec<Registration>, now: Timestamp) -> Vec<Result<Device, Error>>
         = own device::register_many(app, devices, now);
-    read device(app: AppId, &device: DeviceId) -> Option<Device> = own device::find(*app, device);
+    ask device(app: AppId, &device: DeviceId) -> Option<Device> = own device::find(*app, device);
     read devices(app: AppId, filter: DeviceFilter) -> Vec<Device> = own device::list(*app, filter);
     write(1) update_device(app: AppId, &device: DeviceId, change: DeviceChange, now: Timestamp) -> Device
         = own device::update(*app, device, change.clone(), *now);
@@ -155,8 +156,8 @@ calls! { Devices {
         = own device::revoke_tokens(*app, device, *now);
     call revoke_user(app: AppId, &user: UserId, now: Timestamp) -> Vec<DeviceId>
         = own device::revoke_user(app, user, now);
-    write(1) subscribe(app: AppId, &device: DeviceId, &topic: Topic, _now: Timestamp) -> bool
-        = own device::subscribe(*app, device, topic);
+    write(1) subscribe(app: AppId, &device: DeviceId, &topic: Topic, now: Timestamp) -> bool
+        = own device::subscribe(*app, device, topic, *now);
     write(1) unsubscribe(app: AppId, &device: DeviceId, &topic: Topic) -> bool
         = own device::unsubscribe(*app, device, topic);
 }}
@@ -169,8 +170,7 @@ calls! { Sessions {
     read backlog(asked: Backlog) -> BacklogPage = own backlog::next_page(asked);
     read recover(asked: Recover) -> BacklogPage = own backlog::recover(asked);
     read outstanding(asked: Outstanding) -> Vec<Arc<Message>> = own backlog::outstanding(asked);
-    write(acks.iter().map(|ack| ack.ids.len()).sum()) ack(acks: Vec<Ack>, now: Timestamp) -> Vec<Acked>
-        = own ack::ack(acks, *now);
+    call ack(acks: Vec<Ack>, now: Timestamp) -> Vec<Acked> = own ack::ack(acks, now);
     write(ids.len()) open(device: DeviceNum, ids: Vec<NotificationId>, now: Timestamp) -> Vec<NotificationId>
         = own opened::open(*device, ids, *now);
     read inbox(app: AppId, &device: DeviceId, limit: usize, now: Timestamp) -> (Vec<Arc<Message>>, u64)
@@ -240,9 +240,9 @@ calls! { PushQueue {
     write(finished.iter().map(|one| 4 + one.parts.len() + one.again.len() + one.gone.len()).sum())
         finish(finished: Vec<Finished>, now: Timestamp) -> FinishedCounts
         = own push::finish::finish(finished, *now);
-    read push_recipients(app: AppId, work: Work, campaign: Option<CampaignId>, devices: Vec<DeviceNum>)
-        -> Vec<PushRecipient>
-        = own push::recipient::find(*app, *work, *campaign, devices);
+    read push_recipients(app: AppId, work: Work, campaign: Option<CampaignId>, token: Option<TokenKey>,
+        devices: Vec<DeviceNum>) -> Vec<PushRecipient>
+        = own push::recipient::find(*app, *work, *campaign, token.as_ref(), devices);
     read push_content(app: AppId, id: NotificationId) -> Option<PushContent>
         = own push::recipient::content(*app, *id);
     read walks(now: Timestamp, limit: usize) -> Walks = own push::walk::due(*now, *limit);
@@ -250,10 +250,41 @@ calls! { PushQueue {
         walked(&walk: Walk, batches: Vec<NewBatch>, cursor: Option<u64>, parts: Vec<PushPart>, now: Timestamp)
         -> bool
         = own push::walk::walked(walk, batches, *cursor, parts, *now);
-    read audience(app: AppId, &audience: Audience, after: u64, limit: usize) -> AudiencePage
-        = own audience::page(*app, audience, *after, *limit);
+    read audience(app: AppId, &audience: Audience, after: u64, limit: usize, token: Option<TokenKey>) -> AudiencePage
+        = own audience::page(*app, audience, *after, *limit, token.as_ref());
+    write(restore.tokens_max) restore_tokens(app: AppId, restore: RestoreTokens) -> Vec<DeviceNum>
+        = shared push_token::restore(*app, restore);
     read invalidations(app: AppId, after: u64, limit: usize) -> Vec<Invalidation>
         = shared push::invalidations(*app, *after, *limit);
+}}
+
+calls! { Channels {
+    write(1) reserve_channel(new: NewChannel, claim: Claim, channels_max: usize, now: Timestamp) -> Reserved
+        = shared channel::reserve(new, *claim, *channels_max, *now);
+    write(1) complete_channel(app: AppId, &name: Label, claim: u64, apple: String) -> Channel
+        = shared channel::complete(*app, name, *claim, apple);
+    write(1) abandon_channel(app: AppId, &name: Label, claim: u64) -> ()
+        = shared channel::abandon(*app, name, *claim);
+    read channel(app: AppId, &name: Label) -> Option<Channel> = shared channel::find(*app, name);
+    read channels(app: AppId, after: Option<Label>, limit: usize) -> Vec<Channel>
+        = shared channel::list(*app, after.as_ref(), *limit);
+    read channels_of_topic(app: AppId, &topic: Topic) -> Vec<Channel> = shared channel::of_topic(*app, topic);
+    read known_channels(app: AppId, apple: Vec<String>) -> Vec<(String, Label)> = shared channel::known(*app, apple);
+    write(1) bind_channel(app: AppId, &name: Label, topic: Option<Topic>) -> Channel
+        = shared channel::bind(*app, name, topic.as_ref());
+    write(1) delete_channel(app: AppId, &name: Label, now: Timestamp) -> ()
+        = shared channel::delete(*app, name, *now);
+    write(1) broadcast(new: NewBroadcast, waiting_max: usize, now: Timestamp) -> (StoredBroadcast, bool)
+        = shared broadcast::accept(new, *waiting_max, *now);
+    read stored_broadcast(app: AppId, id: BroadcastId) -> Option<StoredBroadcast>
+        = shared broadcast::find(*app, *id);
+    read broadcasts(app: AppId, of: BroadcastsOf, limit: usize) -> Vec<StoredBroadcast>
+        = shared broadcast::list(*app, of, *limit);
+    write(3 * limit) take_broadcasts(now: Timestamp, lease: Duration, limit: usize) -> TakenBroadcasts
+        = shared broadcast::take(*now, *lease, *limit);
+    write(2 * finished.len()) finish_broadcasts(finished: Vec<FinishedBroadcast>, now: Timestamp) -> ()
+        = shared broadcast::finish(finished, *now);
+    read channel_counts() -> ChannelCounts = shared channel::counts();
 }}
 
 calls! { Campaigns {
@@ -263,6 +294,8 @@ calls! { Campaigns {
         = own campaign::created_before(*app, idempotency, *now);
     read campaign(app: AppId, id: CampaignId, now: Timestamp) -> Option<Campaign>
         = own campaign::find(*app, *id, *now);
+    read waiting_batches(app: AppId, id: CampaignId, now: Timestamp, limit: usize) -> Waiting
+        = shared campaign::waiting(*app, *id, *now, *limit);
     read campaigns(app: AppId, before: Option<CampaignId>, limit: usize, now: Timestamp) -> Vec<Campaign>
         = own campaign::list(*app, *before, *limit, *now);
     read active_campaigns(now: Timestamp) -> Vec<Campaign> = own campaign::active(*now);
@@ -275,6 +308,8 @@ calls! { Campaigns {
         enqueue(id: CampaignId, from: u64, batches: Vec<NewBatch>, cursor: u64, walked: bool, parts: Vec<PushPart>,
             now: Timestamp) -> CampaignState
         = own campaign::enqueue(*id, *from, batches, *cursor, *walked, parts, *now);
+    write(64) make_due(id: CampaignId, started_at: Timestamp, now: Timestamp) -> u64
+        = shared campaign::make_due(*id, *started_at, *now);
     call delete_campaign(app: AppId, id: CampaignId) -> () = here delete_campaign(app, id);
 }}
 
@@ -301,6 +336,50 @@ calls! { Shares {
     read share_groups() -> Vec<ShareGroup> = shared share::groups();
     write(settle.since.len() + settle.over.len()) settle_shares(settle: SettleShares) -> ()
         = own share::settle(settle);
+}}
+
+calls! { Activities {
+    write(2) create_activity(activity: NewActivity, now: Timestamp) -> CreatedActivity
+        = shared activity::create(activity, *now);
+    read activity(app: AppId, &id: ActivityId) -> Option<Activity> = shared activity::find(*app, id);
+    read activity_progress(num: u64) -> ActivityProgress = shared activity::progress(*num);
+    read activity_member(activity: u64, &device: DeviceId, &attributes: str) -> Option<ActivityMember>
+        = shared activity::member(*activity, device, attributes);
+    read activities(app: AppId, before: Option<u64>, limit: usize) -> Vec<Activity>
+        = shared activity::page(*app, *before, *limit);
+    write(16) change_activity(change: ActivityChange, now: Timestamp) -> Activity
+        = shared activity::change(change, *now);
+    read activities_to_collect(limit: usize) -> Vec<Activity> = shared activity::to_collect(*limit);
+    read named_devices(app: AppId, names: Names) -> Vec<DeviceNum> = shared activity::named(*app, names);
+    write(2 + devices.len())
+        add_activity_devices(activity: u64, cursor: u64, next: Option<u64>, devices: Vec<DeviceNum>, now: Timestamp)
+        -> bool
+        = shared activity::add(*activity, *cursor, *next, devices, *now);
+    write(2) join_activity(app: AppId, &id: ActivityId, device: DeviceNum, now: Timestamp) -> Joined
+        = shared activity::join(*app, id, *device, *now);
+    write(take.slices_max) take_slices(take: TakeSlices) -> TakenSlices = shared activity::take(take);
+    write(slices.len()) renew_slices(holder: u64, slices: Vec<u64>, lease: Duration, now: Timestamp) -> ()
+        = shared activity::renew(*holder, slices, *lease, *now);
+    read slice_recipients(activity: Activity, slice: Slice, attributes: String) -> Vec<ActivityRecipient>
+        = shared activity::recipients(activity, slice, attributes);
+    write(settled.iter().map(|one| 4 + one.started.len() + one.again.len()).sum())
+        settle_slices(holder: u64, settled: Vec<SettledSlice>, now: Timestamp) -> Option<Timestamp>
+        = shared activity::settle(*holder, settled, *now);
+    write(reports.iter().map(|report| 3 * (report.gone.len() + report.suspects.len())).sum())
+        invalidate_tokens(reports: Vec<TokenReport>, now: Timestamp) -> (u64, u64)
+        = own push::token::invalidate(reports, *now);
+    read expired_activities(now: Timestamp, limit: usize) -> Vec<(AppId, ActivityId)>
+        = shared activity::expired(*now, *limit);
+    write(rows_max) prune_activities(now: Timestamp, rows_max: usize) -> (u64, bool)
+        = shared activity::prune(*now, *rows_max);
+}}
+
+calls! { Items {
+    read items(asked: ItemPage) -> Vec<Item> = own item::list(asked);
+    read item_counts(app: AppId, users: Vec<UserId>, now: Timestamp) -> Vec<ItemCounts>
+        = own item::counts(*app, users, *now);
+    write(100) change_items(change: ItemChange) -> ChangedItems = own item::change(change);
+    call delete_items(app: AppId, &user: UserId) -> u64 = here delete_items(app, user);
 }}
 
 calls! { Cells {
@@ -375,6 +454,7 @@ trait Steps: Send + Sync {
     async fn ended_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignNum, Error>;
     async fn purge_lines(&self, campaign: CampaignNum) -> Result<usize, Error>;
     async fn remove_campaign(&self, campaign: CampaignNum) -> Result<(), Error>;
+    async fn purge_items(&self, app: AppId, user: &UserId) -> Result<u64, Error>;
     async fn topics_after(&self, app: AppId, name: &str, limit: usize) -> Result<Vec<TopicState>, Error>;
     async fn write_check(&self, value: [u8; 16]) -> Result<(), Error>;
     async fn read_check(&self) -> Result<usize, Error>;
@@ -392,6 +472,7 @@ calls! { Steps {
     write(PURGE_ROWS) purge_lines(campaign: CampaignNum) -> usize
         = shared campaign::purge_lines(*campaign, PURGE_ROWS);
     write(1) remove_campaign(campaign: CampaignNum) -> () = own campaign::remove(*campaign);
+    write(DELETED_ROWS) purge_items(app: AppId, &user: UserId) -> u64 = shared item::delete(*app, user);
     read topics_after(app: AppId, &name: str, limit: usize) -> Vec<TopicState>
         = shared topic::states(*app, name, *limit);
     write(1) write_check(value: [u8; 16]) -> () = shared app::write_check(value);
@@ -429,6 +510,17 @@ async fn delete_campaign(store: &impl Steps, app: AppId, id: CampaignId) -> Resu
     let num = store.ended_campaign(app, id).await?;
     while store.purge_lines(num).await? == PURGE_ROWS {}
     store.remove_campaign(num).await
+}
+
+async fn delete_items(store: &impl Steps, app: AppId, user: &UserId) -> Result<u64, Error> {
+    let mut deleted = 0;
+    loop {
+        let rows = store.purge_items(app, user).await?;
+        deleted += rows;
+        if rows < DELETED_ROWS as u64 {
+            return Ok(deleted);
+        }
+    }
 }
 
 async fn topics(

@@ -7,29 +7,7 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{Error, Idempotency, NewBatch, PushPart, RemovedMessages};
-
-noroshi_types::names! {
-    /// The values are stored.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum CampaignState {
-        /// Under preparation: lines may be uploaded.
-        Draft = 1 => "draft",
-        /// Starts at its scheduled time.
-        Scheduled = 2 => "scheduled",
-        Running = 3 => "running",
-        Paused = 4 => "paused",
-        /// The whole audience was walked, and no batch is left.
-        Done = 5 => "done",
-        Aborted = 6 => "aborted",
-    }
-}
-
-impl CampaignState {
-    pub fn ended(self) -> bool {
-        matches!(self, CampaignState::Done | CampaignState::Aborted)
-    }
-}
+use crate::{CampaignState, Error, Idempotency, NewBatch, PushPart, RemovedMessages};
 
 /// The content of one of a new campaign's variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +92,22 @@ pub struct Campaign {
     pub batches_taken: u64,
 }
 
+/// Batches of a campaign that wait for their time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// The earliest first. Batches that are due within a minute make one step.
+    pub steps: Vec<WaitingStep>,
+    /// When the last batch is due, also one beyond these steps.
+    pub last_due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingStep {
+    /// When the first of them is due.
+    pub due_at: Timestamp,
+    pub batches: u64,
+}
+
 /// The content for one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadLine {
@@ -137,6 +131,15 @@ pub trait Campaigns: Send + Sync {
     ) -> Result<Option<Campaign>, Error>;
 
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error>;
+
+    /// The batches that are due after `now`, as at most `limit` steps. [`Error::NotFound`] if there is no such campaign.
+    async fn waiting_batches(
+        &self,
+        app: AppId,
+        id: CampaignId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Waiting, Error>;
 
     /// Newest first, only those created before `before`, which need not exist.
     async fn campaigns(
@@ -185,6 +188,10 @@ pub trait Campaigns: Send + Sync {
         parts: Vec<PushPart>,
         now: Timestamp,
     ) -> Result<CampaignState, Error>;
+
+    /// Makes batches due now that are due at `started_at` or earlier: the campaign has started, so a clock that went
+    /// back must not hold them. Later batches keep their time. Returns how many it changed, at most 1,000.
+    async fn make_due(&self, id: CampaignId, started_at: Timestamp, now: Timestamp) -> Result<u64, Error>;
 
     /// Deletes a campaign that has ended, after removing its lines page by page; [`Error::Conflict`] if it has not
     /// ended.

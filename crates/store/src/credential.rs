@@ -1,4 +1,5 @@
-//! Credentials of push services: one per app, service and environment. The caller seals the secret, so a copy of the
+//! Credentials of push services: one per app, service and environment, and per provider behind
+//! a webhook. The caller seals the secret, so a copy of the
 //! database does not reveal it.
 
 use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService, Timestamp};
@@ -11,6 +12,8 @@ pub struct StoredCredential {
     pub app: AppId,
     pub service: PushService,
     pub environment: PushEnvironment,
+    /// The provider behind a webhook; empty for every other service.
+    pub provider: String,
     /// The operator's name for the credential.
     pub name: String,
     /// The parts that may be shown again, without secrets.
@@ -25,6 +28,7 @@ pub struct NewCredential {
     pub app: AppId,
     pub service: PushService,
     pub environment: PushEnvironment,
+    pub provider: String,
     pub name: String,
     pub shown: JsonText,
     pub sealed: Vec<u8>,
@@ -37,7 +41,8 @@ pub struct NewCredential {
 pub trait Credentials: Send + Sync {
     /// All credentials of all apps, by id.
     async fn credentials(&self) -> Result<Vec<StoredCredential>, Error>;
-    /// [`Error::Exists`] if there is one for the same app, service and environment and `replace` is false;
+    /// [`Error::Exists`] if there is one for the same app, service, environment and provider and `replace` is
+    /// false;
     /// [`Error::NotFound`] if there is no such app.
     async fn put_credential(
         &self,

@@ -1,8 +1,12 @@
-//! Devices: one installed app each, with its user, attributes, push token and durable subscriptions.
+//! Devices: one installed app each, with its user, attributes, push tokens and durable subscriptions.
+//!
+//! A device has one *main token*, the token of a message kind that was registered last; ordinary pushes go to it. Its
+//! columns are those of the device, which older programs know too. All other tokens have rows of their own. If the
+//! main token is removed on its own, the message token that was registered last takes its place.
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, Topic, UserId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, TokenKey, Topic, UserId};
 
 use crate::{Error, Issued, Revocation};
 
@@ -26,7 +30,10 @@ pub struct Registration {
     pub attributes: Attributes,
     /// Durable subscriptions, from each topic's current position.
     pub topics: Vec<Topic>,
+    /// The main token; registered after `push_tokens`.
     pub push_token: Option<PushToken>,
+    /// In this order, so the last one of a message kind becomes the main token.
+    pub push_tokens: Vec<NewToken>,
     /// When the request's app JWT was issued; [`Error::Revoked`] if it was revoked since.
     pub issued: Issued,
 }
@@ -40,14 +47,49 @@ pub struct Device {
     pub attributes: Attributes,
     /// Without `$everyone`, sorted.
     pub topics: Vec<Topic>,
+    /// The main token.
     pub push_token: Option<PushToken>,
-    /// Why the push token is suspended; registering it again clears this.
+    /// When the main token was registered.
+    pub push_token_at: Option<Timestamp>,
+    /// Why the main token is suspended; registering it again clears this.
     pub push_suspect: Option<Suspect>,
+    /// All other tokens, also expired ones, sorted by key.
+    pub push_tokens: Vec<DeviceToken>,
     /// Device tokens of a lower version are revoked.
     pub token_version: u32,
     /// The revocations of app JWTs of the device and its user when it was read; not set by a registration.
     pub revoked: Revocation,
     pub created_at: Timestamp,
+}
+
+/// A push token to register. It replaces the device's token of the same kind and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    /// Its kind is one of the token's service.
+    pub key: TokenKey,
+    pub token: PushToken,
+    /// Only for kinds that do not receive ordinary pushes; a token that has expired is not registered. `None`: never,
+    /// or after [`noroshi_types::limits::LIVE_ACTIVITY_TOKEN_TTL`] for the token of a Live Activity.
+    pub expires_at: Option<Timestamp>,
+    /// Leaves an existing token of this kind and name unchanged.
+    pub only_if_missing: bool,
+}
+
+/// A push token of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceToken {
+    pub key: TokenKey,
+    pub token: PushToken,
+    pub registered_at: Timestamp,
+    pub suspect: Option<Suspect>,
+    /// Nothing is sent to the token from then on. `None`: it does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl DeviceToken {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
 }
 
 /// A push service reported the token as suspect.
@@ -71,7 +113,18 @@ pub struct DeviceChange {
     pub app_version: Option<Option<String>>,
     /// Sets or (`None`) removes the named tags; other tags stay.
     pub tags: BTreeMap<String, Option<String>>,
+    /// The main token; `Some(None)` removes every token of a message kind.
     pub push_token: Option<Option<PushToken>>,
+    /// Applied before `push_token`, in this order.
+    pub push_tokens: Vec<TokenChange>,
+}
+
+/// A change of one of a device's push tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenChange {
+    Set(NewToken),
+    /// [`Error::NotFound`] if the device has no such token.
+    Remove(TokenKey),
 }
 
 /// Which devices to list, in order of their numbers.
@@ -85,10 +138,11 @@ pub struct DeviceFilter {
 
 #[async_trait::async_trait]
 pub trait Devices: Send + Sync {
-    /// Creates or updates devices in one commit; answers in order. An update changes only what the registration
+    /// Creates or updates devices, many of them in several commits; answers in order. After an error some of them may
+    /// be written; the same call can be repeated. An update changes only what the registration
     /// names, and adds its tags and topics; one that changes the user empties the inbox
-    /// ([`noroshi_types::Outcome::Cancelled`]). Only a device over the tag or topic limit is refused, with
-    /// [`Error::Limit`].
+    /// ([`noroshi_types::Outcome::Cancelled`]). Only a device over the limit of tags, topics or push tokens is refused,
+    /// with [`Error::Limit`].
     async fn register(
         &self,
         app: AppId,

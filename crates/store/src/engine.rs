@@ -8,26 +8,36 @@
 //! Nothing here opens a database, takes a lock or knows how an engine schedules its work.
 
 pub(crate) mod accept;
+pub(crate) mod ack;
+pub(crate) mod activity;
 pub(crate) mod app;
 pub(crate) mod audience;
 pub(crate) mod backlog;
+pub(crate) mod broadcast;
 pub(crate) mod campaign;
 pub(crate) mod cancel;
 pub(crate) mod cells;
+pub(crate) mod channel;
 pub(crate) mod credential;
 pub(crate) mod definition;
 pub(crate) mod device;
 pub(crate) mod device_list;
 pub(crate) mod endpoint;
+pub(crate) mod expansion;
 pub(crate) mod inbox;
+pub(crate) mod item;
 pub(crate) mod login;
+pub(crate) mod named;
 pub(crate) mod notification;
 pub(crate) mod opened;
 pub(crate) mod outcome;
 pub(crate) mod purge;
 pub(crate) mod push;
+pub(crate) mod push_record;
+pub(crate) mod push_token;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod topic;
+pub(crate) mod trace;
 pub(crate) mod usage;

@@ -1,5 +1,5 @@
 //! Everything that survives a crash: apps and keys, devices and their subscriptions, inboxes, topic logs, notifications
-//! and their outcomes, push work, and campaigns.
+//! and their outcomes, items of users, push work, and campaigns.
 //!
 //! ```text
 //!                 callers
@@ -16,8 +16,8 @@
 //!                 engine      rules, codecs, columns and row mapping that both engines share
 //! ```
 //!
-//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], [`share`], then `calls`, `engine`, [`sqlite`]
+//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
+//! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], then `calls`, `engine`, [`sqlite`]
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
@@ -40,16 +40,19 @@
 //! test file next to `tests/it/sqlite.rs` calls `conformance_tests!` and `cells_tests!` with an expression that opens a
 //! fresh store. Every test of the two must pass unchanged.
 
+pub mod activity;
 pub mod app;
 mod calls;
 pub mod campaign;
 pub mod cells;
+pub mod channel;
 pub mod credential;
 pub mod definition;
 pub mod device;
 pub mod endpoint;
 mod engine;
 mod ids;
+pub mod item;
 pub mod maintenance;
 mod metrics;
 pub mod migrate;
@@ -63,28 +66,43 @@ pub mod share;
 pub mod sqlite;
 mod statement_log;
 pub mod topic;
+pub mod trace;
 pub mod usage;
 mod work;
 
+pub use activity::{
+    Activities, Activity, ActivityChange, ActivityMember, ActivityProgress, ActivityRecipient, ActivityToken,
+    CreatedActivity, Joined, Names, NewActivity, SettledSlice, Slice, TakeSlices, TakenSlices, TokenReport,
+};
 pub use app::{App, AppSettings, Apps, Before, Key, KeyHash, NewKey};
 pub use campaign::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantSums,
+    Campaign, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantSums, Waiting,
+    WaitingStep,
 };
 pub use cells::Cells;
+pub use channel::{
+    BROADCAST_TAKES_MAX, BroadcastsOf, Channel, ChannelCounts, Channels, Claim, DueBroadcast,
+    FinishedBroadcast, NewBroadcast, NewChannel, Reserved, StoredBroadcast, TakenBroadcasts, Then,
+};
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
-pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
+pub use device::{
+    Attributes, Device, DeviceChange, DeviceFilter, DeviceToken, Devices, NewToken, Registration, Suspect,
+    TokenChange,
+};
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
+pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
-    OutcomePart, RequestSummary, State, Trace, TraceStep,
+    OutcomePart, RequestSummary, State,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
     AbandonedBatch, Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished,
     FinishedCounts, InvalidToken, Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue,
-    PushRecipient, Renewal, SENDER_ENDED, SuspectToken, TAKES_MAX, Take, Taken, Walk, Walks,
+    PushRecipient, PushRecord, Renewal, Rest, RestoreTokens, SENDER_ENDED, SuspectToken, TAKES_MAX, Take,
+    Taken, Walk, Walks,
 };
 pub use removal::{REMOVED_DEVICES_MAX, REMOVED_PARTS_MAX, RemovedMessages, RemovedPart};
 pub use revocation::{Issued, Revocation};
@@ -98,8 +116,12 @@ pub use share::{
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedFilter, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince};
+pub use trace::{
+    PendingPush, PushStage, Subscribed, Trace, TraceStep, TracedCampaign, TracedDevice, TracedNotification,
+    TracedTarget,
+};
 pub use usage::{Subscribing, Usages};
-pub use work::{VariantNum, Work};
+pub use work::{CampaignState, VariantNum, Work};
 
 /// Everything that a node stores.
 pub trait Store:
@@ -112,10 +134,13 @@ pub trait Store:
     + Credentials
     + Endpoints
     + PushQueue
+    + Channels
     + Campaigns
     + Definitions
     + Usages
     + Shares
+    + Activities
+    + Items
 {
 }
 impl Store for Sqlite {}

@@ -11,20 +11,27 @@ use crate::{Error, RemovedMessages};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     pub inbox: u64,
-    /// The inbox rows by notification, with [`noroshi_types::Outcome::Expired`].
-    pub expired: RemovedMessages,
+    /// The inbox rows by notification, with [`noroshi_types::Outcome::Expired`], or [`noroshi_types::Outcome::Collapsed`]
+    /// after a notification to a large condition.
+    pub departed: RemovedMessages,
     pub topic_log: u64,
     pub notifications: u64,
     pub idempotency: u64,
     /// Records of invalidated tokens ([`crate::Invalidation`]).
     pub invalidations: u64,
+    /// Push tokens that expired.
+    pub push_tokens: u64,
+    /// Rows of attempts at pushes ([`crate::PushRecord`]).
+    pub push_records: u64,
     /// Lines uploaded for campaigns that have ended.
     pub campaign_lines: u64,
+    /// Items of users.
+    pub items: u64,
     /// There may be more to remove.
     pub more: bool,
 }
 
-/// A position in the order of commits: everything up to it is committed, and later acceptances come after it. Only
+/// A position in the order of commits: everything up to it is committed and visible, and later acceptances come after it. Only
 /// places of the same store can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place(pub i64);
@@ -38,8 +45,8 @@ impl Place {
 
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {
-    /// Removes expired rows, at most `rows_max` of each kind so that no commit takes long, and rows of deleted apps.
-    /// Expired inbox rows are recorded as [`noroshi_types::Outcome::Expired`].
+    /// Removes expired rows, at most `rows_max` of each kind so that no commit takes long, rows of deleted apps, and what
+    /// notifications to large conditions left behind. Expired inbox rows are recorded as [`noroshi_types::Outcome::Expired`].
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error>;
     /// Writes and reads a value. An error means that nothing can be accepted now.
     async fn check(&self) -> Result<(), Error>;

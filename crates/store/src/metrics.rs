@@ -31,7 +31,7 @@ impl Held {
             "Sessions" => Self::Sessions,
             "Devices" => Self::Devices,
             "Topics" => Self::Topics,
-            "PushQueue" => Self::Push,
+            "PushQueue" | "Channels" | "Activities" => Self::Push,
             "Campaigns" => Self::Campaigns,
             "Steps" => Self::CleanUp,
             "Cells" => Self::Cells,

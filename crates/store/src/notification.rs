@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use noroshi_types::{
     AppId, CampaignId, DeviceId, DeviceNum, Lane, Message, NotificationId, Outcome, Request, Timestamp,
-    TraceContext,
+    TraceContext, UserId,
 };
 
-use crate::{Error, REMOVED_DEVICES_MAX, RemovedMessages, VariantNum};
+use crate::{Error, REMOVED_DEVICES_MAX, RemovedMessages, Trace, VariantNum};
 
 /// A request to accept. The store assigns ids in commit order: of two accepted notifications the one with the smaller
 /// id was committed first.
@@ -21,25 +21,49 @@ pub struct Accept {
     /// A campaign publishes this notification: its push work takes the campaign's lane, and its outcomes count for
     /// the campaign.
     pub campaign: Option<OfCampaign>,
-    /// Checked before inbox rows are written.
+    /// Asked before inbox rows are written.
     pub gate: Option<Gate>,
 }
 
-/// Called with the number of inbox rows that an acceptance is about to write. If it returns false, nothing is
-/// accepted ([`Error::Refused`]). It may be called again for the same acceptance when a transaction is retried; the
-/// last result counts. It runs inside a transaction and must not block.
-#[derive(Clone)]
-pub struct Gate(Arc<dyn Fn(u64) -> bool + Send + Sync>);
+/// The caller's part in an acceptance.
+///
+/// It may decide by the number of inbox rows that are about to be written. If it refuses, nothing is accepted
+/// ([`Error::Refused`]). It may be asked again for the same acceptance when a transaction is retried; the last answer
+/// counts. It runs inside a transaction and must not block.
+///
+/// It may also learn that the acceptance takes more than one commit, or waits for one that does.
+#[derive(Clone, Default)]
+pub struct Gate {
+    passes: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
+    waits: Option<Arc<dyn Fn() + Send + Sync>>,
+}
 
 impl Gate {
+    /// A gate that decides.
     pub fn new(passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(passes))
+        Self { passes: Some(Arc::new(passes)), waits: None }
+    }
+
+    /// Calls `waits` when the acceptance turns out to take longer, at least once. It must not block.
+    #[must_use]
+    pub fn with_waits(self, waits: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { waits: Some(Arc::new(waits)), ..self }
+    }
+
+    pub(crate) fn decides(&self) -> bool {
+        self.passes.is_some()
     }
 
     pub(crate) fn check(gate: Option<&Self>, rows: usize) -> Result<(), Error> {
-        match gate {
-            Some(Self(passes)) if !passes(rows as u64) => Err(Error::Refused),
+        match gate.and_then(|gate| gate.passes.as_ref()) {
+            Some(passes) if !passes(rows as u64) => Err(Error::Refused),
             _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn waits(&self) {
+        if let Some(waits) = &self.waits {
+            waits();
         }
     }
 }
@@ -77,6 +101,8 @@ pub struct Accepted {
     pub parts: Vec<OutcomePart>,
     /// Notifications that it replaced or evicted: [`Outcome::Collapsed`] and [`Outcome::Evicted`].
     pub departed: RemovedMessages,
+    /// The users that got an item.
+    pub item_users: Vec<UserId>,
     /// The answer of an earlier request with the same idempotency key: deliver nothing.
     pub replayed: bool,
 }
@@ -161,28 +187,7 @@ pub struct RequestSummary {
     pub trace: Option<TraceContext>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceStep {
-    pub at: Timestamp,
-    pub outcome: Outcome,
-    /// The push service's own reason.
-    pub reason: Option<String>,
-}
-
-/// One notification on one device.
-#[derive(Debug, Clone)]
-pub struct Trace {
-    /// By time, then by the outcome's code.
-    pub steps: Vec<TraceStep>,
-    /// The device's inbox has it now.
-    pub in_inbox: bool,
-    /// The device durably subscribes to the notification's topic.
-    pub subscribed: bool,
-    /// The provider's trace context.
-    pub trace: Option<TraceContext>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cancelled {
     /// Inbox rows that were removed.
     pub removed: u64,
@@ -196,7 +201,10 @@ pub struct Cancelled {
 
 #[async_trait::async_trait]
 pub trait Notifications: Send + Sync {
-    /// Stores the notification and then calls `done`, in one round trip for any number of targets:
+    /// Stores the notification and then calls `done`, in one commit for any number of named targets. A `stored`
+    /// notification to a condition that more than 1,000 devices match takes several commits, of which the last one
+    /// makes it visible; later notifications of the app wait for it, and rows that it replaces are removed by
+    /// [`crate::Maintenance::prune`].
     /// - `stored` to users, devices or a condition: one inbox row per device. A device keeps its newest
     ///   [`crate::sqlite::Options::inbox_rows`] rows, with [`noroshi_types::limits::inbox_slack`]; rows of the same
     ///   collapse key are replaced. Recorded as [`Outcome::Kept`], [`Outcome::Collapsed`] and [`Outcome::Evicted`],
@@ -204,6 +212,8 @@ pub trait Notifications: Send + Sync {
     /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, and the retained message if
     ///   `retain`. Older rows of the same collapse key leave the log.
     /// - anything else: the notification itself and the idempotency key.
+    /// - with [`Request::item`], whatever its presence rule: an item for each named user, also for users without a
+    ///   device, or for the users of the named devices ([`crate::Items`]).
     ///
     /// For a push mode other than `never`, the same commit has the push work ([`crate::push`]). Users and devices get
     /// batches per push service; with `fallback` they are due `after` later, at the latest at the end of the ttl.
@@ -226,11 +236,13 @@ pub trait Notifications: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<NotificationState>, Error>;
 
-    /// `None` if there is no such notification or device.
+    /// What is known about a notification on a device. `None` if there is no such notification or device. A campaign's id
+    /// is accepted too: it, and the id of the notification under which the campaign is recorded, stand for everything
+    /// that the campaign sends.
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
 
     /// Removes everything not acknowledged yet: inbox rows, the row in the log, the retained message, and push work
-    /// that no sender has taken. Each device with a removed row is recorded once. [`Error::NotFound`] if there
+    /// that no sender has taken. Also removes its items. Each device with a removed row is recorded once. [`Error::NotFound`] if there
     /// is no such notification.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   accept ─► queue ─► one task (group commit under the order lock) ─┐
 //!   note, record ─► queue ─► one task (in the background)              ├─► PostgreSQL
+//!   ack ─► queue ─► one task (group commit)                            │
 //!   everything else ─► transactions on a pool of connections        ─┘
 //! ```
 //!
@@ -24,9 +25,11 @@ pub(crate) mod cells;
 mod columns;
 pub(crate) mod connect;
 pub(crate) mod device;
+mod expansion;
 mod group;
 mod ids;
 pub(crate) mod inbox;
+pub(crate) mod item;
 pub(crate) mod maintenance;
 pub(crate) mod opened;
 mod options;
@@ -59,15 +62,17 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use self::accept::{Acceptor, HandOver, Operation};
+use self::accept::{Acceptor, HandOver, Operation, Waiting};
+use self::ack::{AckCall, AckWriter};
 use self::background::{BackgroundWrite, BackgroundWriter};
 use self::connect::Connector;
-use self::group::Mark;
+use self::group::{Mark, Ranks};
 use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
 use crate::engine::notification::message_of;
-use crate::engine::outcome::{recorded, trace};
+use crate::engine::outcome::recorded;
+use crate::engine::trace::trace;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
@@ -84,6 +89,7 @@ pub struct Postgres {
     metrics: Metrics,
     accepts: Arc<Queue<Operation>>,
     background: Arc<Queue<BackgroundWrite>>,
+    acks: Arc<Queue<AckCall>>,
     hand_over: Arc<OnceLock<HandOver>>,
     /// The tasks, and writes in progress. Closed with the store.
     tasks: TaskTracker,
@@ -128,6 +134,8 @@ impl Postgres {
 
         let (accepts, accepts_queued) =
             queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
+        let (acks, acks_queued) =
+            queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
         let (background, background_queued) =
             queue::queue(background::CALLS_MAX, background::ROWS_MAX, &options.threads);
         let store = Self {
@@ -141,24 +149,30 @@ impl Postgres {
             metrics,
             accepts: Arc::new(accepts),
             background: Arc::new(background),
+            acks: Arc::new(acks),
             hand_over: Arc::new(OnceLock::new()),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             _last: None,
         };
         let accepting = Acceptor {
+            store: store.clone(),
+            waiting: Waiting::default(),
             connector: connector.clone(),
             context: Arc::clone(&store.context),
             metrics: store.metrics.clone(),
             queued: accepts_queued,
             hand_over: Arc::clone(&store.hand_over),
             session: None,
+            ranks: Ranks::default(),
             mark: Mark { instance: crate::ids::random_bits() as i64, count: 0 },
             pulse: store.context.options.threads.register(Kind::StoreTask, "store-accept"),
         };
         store.tasks.spawn(accepting.run());
         let pulse = store.context.options.threads.register(Kind::StoreTask, "store-behind");
         store.tasks.spawn(BackgroundWriter { store: store.clone(), queued: background_queued, pulse }.run());
+        let pulse = store.context.options.threads.register(Kind::StoreTask, "store-ack");
+        store.tasks.spawn(AckWriter { store: store.clone(), queued: acks_queued, pulse }.run());
         store.spawn_keeper(connector, session);
         let last = store.closing.clone().drop_guard();
         Ok(Self { _last: Some(Arc::new(last)), ..store })
@@ -166,8 +180,9 @@ impl Postgres {
 
     /// Holds the slot until the last handle is dropped or the store is closed, and then closes the queues.
     fn spawn_keeper(&self, connector: Connector, session: ClientWrapper) {
-        let (context, accepts, background) =
-            (Arc::clone(&self.context), Arc::clone(&self.accepts), Arc::clone(&self.background));
+        let (accepts, background, acks) =
+            (Arc::clone(&self.accepts), Arc::clone(&self.background), Arc::clone(&self.acks));
+        let context = Arc::clone(&self.context);
         let closing = self.closing.clone();
         let pulse = self.context.options.threads.register(Kind::StoreTask, "store-slot");
         tokio::spawn(async move {
@@ -178,6 +193,7 @@ impl Postgres {
             }
             accepts.close();
             background.close();
+            acks.close();
         });
     }
 
@@ -197,7 +213,7 @@ impl Postgres {
 #[async_trait::async_trait]
 impl Notifications for Postgres {
     fn accept(&self, accept: Accept, done: Done) {
-        let rows = accept.request.target.named_count().unwrap_or(0) as usize + 1;
+        let rows = accept::rows_of(&accept);
         let operation = Operation::new(accept, done);
         match self.accepts.push(rows, operation) {
             Ok(()) => drop(self.metrics.queue_operations.inc()),
@@ -212,7 +228,7 @@ impl Notifications for Postgres {
         let num = self.context.loose.next(accept.now);
         let message = message_of(&accept, self.context.ids.id(num), None);
         let accepted = Accepted::new(&accept, message, Vec::new(), RemovedMessages::default());
-        self.write_in_background(1, BackgroundWrite::Note(num, accept));
+        self.write_in_background(1, BackgroundWrite::Note(num, Box::new(accept)));
         accepted
     }
 
@@ -235,8 +251,7 @@ impl Notifications for Postgres {
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        let Some(num) = self.context.ids.num(id) else { return Ok(None) };
-        self.read(async |tx| trace(&tx, num, app, device).await).await
+        self.read(async |tx| trace(&tx, tx.ids(), id, app, device).await).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {

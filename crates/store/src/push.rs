@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use noroshi_types::{
     AppId, BatchId, CampaignId, Condition, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome,
-    Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
+    Push, PushEnvironment, PushService, PushToken, Timestamp, TokenKey, Topic, TraceContext, Urgency, UserId,
 };
 
 use crate::{Attributes, Error, RemovedMessages, VariantNum, Work};
@@ -51,6 +51,8 @@ pub struct Batch {
     /// The campaign's variant, drawn for all recipients when they were first tried; may be [`VariantNum::NO_VARIANT`].
     /// `None`: not drawn yet.
     pub variant: Option<VariantNum>,
+    /// The token of each device that the push is for; `None`: the main token.
+    pub token: Option<TokenKey>,
     /// When the lease ends; identifies this take among all takes of the batch.
     pub leased_until: Timestamp,
     /// Sorted, without duplicates.
@@ -142,6 +144,8 @@ pub struct PushRecipient {
     pub token: Option<PushToken>,
     /// When the device last registered this token; 0 without one.
     pub token_at: Timestamp,
+    /// Nothing is sent to the token from then on.
+    pub token_expires_at: Option<Timestamp>,
     /// A push service reported the token as suspect, and it was not registered again since.
     pub suspect: bool,
     /// The campaign's line for this user.
@@ -159,6 +163,8 @@ pub struct PushContent {
     pub sent_at: Timestamp,
     pub expires_at: Timestamp,
     pub trace: Option<TraceContext>,
+    /// The request named users or devices, so its size bounds their number.
+    pub names_recipients: bool,
 }
 
 /// Devices of a batch with the same outcome for the same reason.
@@ -210,10 +216,22 @@ pub struct SuspectToken {
     pub reason: &'static str,
 }
 
-/// The results of a batch.
+/// What a batch still has to do after a part of its results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rest {
+    /// The end of the lease under which the results arose ([`Batch::leased_until`], or of its last renewal). If the
+    /// batch has another lease by now, nothing of the part is written.
+    pub leased_until: Timestamp,
+    /// Sorted, and not empty.
+    pub recipients: Vec<DeviceNum>,
+}
+
+/// The results of a batch, or a part of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub batch: BatchId,
+    /// The batch continues with these recipients, under the same lease. `None`: it ends.
+    pub rest: Option<Rest>,
     pub parts: Vec<PushPart>,
     pub again: Vec<Again>,
     pub gone: Vec<InvalidToken>,
@@ -221,6 +239,32 @@ pub struct Finished {
     /// How many answers fell into which bucket of the caller's latency histogram for the campaign. Ignored for
     /// batches without a campaign.
     pub latencies: Vec<(u16, u32)>,
+    /// Boxed: most campaign batches have none.
+    pub record: Option<Box<PushRecord>>,
+}
+
+/// Which suspended tokens to use again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoreTokens {
+    pub service: PushService,
+    pub environment: PushEnvironment,
+    /// Suspended at this time or later.
+    pub since: Timestamp,
+    /// Suspended for this reason; `None`: for any.
+    pub reason: Option<String>,
+    /// Tokens that one call restores.
+    pub tokens_max: usize,
+}
+
+/// Attempts at pushes: requests to push services, and their responses. Read with [`crate::Notifications::trace`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushRecord {
+    pub work: Work,
+    pub keep_until: Timestamp,
+    /// The devices of the attempts, sorted.
+    pub devices: Vec<DeviceNum>,
+    /// In the caller's format.
+    pub attempts: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -232,6 +276,8 @@ pub struct FinishedCounts {
     pub cancelled: RemovedMessages,
     /// Batches without a row: finished before, or their app or campaign was deleted.
     pub unknown: u64,
+    /// Batches of which a part was not written, because they have another lease by now or no row.
+    pub stale: Vec<BatchId>,
     /// Campaigns that ended because of this.
     pub done: Vec<(AppId, CampaignId)>,
 }
@@ -243,6 +289,8 @@ pub struct NewBatch {
     pub service: Option<PushService>,
     pub due_at: Timestamp,
     pub lane: Lane,
+    /// As in [`Batch::token`]. The batches of a walk have the walk's token instead.
+    pub token: Option<TokenKey>,
     /// In any order.
     pub recipients: Vec<DeviceNum>,
 }
@@ -265,7 +313,7 @@ pub struct AudienceMember {
     pub num: DeviceNum,
     pub user: Option<UserId>,
     pub attributes: Attributes,
-    /// The push service of its token; `None` without a token.
+    /// The push service of the token that was asked for; `None` without such a token.
     pub service: Option<PushService>,
     pub suspect: bool,
 }
@@ -296,6 +344,8 @@ pub struct Walk {
     pub due_at: Timestamp,
     /// Its due batches that no sender has taken; counted up to a few hundred.
     pub batches_waiting: usize,
+    /// As in [`Batch::token`].
+    pub token: Option<TokenKey>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -314,6 +364,7 @@ pub struct Invalidation {
     pub at: Timestamp,
     pub device: DeviceId,
     pub service: PushService,
+    pub key: TokenKey,
     pub environment: PushEnvironment,
     pub reason: String,
     /// False: suspended.
@@ -351,18 +402,22 @@ pub trait PushQueue: Send + Sync {
     /// changes nothing. Retries of work that was cancelled or aborted in the meantime are recorded as
     /// [`Outcome::Cancelled`].
     ///
+    /// With [`Finished::rest`], the batch stays with the rest of its recipients: after a crash only these are taken
+    /// again. A second call with the same rest changes nothing. A call names a batch once.
+    ///
     /// A token is only removed if it is still the one that was pushed to, and was registered before `since`. Removed
     /// and suspended tokens leave an [`Invalidation`] each.
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error>;
 
     /// Returns those of `devices` that exist, in order. Leaves out a device that changed its user after a
     /// notification to users, devices or a condition was accepted, because the notification was for the previous
-    /// user.
+    /// user. `token` is that of the batch ([`Batch::token`]).
     async fn push_recipients(
         &self,
         app: AppId,
         work: Work,
         campaign: Option<CampaignId>,
+        token: Option<TokenKey>,
         devices: Vec<DeviceNum>,
     ) -> Result<Vec<PushRecipient>, Error>;
 
@@ -374,7 +429,7 @@ pub trait PushQueue: Send + Sync {
     async fn walks(&self, now: Timestamp, limit: usize) -> Result<Walks, Error>;
 
     /// Moves a walk to `cursor`, or ends it with `None`. The same commit has the batches of this page (each with a
-    /// service; they inherit the walk's notification and fallback) and its other outcomes, so that after a crash the
+    /// service; they inherit the walk's notification, fallback and token) and its other outcomes, so that after a crash the
     /// walk continues exactly after what was enqueued. Returns false without writing if the walk is gone (cancelled,
     /// or its app deleted) or no longer at `walk.cursor`, because another node moved it.
     async fn walked(
@@ -387,14 +442,19 @@ pub trait PushQueue: Send + Sync {
     ) -> Result<bool, Error>;
 
     /// About `limit` devices after the cursor `after` (0 at the start), by device number; for an upload in the order
-    /// of its lines, with the devices of one user together. The cost depends on the page, not on the audience.
+    /// of its lines, with the devices of one user together. Members have the push service of their main token, or of the
+    /// one that `token` names. The cost depends on the page, not on the audience.
     async fn audience(
         &self,
         app: AppId,
         audience: &Audience,
         after: u64,
         limit: usize,
+        token: Option<TokenKey>,
     ) -> Result<AudiencePage, Error>;
+
+    /// Uses suspended tokens again. Returns their devices, one for each token: none if no more are suspended.
+    async fn restore_tokens(&self, app: AppId, restore: RestoreTokens) -> Result<Vec<DeviceNum>, Error>;
 
     /// Tokens that were removed or suspended, oldest first, for the trace retention.
     async fn invalidations(&self, app: AppId, after: u64, limit: usize) -> Result<Vec<Invalidation>, Error>;

@@ -212,6 +212,8 @@ pub struct FirstCall {
     pub unread: u64,
     /// The newest messages, newest first.
     pub newest: Vec<Arc<Message>>,
+    /// The unread items of the device's user.
+    pub unread_items: u64,
     /// When the first unread message expires.
     pub expires_at: Option<Timestamp>,
 }

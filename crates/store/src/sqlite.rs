@@ -18,11 +18,14 @@ pub(crate) mod audience;
 pub(crate) mod backlog;
 pub(crate) mod campaign;
 mod campaign_row;
+mod campaign_sum;
 pub(crate) mod cells;
 pub(crate) mod device;
+mod expanding;
 mod expiring;
 mod idempotency;
 pub(crate) mod inbox;
+pub(crate) mod item;
 pub(crate) mod maintenance;
 mod notification;
 mod number;
@@ -45,12 +48,14 @@ pub(crate) mod topic;
 mod usage;
 pub(crate) mod writer;
 
+use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use noroshi_supervision::{Heartbeat, Kind};
 use prometheus_client::registry::Registry;
@@ -63,8 +68,12 @@ use self::schema::SchemaError;
 use self::statement::Db;
 use self::writer::{Write, Writer};
 use crate::Error;
+use crate::engine::expansion::SLICE;
 use crate::ids::{self, Ids};
 use crate::metrics::Metrics;
+
+/// Items that a commit writes in [`SLICE`], about: 100 µs each.
+const SLICE_ITEMS: usize = 200;
 
 /// The store. Dropping it finishes queued work, as [`crate::Maintenance::close`] does.
 pub struct Sqlite {
@@ -101,7 +110,7 @@ impl Sqlite {
 
         let metrics = Metrics::register(registry);
         let (writer, work) = Writer::new(&options, metrics.clone());
-        let (readers, reads) = Readers::new(options.read_queue, options.threads.clone(), metrics);
+        let (readers, reads) = Readers::new(&options, metrics);
         let (end, ended) = watch::channel(false);
         let mut threads = Vec::with_capacity(reading.len() + 1);
         let supervised = options.threads.clone();
@@ -134,6 +143,47 @@ impl Sqlite {
         // The caller may be gone and no longer need the answer.
         self.writer.submit(rows, work, move |result| drop(answer.send(result)));
         answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// As [`Self::write`], for work that can run again, and that neither reads inboxes or traces nor changes a row that
+    /// the same commit adds.
+    pub(crate) async fn write_repeatable<T: Send + 'static>(
+        &self,
+        rows: usize,
+        work: impl Fn(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.writer.submit_repeatable(rows, work, move |result| drop(answer.send(result)));
+        answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Writes items in order, in as many commits as it takes: each works for [`SLICE`], so that other writes run in
+    /// between. After an error the items of earlier commits are written.
+    pub(crate) async fn write_each<I: Send + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        rows: impl Fn(&I) -> usize,
+        work: impl Fn(&mut Write<'_>, I) -> Result<T, Error> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let (mut items, mut answers) = (VecDeque::from(items), Vec::new());
+        while !items.is_empty() {
+            let rows = items.iter().take(SLICE_ITEMS).map(&rows).sum();
+            let (work, mut left) = (work.clone(), std::mem::take(&mut items));
+            let slice = move |w: &mut Write<'_>| {
+                let (started, mut written) = (Instant::now(), Vec::new());
+                while let Some(item) = left.pop_front() {
+                    written.push(work(w, item)?);
+                    if started.elapsed() >= SLICE {
+                        break;
+                    }
+                }
+                Ok((left, written))
+            };
+            let written;
+            (items, written) = self.write(rows, slice).await?;
+            answers.extend(written);
+        }
+        Ok(answers)
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -183,7 +233,7 @@ fn load_ids(db: &Db) -> rusqlite::Result<Ids> {
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'")?
         .query_row((), |row| row.get(0))
         .optional()?;
-    Ok(Ids::new(&key, last.unwrap_or(0)))
+    Ok(Ids::new(&key, last.unwrap_or(0).max(accept::last_expansion(db)?)))
 }
 
 /// Leaves a single file without a write-ahead log.

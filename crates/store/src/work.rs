@@ -1,4 +1,4 @@
-//! The content of push work: a notification or the message of a campaign, and the campaign's variant.
+//! The content of push work: a notification or the message of a campaign, with the campaign's state and variant.
 
 use noroshi_types::{CampaignId, NotificationId};
 
@@ -18,6 +18,28 @@ impl Work {
             0 => campaign.map(Self::Campaign),
             num => Some(Self::Notification(ids.id(num))),
         }
+    }
+}
+
+noroshi_types::names! {
+    /// The values are stored.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum CampaignState {
+        /// Under preparation: lines may be uploaded.
+        Draft = 1 => "draft",
+        /// Starts at its scheduled time.
+        Scheduled = 2 => "scheduled",
+        Running = 3 => "running",
+        Paused = 4 => "paused",
+        /// The whole audience was walked, and no batch is left.
+        Done = 5 => "done",
+        Aborted = 6 => "aborted",
+    }
+}
+
+impl CampaignState {
+    pub fn ended(self) -> bool {
+        matches!(self, CampaignState::Done | CampaignState::Aborted)
     }
 }
 

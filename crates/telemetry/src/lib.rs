@@ -11,9 +11,11 @@
 
 pub mod histogram;
 pub mod log;
+mod log_throttle;
 pub mod span;
 
 pub use histogram::Histogram;
+pub use log_throttle::LogThrottle;
 pub use prometheus_client::registry::Registry;
 pub use span::Spans;
 

@@ -119,6 +119,15 @@ fn slug(text: &str) -> Result<(), &'static str> {
     }
 }
 
+/// The characters that [`crate::TokenKey`] allows in a name.
+fn token_name(text: &str) -> Result<(), &'static str> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    match text.bytes().all(fits) {
+        true => Ok(()),
+        false => Err("may only contain letters, digits, '.', '_' and '-'"),
+    }
+}
+
 fn label(text: &str) -> Result<(), &'static str> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
     match text.bytes().all(fits) {
@@ -132,10 +141,18 @@ uuid_id!(
     CampaignId, "a campaign id"
 );
 uuid_id!(
+    /// A broadcast to a channel: a random UUID, which Apple gets as `apns-request-id` of every attempt.
+    BroadcastId, "a broadcast id"
+);
+uuid_id!(
     /// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time of acceptance.
     NotificationId, "a notification id"
 );
 
+text_id!(
+    /// A Live Activity, named by the app or at random. Devices name their token of the activity with it.
+    ActivityId, "an activity id", limits::PUSH_TOKEN_NAME_BYTES_MAX, token_name
+);
 text_id!(
     /// A person, identified by the app.
     UserId, "a user id", limits::USER_ID_BYTES_MAX, no_control

@@ -6,8 +6,9 @@
 //!   topic ─┬─ target ─┐
 //!   json ──┼─ message ─┴─ request (what a provider sends)
 //!   time ──┘            outcome (its result on one device)
-//!   push (push services and device tokens)
+//!   push (push services and device tokens)   broadcast (to a channel of APNs)
 //!   experiment (assignment of variants)
+//!   item (entries of a user's notification centre)
 //!   quota (limits of an app, token buckets)
 //!   rule (access to topics)
 //!   trace (W3C trace context)
@@ -19,11 +20,13 @@
 //! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`experiment`], [`close`],
 //! [`limits`]. No IO, no clock, no randomness: time is an argument.
 
+pub mod broadcast;
 pub mod close;
 pub mod condition;
 pub mod experiment;
 pub mod hash;
 pub mod id;
+pub mod item;
 pub mod json;
 pub mod limits;
 pub mod message;
@@ -41,21 +44,23 @@ pub mod time;
 pub mod topic;
 pub mod trace;
 
+pub use broadcast::{Broadcast, BroadcastState, StoragePolicy};
 pub use close::CloseReason;
 pub use condition::Condition;
 pub use experiment::{Subject, Variants};
 pub use id::{
-    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId, Label,
-    NotificationId, SessionId, UserId,
+    ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
+    EndpointId, KeyId, Label, NotificationId, SessionId, UserId,
 };
+pub use item::{ItemAction, ItemCounts, ItemEvent, ItemRequest, ItemState, ItemsNotice};
 pub use json::JsonText;
 pub use message::{Message, TopicPosition};
 pub use outcome::Outcome;
 pub use presence::Presence;
-pub use push::{Lane, PushEnvironment, PushService, PushToken};
+pub use push::{Lane, PushEnvironment, PushService, PushToken, TokenKey, TokenKind};
 pub use quota::Quota;
 pub use recent::Recent;
-pub use request::{Push, PushMode, Request, Target, Urgency, When};
+pub use request::{OwnFields, Push, PushMode, Request, Target, Urgency, When};
 pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};

@@ -49,13 +49,48 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 pub const COLLAPSE_KEY_BYTES_MAX: usize = 64;
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
-/// `title`, `body`, `image`, `url` together, and `apns`/`fcm`/`webpush` each: push services accept 4 KiB.
+/// All fields of `notification` together, and `apns`/`fcm`/`webpush` each: push services accept 4 KiB.
 pub const NOTIFICATION_BYTES_MAX: usize = 4_096;
+/// Names in a notification: sound, thread, category, channel, icon. Vendors state no limit; names of files have at most 255.
+pub const NOTIFICATION_NAME_BYTES_MAX: usize = 255;
+/// Buttons of a notification: iOS shows at most four, Android three, Chromium two.
+pub const ACTIONS_MAX: usize = 4;
+/// The id of a button.
+pub const ACTION_ID_BYTES_MAX: usize = 64;
+/// The title of a button. Systems cut it off earlier.
+pub const ACTION_TITLE_BYTES_MAX: usize = 128;
+/// FCM's `notification_count` is an `int32`; APNs and browsers accept more.
+pub const BADGE_MAX: u32 = i32::MAX as u32;
+/// FCM: `^[a-zA-Z0-9-_.~%]{1,50}$`.
+pub const ANALYTICS_LABEL_BYTES_MAX: usize = 50;
+/// A language tag (RFC 5646 §4.4.1 recommends room for 35).
+pub const LANGUAGE_TAG_BYTES_MAX: usize = 35;
+/// Warnings in one answer: a campaign may have many languages.
+pub const WARNINGS_MAX: usize = 100;
 pub const TAGS_MAX: usize = 50;
 pub const TAG_BYTES_MAX: usize = 255;
 /// Locale, timezone, app version.
 pub const ATTRIBUTE_BYTES_MAX: usize = 64;
 pub const PUSH_TOKEN_BYTES_MAX: usize = 4_096;
+/// An app has one token for messages and calls each, and one for each widget, control and running Live Activity.
+pub const PUSH_TOKENS_PER_DEVICE_MAX: usize = 32;
+/// A UUID takes 36; identifiers of controls are reverse domain names.
+pub const PUSH_TOKEN_NAME_BYTES_MAX: usize = 64;
+/// The token of a Live Activity: one is active for at most 8 hours, and then stays on the Lock Screen for at most 4.
+pub const LIVE_ACTIVITY_TOKEN_TTL: Duration = Duration::from_secs(12 * 3_600);
+/// The life of a Live Activity, and its default: 8 hours active and 4 on the Lock Screen.
+pub const ACTIVITY_TTL_MAX: Duration = Duration::from_secs(12 * 3_600);
+/// Live Activities of an app that are stored, also those that ended: one order of each customer of a large app.
+pub const ACTIVITIES_PER_APP_MAX: u64 = 250_000;
+/// Devices of one Live Activity. An update marks one row for 500 of them.
+pub const ACTIVITY_DEVICES_MAX: u64 = 1_000_000;
+/// Devices that are updated together.
+pub const ACTIVITY_SLICE_DEVICES: usize = 500;
+/// How long an activity can be looked up after it ended.
+pub const ACTIVITY_RETENTION: Duration = Duration::from_secs(24 * 3_600);
+/// The content state of an activity, its attributes, and its fields for Android. Push services limit the whole payload
+/// to 4 KiB.
+pub const ACTIVITY_STATE_BYTES_MAX: usize = 4_096;
 /// API keys per app that a cell receives.
 pub const KEYS_PER_APP_MAX: usize = 1_000;
 /// Web Push endpoints per device: a distributor requests one for each app on the phone that it serves.
@@ -65,6 +100,11 @@ pub const ENDPOINT_LABEL_BYTES_MAX: usize = 255;
 pub const WEB_PUSH_BYTES_MAX: usize = 4_096;
 /// RFC 8030 §5.4.
 pub const WEB_PUSH_TOPIC_BYTES_MAX: usize = 32;
+/// Channels of an app in one environment: as many as Apple allows a bundle id.
+pub const CHANNELS_MAX: usize = 10_000;
+/// Broadcasts of a channel that wait. A score that changes each second waits for a quarter of an hour of Apple's
+/// failure; 5 KiB each make 5 MB.
+pub const BROADCASTS_WAITING_MAX: usize = 1_000;
 /// Names of experiments, variants and notices, which every first call contains.
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Active experiments per app: each is evaluated once for every new user.
@@ -86,6 +126,17 @@ pub const EXPOSURES_MAX: usize = 100;
 pub const FIRST_CALL_MESSAGES: usize = 10;
 pub const ACK_IDS_MAX: usize = 1_000;
 pub const INBOX_PAGE_MAX: usize = 1_000;
+/// Users or devices of a request for items: a commit writes a row and three index entries for each, which takes some
+/// 30 ms.
+pub const ITEM_TARGETS_MAX: usize = 1_000;
+/// Items per request that changes them, and in a report to devices: a few screens of a list.
+pub const ITEM_IDS_MAX: usize = 100;
+/// Categories in one answer: 100 × 80 bytes are 8 KiB.
+pub const ITEM_CATEGORIES_MAX: usize = 100;
+/// How long an item is listed unless its request states otherwise: lists of a notification centre show weeks.
+pub const ITEM_RETENTION: Duration = Duration::from_secs(30 * 86_400);
+pub const ITEM_RETENTION_MIN: Duration = Duration::from_secs(60);
+pub const ITEM_RETENTION_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 // -- defaults of the configuration --------------------------------------------------------------
 
@@ -178,6 +229,9 @@ pub const INBOX_ROWS: u32 = 1_000;
 pub const fn inbox_slack(rows: u32) -> u32 {
     rows / 16
 }
+/// Items per user; the oldest are removed. A person scrolls through a few hundred. Reads and changes of all items of a
+/// user take milliseconds.
+pub const ITEM_ROWS: u32 = 1_000;
 /// Stored messages per topic.
 pub const TOPIC_LOG_ROWS: u64 = 10_000;
 /// Messages read from the store at once for one device during catch-up.

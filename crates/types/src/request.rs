@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId};
+use crate::{
+    Broadcast, Condition, DeviceId, ItemRequest, JsonText, PushService, Timestamp, TokenKey, Topic,
+    TraceContext, Ttl, UserId,
+};
 
 /// The recipients. The API guarantees non-empty lists without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,9 +70,45 @@ crate::names! {
 pub struct Push {
     pub mode: PushMode,
     pub after: Duration,
-    pub apns: Option<JsonText>,
-    pub fcm: Option<JsonText>,
-    pub webpush: Option<JsonText>,
+    /// The push goes to this token of each device; `None`: to its main token.
+    pub token: Option<TokenKey>,
+    pub own: OwnFields,
+    /// For topics only: what the channels that are bound to the topic get. Independent of the mode.
+    pub broadcast: Option<Box<Broadcast>>,
+}
+
+/// A provider's fields for single push services, passed through to the service of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnFields(
+    /// In the order of the services, each at most once.
+    Vec<(PushService, JsonText)>,
+);
+
+impl OwnFields {
+    pub fn get(&self, service: PushService) -> Option<&JsonText> {
+        self.0.iter().find(|(of, _)| *of == service).map(|(_, fields)| fields)
+    }
+
+    /// Replaces those of the service.
+    pub fn set(&mut self, service: PushService, fields: JsonText) {
+        match self.0.binary_search_by_key(&service, |(of, _)| *of) {
+            Ok(at) => self.0[at].1 = fields,
+            Err(at) => self.0.insert(at, (service, fields)),
+        }
+    }
+
+    /// In the order of the services.
+    pub fn iter(&self) -> impl Iterator<Item = (PushService, &JsonText)> {
+        self.0.iter().map(|(service, fields)| (*service, fields))
+    }
+}
+
+impl FromIterator<(PushService, JsonText)> for OwnFields {
+    fn from_iter<I: IntoIterator<Item = (PushService, JsonText)>>(fields: I) -> Self {
+        let mut all = Self::default();
+        fields.into_iter().for_each(|(service, fields)| all.set(service, fields));
+        all
+    }
 }
 
 /// A validated request to notify.
@@ -88,6 +127,8 @@ pub struct Request {
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub push: Push,
+    /// The named users, or the users of the named devices, get an item each. Only for such targets.
+    pub item: Option<ItemRequest>,
     /// The trace that the request belongs to, stored for later work on the notification.
     pub trace: Option<TraceContext>,
 }

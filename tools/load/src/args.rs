@@ -24,7 +24,7 @@ pub(crate) use events::{Events, Part};
 pub(crate) use homing::Homing;
 pub(crate) use me::Me;
 pub(crate) use million::{Million, Phase};
-pub(crate) use push::{Campaign, Push};
+pub(crate) use push::{Activities, Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stored::{Stored, Work};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
@@ -72,6 +72,9 @@ pub(crate) enum Scenario {
     Push(Push),
     /// A campaign on a node with a fake APNs: rate over time, memory, an urgent message in the middle
     Campaign(Campaign),
+    /// Live Activities on a node with a fake APNs, updated in a fixed rhythm: age of the states that devices get,
+    /// devices that wait, CPU per push
+    Activities(Activities),
     /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, engine queries per operation, failure of
     /// a gateway
     Homing(Box<Homing>),
@@ -276,8 +279,8 @@ pub(crate) struct Idle {
 
 /// The API's limit of users per request.
 const TARGETS_MAX: usize = 10_000;
-/// More provider connections have no benefit.
-const IN_FLIGHT_MAX: usize = 1_024;
+/// Provider connections: enough for 8,000 requests a second that each wait for a second.
+const IN_FLIGHT_MAX: usize = 8_192;
 const NAME_BYTES_MAX: usize = 40;
 
 impl Common {
@@ -336,7 +339,7 @@ pub(crate) fn check_counts(
         "--payload must be at least 36 bytes, since it contains the time of sending",
     )?;
     check(payload <= 1 << 20, "--payload must be at most 1048576 bytes")?;
-    check((1..=IN_FLIGHT_MAX).contains(&in_flight), "--in-flight must be 1 to 1024")
+    check((1..=IN_FLIGHT_MAX).contains(&in_flight), "--in-flight must be 1 to 8192")
 }
 
 pub(crate) fn check(holds: bool, rule: &'static str) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::Error;
 use crate::args::CellArgs;
+use crate::cell::engines::Priority;
 use crate::http::Origin;
 use crate::process::{Cpu, Process};
 use crate::program::{Owned, Signals};
@@ -61,6 +62,8 @@ pub(crate) struct Nodes {
     pub(crate) small_pages: bool,
     /// Settings of PostgreSQL.
     pub(crate) set_postgres: Vec<String>,
+    /// Of PostgreSQL and Redis.
+    pub(crate) priority: Priority,
 }
 
 /// Nodes that start at the same time: starting is mostly waiting for PostgreSQL.
@@ -76,7 +79,7 @@ impl Cell {
             None => {
                 let settings: Vec<String> =
                     nodes.set_postgres.iter().chain(&args.postgres_set).cloned().collect();
-                let (started, url) = engines::postgres(&folder("postgres")?, &settings)?;
+                let (started, url) = engines::postgres(&folder("postgres")?, &settings, nodes.priority)?;
                 described.push(format!("PostgreSQL started here in {}", started.folder().display()));
                 (Some(started), url)
             }
@@ -84,8 +87,11 @@ impl Cell {
         let (redis_started, redis_url) = match &args.redis {
             Some(url) => (None, url.clone()),
             None => {
-                let (started, url) = engines::redis(&folder("redis")?)?;
-                described.push("Redis started here".to_owned());
+                let (started, url) = engines::redis(&folder("redis")?, nodes.priority)?;
+                described.push(match nodes.priority {
+                    Priority::Usual => "Redis started here".to_owned(),
+                    Priority::First => "Redis started here, both with `nice -n -10`".to_owned(),
+                });
                 (Some(started), url)
             }
         };

@@ -78,6 +78,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
         Scenario::Push(push) => (scenario::push::run(push)?, push.json),
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
+        Scenario::Activities(activities) => (scenario::activities::run(activities)?, activities.common.json),
         Scenario::Homing(homing) => (scenario::homing::run(homing)?, homing.json),
         Scenario::Million(million) => match scenario::million::run(million)? {
             Some(report) => (report, million.json),

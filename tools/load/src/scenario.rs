@@ -1,6 +1,7 @@
 //! The common part of all scenarios: server, clients, offline devices, samples of CPU and memory, and the
 //! report.
 
+pub(crate) mod activities;
 pub(crate) mod broadcast;
 pub(crate) mod campaign;
 mod compare;

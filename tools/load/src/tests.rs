@@ -57,6 +57,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Tls(args) => scenario::tls::run(&args),
         Scenario::Push(args) => scenario::push::run(&args),
         Scenario::Campaign(args) => scenario::campaign::run(&args),
+        Scenario::Activities(args) => scenario::activities::run(&args),
         Scenario::Homing(args) => scenario::homing::run(&args),
         Scenario::Million(args) => {
             scenario::million::run(&args).map(|report| report.expect("not only a plan"))

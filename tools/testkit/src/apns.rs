@@ -1,7 +1,8 @@
-//! APNs: `POST /3/device/<token>` with Apple's headers, an ES256 provider token or a client certificate, and
+//! APNs: `POST /3/device/<token>`, and broadcasts to channels (`channels`), with Apple's headers, an ES256 provider token or a client certificate, and
 //! a payload of at most 4 KiB. The error reasons are Apple's; violations for which Apple has no reason get
 //! one that starts with `Strict`, which no production server ever returns.
 
+pub(crate) mod channels;
 mod headers;
 mod payload;
 mod provider;
@@ -18,6 +19,7 @@ use crate::behaviour::{Renewal, Scripted};
 use crate::keys::Keys;
 use crate::rules::{IncomingRequest, Reply, Rules, Verdict};
 use crate::tokens::{Device, Devices, State};
+use channels::Channels;
 use headers::Headers;
 use provider::Providers;
 
@@ -32,6 +34,7 @@ pub(crate) struct Apns {
     devices: Arc<Devices>,
     providers: Mutex<Providers>,
     certificates: Mutex<HashSet<[u8; 32]>>,
+    channels: Channels,
 }
 
 impl Apns {
@@ -41,6 +44,7 @@ impl Apns {
             devices,
             providers: Mutex::new(Providers::new(keys.apns_public.clone())),
             certificates: Mutex::default(),
+            channels: Channels::default(),
         }
     }
 
@@ -57,6 +61,9 @@ impl Apns {
     }
 
     fn check(&self, request: &IncomingRequest<'_>, verdict: &mut Verdict) -> Result<(), Wrong> {
+        if channels::is_broadcast(request.path) {
+            return self.check_broadcast(request, verdict);
+        }
         if request.method != Method::POST {
             return Err(Wrong(405, "MethodNotAllowed"));
         }
@@ -65,12 +72,7 @@ impl Apns {
         headers::check_names(request.headers)?;
         // The id is echoed even if something else is wrong.
         verdict.id = headers::id(request.headers)?;
-        let by_certificate = request.connection.certificate.is_some_and(|certificate| {
-            request.headers.get("authorization").is_none() && self.certificates.lock().contains(&certificate)
-        });
-        if !by_certificate {
-            self.check_provider(request)?;
-        }
+        let by_certificate = self.check_sender(request)?;
         if token.is_empty() {
             return Err(Wrong(400, "MissingDeviceToken"));
         }
@@ -78,6 +80,17 @@ impl Apns {
         let title = payload::check(request.body, &headers)?;
         verdict.title = title;
         self.check_device(token, &headers)
+    }
+
+    /// Returns whether the sender is known by its certificate instead of a provider token.
+    fn check_sender(&self, request: &IncomingRequest<'_>) -> Result<bool, Wrong> {
+        let by_certificate = request.connection.certificate.is_some_and(|certificate| {
+            request.headers.get("authorization").is_none() && self.certificates.lock().contains(&certificate)
+        });
+        if !by_certificate {
+            self.check_provider(request)?;
+        }
+        Ok(by_certificate)
     }
 
     fn check_provider(&self, request: &IncomingRequest<'_>) -> Result<(), Wrong> {
@@ -111,6 +124,20 @@ impl Apns {
         }
     }
 
+    /// The answer to a request about a channel, which has an id of its own.
+    fn with_request_id(&self, reply: Reply, id: uuid::Uuid) -> Reply {
+        let reply = reply.with("apns-request-id", id.to_string());
+        match self.service {
+            Service::ApnsSandbox => reply.with("apns-unique-id", uuid::Uuid::now_v7().to_string()),
+            _ => reply,
+        }
+    }
+
+    fn reply_to_request(&self, status: u16, reason: &str, id: uuid::Uuid) -> Reply {
+        let reply = self.with_request_id(Reply::new(status, reason), id);
+        if status == 200 { reply } else { reply.body(json!({"reason": reason}).to_string()) }
+    }
+
     fn reply(&self, status: u16, reason: &str, id: uuid::Uuid, timestamp_ms: Option<u64>) -> Reply {
         let reply = Reply::new(status, reason).with("apns-id", id.to_string());
         if status == 200 {
@@ -135,6 +162,11 @@ impl Rules for Apns {
         let id = verdict.id.unwrap_or_else(uuid::Uuid::now_v7);
         verdict.payload = std::str::from_utf8(request.body).ok().map(str::to_owned);
         verdict.reply = match checked {
+            checked if channels::is_broadcast(request.path) => {
+                let (status, reason) =
+                    checked.err().map_or((200, ""), |Wrong(status, reason)| (status, reason));
+                self.reply_to_request(status, reason, id)
+            }
             Ok(()) => self.reply(200, "", id, None),
             Err(Wrong(status, reason)) => {
                 let gone = self.devices.find(&verdict.token).map(|device| device.state);

@@ -105,7 +105,7 @@ impl Fake {
     pub(crate) fn decide(&self, info: &ConnectionInfo, head: &Parts, body: &[u8], go_away: bool) -> Decision {
         let mut behaviour = self.behaviour.lock();
         let now_ms = unix_ms() + behaviour.clock_ahead_s * 1_000;
-        let path = head.uri.path();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let request = IncomingRequest {
             method: &head.method,
             path,

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::apns::Apns;
+use crate::apns::channels::Management;
 use crate::authority::Authority;
 use crate::background::{Background, bind, serve};
 use crate::behaviour::{Change, Renewal};
@@ -19,13 +20,16 @@ use crate::control;
 use crate::exchange::{Fake, Listener};
 use crate::fcm::Fcm;
 use crate::fcm::oauth::{AccessTokens, OAuth};
+use crate::hms::Hms;
 use crate::keys::{self, Keys};
 use crate::record::Record;
 use crate::rules::Rules;
 use crate::service::Service;
 use crate::shared::Shared;
 use crate::tokens::Devices;
+use crate::webhook::Webhook;
 use crate::webpush::WebPush;
+use crate::wns::{Wns, login};
 
 /// Requests kept with headers and payload: 10,000 × up to about 8 KiB = 80 MB.
 const RECEIVED_MAX: usize = 10_000;
@@ -38,7 +42,7 @@ pub struct Config {
     /// Where keys and certificates are stored; `None`: new ones each time.
     pub folder: Option<PathBuf>,
     /// In the order of [`Service::ALL`]; 0: any free port.
-    pub ports: [u16; 5],
+    pub ports: [u16; Service::ALL.len()],
     pub control_port: u16,
     /// For measurements: requests are counted but not kept.
     pub light: bool,
@@ -96,12 +100,19 @@ impl Fakes {
         let of = |service: Service| devices[service as usize].clone();
         let apns = [Service::Apns, Service::ApnsSandbox]
             .map(|service| Arc::new(Apns::new(service, of(service), &keys)));
-        let rules: [Arc<dyn Rules>; 5] = [
+        let wns_access = Arc::new(login::AccessTokens::default());
+        let rules: [Arc<dyn Rules>; Service::ALL.len()] = [
             apns[0].clone(),
             apns[1].clone(),
+            Arc::new(Management(apns[0].clone())),
+            Arc::new(Management(apns[1].clone())),
             Arc::new(Fcm::new(of(Service::Fcm), access.clone())),
             Arc::new(OAuth::new(access.clone(), keys.account_public.clone(), token_url)),
             Arc::new(WebPush::new(of(Service::WebPush), if config.light { LIGHT_OPENS_EACH } else { 1 })),
+            Arc::new(Webhook::new(of(Service::Webhook))),
+            Arc::new(Hms::new(of(Service::Hms), keys.account_public.clone())),
+            Arc::new(Wns::new(of(Service::Wns), wns_access.clone())),
+            Arc::new(login::Login::new(wns_access.clone())),
         ];
         let kept = if config.light { 0 } else { RECEIVED_MAX };
         let fakes: Vec<Arc<Fake>> = Service::ALL
@@ -119,6 +130,7 @@ impl Fakes {
             keys,
             authority,
             access,
+            wns_access,
             apns,
             certificate: Mutex::default(),
         });

@@ -3,7 +3,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, UnparsedPublicKey,
+};
 use serde_json::{Map, Value};
 
 /// Maximum size of a push service's token.
@@ -24,6 +26,8 @@ pub(crate) enum Algorithm {
     Es256,
     /// The key is a DER `RSAPublicKey`.
     Rs256,
+    /// The same with PSS.
+    Ps256,
 }
 
 impl<'a> Unverified<'a> {
@@ -49,6 +53,7 @@ impl<'a> Unverified<'a> {
         let (name, verifier): (_, &'static dyn ring::signature::VerificationAlgorithm) = match algorithm {
             Algorithm::Es256 => ("ES256", &ECDSA_P256_SHA256_FIXED),
             Algorithm::Rs256 => ("RS256", &RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::Ps256 => ("PS256", &RSA_PSS_2048_8192_SHA256),
         };
         if self.header.get("alg").and_then(Value::as_str) != Some(name) {
             return Err("wrong alg for this service");

@@ -23,6 +23,18 @@ pub const ACCOUNT: &str = "push@noroshi-dev.iam.gserviceaccount.com";
 /// The audience that Google's own libraries use, regardless of `token_uri`.
 pub const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 pub const SUBJECT: &str = "mailto:dev@example.com";
+/// The provider that the webhook's fake knows.
+pub const PROVIDER: &str = "dev";
+/// Public: it is only valid for these fakes.
+pub const WEBHOOK_SECRET: &str = "whsec_bm9yb3NoaSBmYWtlcyBmb3IgZGV2ZWxvcG1lbnQ=";
+pub const HMS_PROJECT: &str = "388421841221199999";
+pub const HMS_ACCOUNT: &str = "100000001";
+pub(crate) const HMS_KEY_ID: &str = "public-key-of-the-noroshi-fakes";
+pub(crate) const HMS_TOKEN_URL: &str = "https://oauth-login.cloud.huawei.com/oauth2/v3/token";
+pub const WNS_TENANT: &str = "11111111-2222-3333-4444-555555555555";
+pub const WNS_CLIENT_ID: &str = "66666666-7777-8888-9999-000000000000";
+/// Public: it is only valid for these fakes.
+pub const WNS_SECRET: &str = "wns-secret-of-the-noroshi-fakes";
 const ACCOUNT_KEY: &str = include_str!("fcm/account-key.pem");
 const APNS_FILE: &str = "AuthKey_DEVKEY0001.p8";
 const VAPID_FILE: &str = "vapid-private-key.txt";
@@ -105,6 +117,18 @@ impl Keys {
             "token_uri": token_url,
             "auth_provider_x509_cert_url": "https://www.googleapis.com/oauth2/v1/certs",
             "universe_domain": "googleapis.com",
+        })
+    }
+
+    /// The JSON file from Huawei.
+    pub fn hms_account(&self) -> Value {
+        json!({
+            "project_id": HMS_PROJECT,
+            "key_id": HMS_KEY_ID,
+            "private_key": ACCOUNT_KEY,
+            "sub_account": HMS_ACCOUNT,
+            "auth_uri": "https://oauth-login.cloud.huawei.com/oauth2/v3/authorize",
+            "token_uri": HMS_TOKEN_URL,
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::exchange::{Ending, Fake};
 use crate::rules::ConnectionInfo;
 
 /// Larger than any service accepts, so that each can report the excess itself.
-pub(crate) const BODY_BYTES_MAX: usize = 64 * 1_024;
+pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
 
 pub(crate) async fn serve(
     fake: &Arc<Fake>,

@@ -15,6 +15,10 @@ const KEYS_MAX: usize = 4_000_000;
 /// Maximum number of distinct reasons.
 const REASONS_MAX: usize = 200;
 
+/// A field of a payload with the time of its state in milliseconds since 1970. How old the states are when they arrive
+/// is counted.
+pub const AGE_FIELD: &str = "sent_at_ms";
+
 /// A request and its answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Received {
@@ -53,6 +57,8 @@ pub struct Counts {
     pub ids_repeated: u64,
     /// Whether the limit of tracked ids and tokens was exceeded.
     pub overflowed: bool,
+    /// Accepted payloads with [`AGE_FIELD`], by their age: exact below 100 ms, in steps of 10 ms below 10 s, then of 1 s.
+    pub ages_ms: BTreeMap<u64, u64>,
     /// Milliseconds since 1970.
     pub first_at_ms: u64,
     pub last_at_ms: u64,
@@ -106,6 +112,9 @@ impl Record {
         counts.last_at_ms = now_ms;
         if verdict.reply.is_accepted() {
             counts.accepted += 1;
+            if let Some(age_ms) = verdict.payload.as_deref().and_then(|payload| age_ms(payload, now_ms)) {
+                *counts.ages_ms.entry(age_ms).or_default() += 1;
+            }
             counts.overflowed |= !note(&mut self.tokens, hash(verdict.token.as_bytes()));
             if let Some(id) = verdict.id {
                 counts.overflowed |= !note(&mut self.ids, id.as_u128());
@@ -141,6 +150,20 @@ impl Record {
     }
 }
 
+/// The age of the payload's state, rounded to its bucket.
+fn age_ms(payload: &str, now_ms: u64) -> Option<u64> {
+    let (_, rest) = payload.split_once(AGE_FIELD)?;
+    let digits = rest.trim_start_matches(['"', ':', ' ']);
+    let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
+    let age = now_ms.saturating_sub(digits[..end].parse().ok()?);
+    // An hour is more than any state of a bench: the number of buckets is bounded.
+    Some(match age.min(3_600_000) {
+        age @ 0..100 => age,
+        age @ 100..10_000 => age / 10 * 10,
+        age => age / 1_000 * 1_000,
+    })
+}
+
 /// Returns false if the limit is reached.
 fn note<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
     if let Some(count) = counts.get_mut(&key) {
@@ -166,6 +189,17 @@ mod tests {
             reply: Reply::new(status, if status == 200 { "" } else { "Why" }),
             ..Verdict::default()
         }
+    }
+
+    #[test]
+    fn states_are_counted_by_their_age() {
+        let mut record = Record::new(0);
+        for sent in [999, 990, 500, 5] {
+            let payload = Some(format!(r#"{{"a":{{"sent_at_ms":{sent},"b":1}}}}"#));
+            record.count(&Verdict { payload, ..verdict("a", sent, 200) }, 1_000);
+        }
+        record.count(&Verdict { payload: Some("{}".to_owned()), ..verdict("a", 9, 200) }, 1_000);
+        assert_eq!(record.counts().ages_ms, BTreeMap::from([(1, 1), (10, 1), (500, 1), (990, 1)]));
     }
 
     #[test]

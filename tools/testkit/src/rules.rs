@@ -9,6 +9,7 @@ use crate::behaviour::Scripted;
 #[derive(Debug)]
 pub(crate) struct IncomingRequest<'a> {
     pub(crate) method: &'a Method,
+    /// With the query.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a [u8],

@@ -12,10 +12,14 @@ use crate::authority::{Authority, ClientCertificate};
 use crate::behaviour::Change;
 use crate::exchange::Fake;
 use crate::fcm::oauth::AccessTokens;
-use crate::keys::{self, KEY_ID, Keys, SUBJECT, TEAM_ID, TOPIC};
+use crate::keys::{
+    self, KEY_ID, Keys, PROVIDER, SUBJECT, TEAM_ID, TOPIC, WEBHOOK_SECRET, WNS_CLIENT_ID, WNS_SECRET,
+    WNS_TENANT,
+};
 use crate::record::{Counts, Received};
 use crate::service::Service;
 use crate::tokens::NewDevices;
+use crate::wns::login;
 
 /// The state of [`Fakes`](crate::Fakes), whose public methods are these.
 pub struct Shared {
@@ -25,6 +29,7 @@ pub struct Shared {
     pub(crate) keys: Keys,
     pub(crate) authority: Authority,
     pub(crate) access: Arc<AccessTokens>,
+    pub(crate) wns_access: Arc<login::AccessTokens>,
     pub(crate) apns: [Arc<Apns>; 2],
     /// Created on first use.
     pub(crate) certificate: Mutex<Option<ClientCertificate>>,
@@ -83,6 +88,7 @@ impl Shared {
     /// Revokes all access tokens.
     pub fn revoke_access_tokens(&self) {
         self.access.revoke();
+        self.wns_access.revoke();
     }
 
     pub fn behave(&self, change: Change) -> Result<(), String> {
@@ -127,8 +133,12 @@ impl Shared {
 
     /// The body of `POST /v1/apps/<app>/push` that makes Noroshi use this fake.
     pub fn credential(&self, service: Service) -> Value {
-        let endpoint = self.origin(service);
-        let apns = |environment: &str| {
+        let endpoint = self.origin(match service {
+            Service::ApnsChannels => Service::Apns,
+            Service::ApnsSandboxChannels => Service::ApnsSandbox,
+            service => service,
+        });
+        let apns = |environment: &str, channels: Service| {
             json!({
                 "service": "apns",
                 "environment": environment,
@@ -137,11 +147,14 @@ impl Shared {
                 "team_id": TEAM_ID,
                 "topic": TOPIC,
                 "endpoint": endpoint,
+                "channels_endpoint": self.origin(channels),
             })
         };
         match service {
-            Service::Apns => apns("production"),
-            Service::ApnsSandbox => apns("sandbox"),
+            Service::Apns | Service::ApnsChannels => apns("production", Service::ApnsChannels),
+            Service::ApnsSandbox | Service::ApnsSandboxChannels => {
+                apns("sandbox", Service::ApnsSandboxChannels)
+            }
             Service::Fcm | Service::OAuth => {
                 let token_url = format!("{}/token", self.origin(Service::OAuth));
                 json!({
@@ -155,6 +168,25 @@ impl Shared {
                 "private_key": self.keys.vapid_private,
                 "subject": SUBJECT,
             }),
+            Service::Webhook => json!({
+                "service": "webhook",
+                "name": PROVIDER,
+                "url": format!("{endpoint}/push"),
+                "secret": WEBHOOK_SECRET,
+            }),
+            Service::Hms => json!({
+                "service": "hms",
+                "service_account": self.keys.hms_account(),
+                "endpoint": endpoint,
+            }),
+            Service::Wns | Service::WnsLogin => json!({
+                "service": "wns",
+                "client_id": WNS_CLIENT_ID,
+                "client_secret": WNS_SECRET,
+                "tenant_id": WNS_TENANT,
+                "endpoint": self.origin(Service::Wns),
+                "token_endpoint": format!("{}/token", self.origin(Service::WnsLogin)),
+            }),
         }
     }
 
@@ -164,8 +196,7 @@ impl Shared {
             .into_iter()
             .map(|service| (service.as_str().to_owned(), self.origin(service).into()))
             .collect();
-        let services = [Service::Apns, Service::ApnsSandbox, Service::Fcm, Service::WebPush];
-        let credentials: serde_json::Map<String, Value> = services
+        let credentials: serde_json::Map<String, Value> = Service::WITH_DEVICES
             .into_iter()
             .map(|service| (service.as_str().to_owned(), self.credential(service)))
             .collect();

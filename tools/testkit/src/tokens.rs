@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Service;
 use crate::jwt;
-use crate::keys::{Error, TOPIC, key_error, new_p256};
+use crate::keys::{Error, PROVIDER, TOPIC, key_error, new_p256};
 
 /// Maximum number of devices per fake: 2 M × about 200 bytes.
 const DEVICES_MAX: usize = 2_000_000;
@@ -128,6 +128,7 @@ impl Devices {
     /// Changes a device, or creates one with this token.
     fn set(&self, token: &str, new: &NewDevices) -> Result<Value, String> {
         let name = token.rsplit('/').next().unwrap_or(token);
+        let name = name.strip_prefix("?token=").unwrap_or(name);
         let mut known = self.known.write();
         if let Some(device) = known.get_mut(name) {
             device.state = new.state;
@@ -149,11 +150,16 @@ impl Devices {
         self.random.fill(&mut bytes).map_err(|error| key_error("a token")(&error))?;
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         Ok(match self.service {
-            Service::Apns | Service::ApnsSandbox => hex(&bytes[..32]),
+            Service::Apns | Service::ApnsSandbox | Service::ApnsChannels | Service::ApnsSandboxChannels => {
+                hex(&bytes[..32])
+            }
             Service::Fcm | Service::OAuth => {
                 format!("{}:APA91b{}", jwt::encode(&bytes[..16]), jwt::encode(&bytes))
             }
             Service::WebPush => jwt::encode(&bytes[..24]),
+            Service::Webhook => format!("{}@example.com", hex(&bytes[..8])),
+            Service::Hms => format!("IQAAAA{}", jwt::encode(&bytes)),
+            Service::Wns | Service::WnsLogin => jwt::encode(&bytes),
         })
     }
 
@@ -177,6 +183,11 @@ impl Devices {
                     "auth": jwt::encode(&subscription.auth),
                 },
             }),
+            (Service::Webhook, _) => json!({"service": "webhook", "provider": PROVIDER, "token": token}),
+            (Service::Hms, _) => json!({"service": "hms", "token": token}),
+            (Service::Wns, _) => {
+                json!({"service": "wns", "channel": format!("{}/?token={token}", self.origin)})
+            }
             _ => json!({"service": "fcm", "token": token}),
         }
     }

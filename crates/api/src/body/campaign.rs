@@ -144,6 +144,10 @@ fn message(body: MessageBody<'_>, limits: &Limits) -> Result<CampaignMessage, Pr
     };
     let when = body.when.map(|when| when.0);
     let mode = body.push.as_ref().and_then(|push| push.mode.as_ref()).map(|mode| mode.0);
+    if body.push.as_ref().is_some_and(|push| push.broadcast.is_some()) {
+        let rule = "a campaign is not broadcast to channels";
+        return Err(Problem::field("message.push.broadcast", rule));
+    }
     let mut push = push(body.push, ttl, "message.push")?;
     if when.is_none() {
         // Only push services deliver it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_store::{Attributes, DeviceChange, Registration};
+use noroshi_store::{Attributes, DeviceChange, NewToken, Registration};
 use noroshi_types::{DeviceId, Invalid, Topic, UserId, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,6 +37,8 @@ struct DeviceBody<'a> {
     topics: Option<Bounded<Text<Subscription>, { limits::TOPICS_PER_DEVICE_MAX }>>,
     #[serde(borrow)]
     push_token: Option<&'a RawValue>,
+    #[serde(borrow)]
+    push_tokens: Option<TokenList<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +75,8 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
             tags: tags.into_iter().map(|(key, value)| (key.0, value.0.0)).collect(),
         },
         topics: each_once(topics.into_iter().map(|topic| topic.0.0).collect()),
-        push_token: body.push_token.map(|raw| push_token::checked(raw, "push_token")).transpose()?,
+        push_token: body.push_token.map(|raw| push_token::checked(raw, "push_token", None)).transpose()?,
+        push_tokens: push_tokens(body.push_tokens)?,
         ..Registration::default()
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
@@ -83,7 +86,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
 pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
     let body: ChangeBody<'_> = json::parse(bytes)?;
     let tags: BTreeMap<_, _> = body.tags.map(|tags| tags.0).unwrap_or_default();
-    let push_token = body.push_token.check(|raw| push_token::checked(raw, "push_token"))?;
+    let push_token = body.push_token.check(|raw| push_token::checked(raw, "push_token", None))?;
     Ok(DeviceChange {
         user: body.user.into_update(|user| user.0),
         platform: body.platform.into_update(|platform| platform.0.0.to_owned()),
@@ -92,7 +95,25 @@ pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
         app_version: body.app_version.into_update(|version| version.0.0),
         tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
         push_token: push_token.into_update(|token| token),
+        push_tokens: Vec::new(),
     })
+}
+
+type TokenList<'a> = Bounded<&'a RawValue, { limits::PUSH_TOKENS_PER_DEVICE_MAX }>;
+
+fn push_tokens(list: Option<TokenList<'_>>) -> Result<Vec<NewToken>, Problem> {
+    let list = list.map(|list| list.all("push_tokens")).transpose()?.unwrap_or_default();
+    let mut tokens: Vec<NewToken> = Vec::with_capacity(list.len());
+    for (index, raw) in list.into_iter().enumerate() {
+        let field = format!("push_tokens[{index}]");
+        let token = push_token::one_of_many(raw, &field)?;
+        if tokens.iter().any(|other| other.key == token.key) {
+            let rule = format!("the list has another token \"{}\"", token.key);
+            return Err(Problem::field(field, rule));
+        }
+        tokens.push(token);
+    }
+    Ok(tokens)
 }
 
 pub(super) struct Platform(pub(super) &'static str);

@@ -3,18 +3,27 @@
 //! Content that is passed through (`data`, `notification`, fields of push services) keeps its text: it is validated here but
 //! not encoded again.
 
+mod shown;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use noroshi_push::{Direction, Level};
 use noroshi_types::{
-    Condition, DeviceId, Invalid, JsonText, Push, PushMode, Request, Target, Topic, Ttl, Urgency, UserId,
-    When, limits,
+    Condition, DeviceId, Invalid, ItemRequest, JsonText, Label, Push, PushMode, PushService, Request, Target,
+    Timestamp, TokenKey, Topic, Ttl, Urgency, UserId, When, limits,
 };
 use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Limits, each_once};
+use super::{Limits, broadcast, each_once};
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, FromText, Line, Span, Text};
+
+pub(super) use shown::shown;
 
 /// Default time for a device to acknowledge before a fallback push.
 const PUSH_AFTER_DEFAULT: Duration = Duration::from_secs(10);
@@ -34,11 +43,19 @@ struct Body<'a> {
     data: Option<&'a RawValue>,
     #[serde(borrow)]
     push: Option<PushBody<'a>>,
+    item: Option<ItemBody>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct To {
+struct ItemBody {
+    category: Option<Text<Label>>,
+    retention: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct To {
     users: Option<Bounded<Text<UserId>, { limits::TARGETS_MAX }>>,
     devices: Option<Bounded<Text<DeviceId>, { limits::TARGETS_MAX }>>,
     topic: Option<Text<Topic>>,
@@ -46,31 +63,69 @@ struct To {
     everyone: Option<bool>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default)]
 pub(super) struct PushBody<'a> {
     pub(super) mode: Option<Text<PushMode>>,
     after: Option<Span>,
-    #[serde(borrow)]
-    apns: Option<&'a RawValue>,
-    #[serde(borrow)]
-    fcm: Option<&'a RawValue>,
-    #[serde(borrow)]
-    webpush: Option<&'a RawValue>,
+    pub(super) token: Option<Text<TokenKey>>,
+    /// A push service's own fields, at its name.
+    own: Vec<(PushService, &'a RawValue)>,
+    /// For one message to a topic only: campaigns have none.
+    pub(super) broadcast: Option<&'a RawValue>,
 }
 
-/// The visible part. Validated only; its text is passed on unchanged.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Shown {
-    title: Option<String>,
-    body: Option<String>,
-    image: Option<String>,
-    url: Option<String>,
+/// The place of the first push service in [`PUSH_FIELDS`].
+const OWN_FIRST: usize = 4;
+
+/// The names in a push section.
+const PUSH_FIELDS: [&str; OWN_FIRST + PushService::ALL.len()] = {
+    let mut names = [""; OWN_FIRST + PushService::ALL.len()];
+    (names[0], names[1], names[2], names[3]) = ("mode", "after", "token", "broadcast");
+    let mut index = 0;
+    while index < PushService::ALL.len() {
+        names[OWN_FIRST + index] = PushService::ALL[index].as_str();
+        index += 1;
+    }
+    names
+};
+
+impl<'de: 'a, 'a> Deserialize<'de> for PushBody<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PushVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for PushVisitor<'a> {
+            type Value = PushBody<'a>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PushBody<'a>, A::Error> {
+                let (mut body, mut seen) = (PushBody::default(), [false; PUSH_FIELDS.len()]);
+                while let Some(name) = map.next_key::<Cow<'_, str>>()? {
+                    let Some(index) = PUSH_FIELDS.iter().position(|known| *known == name) else {
+                        return Err(de::Error::unknown_field(&name, &PUSH_FIELDS));
+                    };
+                    if std::mem::replace(&mut seen[index], true) {
+                        return Err(de::Error::duplicate_field(PUSH_FIELDS[index]));
+                    }
+                    match (index, PushService::named(&name)) {
+                        (_, Some(service)) => {
+                            let fields: Option<&'a RawValue> = map.next_value()?;
+                            body.own.extend(fields.map(|fields| (service, fields)));
+                        }
+                        (0, None) => body.mode = map.next_value()?,
+                        (1, None) => body.after = map.next_value()?,
+                        (2, None) => body.token = map.next_value()?,
+                        (_, None) => body.broadcast = map.next_value()?,
+                    }
+                }
+                Ok(body)
+            }
+        }
+        deserializer.deserialize_map(PushVisitor(PhantomData))
+    }
 }
 
-/// Parses one notification.
-pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
+/// Parses one notification. `now`: the time of a broadcast that names none.
+pub fn notification(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Request, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let target = target(body.to)?;
     let ttl = match body.ttl {
@@ -84,7 +139,16 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
     if body.notification.is_none() && body.data.is_none() {
         return Err(Problem::field("data", "a notification must have `notification`, `data` or both"));
     }
+    let broadcast = match body.push.as_ref().and_then(|push| push.broadcast) {
+        Some(_) if !matches!(target, Target::Topic(_)) => {
+            let rule = "only a message to a topic can be broadcast to the topic's channels";
+            return Err(Problem::field("push.broadcast", rule));
+        }
+        Some(raw) => Some(Box::new(broadcast::of_notification(raw, now, "push.broadcast")?)),
+        None => None,
+    };
     Ok(Request {
+        item: body.item.map(|item| item_request(item, &target)).transpose()?,
         target,
         when: body.when.map_or(When::Stored, |when| when.0),
         ttl,
@@ -94,12 +158,33 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
         retain,
         notification: body.notification.map(|raw| shown(raw, "notification", false)).transpose()?,
         data: body.data.map(|data| carried(data, "data", limits.data_bytes)).transpose()?,
-        push: push(body.push, ttl, "push")?,
+        push: Push { broadcast, ..push(body.push, ttl, "push")? },
         trace: None,
     })
 }
 
-fn target(to: To) -> Result<Target, Problem> {
+fn item_request(body: ItemBody, target: &Target) -> Result<ItemRequest, Problem> {
+    let named = match target {
+        Target::Users(users) => users.len(),
+        Target::Devices(devices) => devices.len(),
+        Target::Topic(_) | Target::Condition(_) | Target::Everyone => {
+            let rule = "only a notification to `users` or `devices` can have items: of other targets no list of users exists";
+            return Err(Problem::field("item", rule));
+        }
+    };
+    if named > limits::ITEM_TARGETS_MAX {
+        let max = limits::ITEM_TARGETS_MAX;
+        let rule = format!("a notification with items names at most {max} targets, got {named}");
+        return Err(Problem::new(Code::TooManyTargets, rule).at("to"));
+    }
+    let retention = body.retention.map_or(limits::ITEM_RETENTION, |span| span.0);
+    if !(limits::ITEM_RETENTION_MIN..=limits::ITEM_RETENTION_MAX).contains(&retention) {
+        return Err(Problem::field("item.retention", "must be from 1 minute to 365 days"));
+    }
+    Ok(ItemRequest { category: body.category.map(|category| category.0), retention })
+}
+
+pub(super) fn target(to: To) -> Result<Target, Problem> {
     let To { users, devices, topic, condition, everyone } = to;
     let named =
         [users.is_some(), devices.is_some(), topic.is_some(), condition.is_some(), everyone.is_some()];
@@ -139,40 +224,20 @@ fn named_targets<T: Eq + std::hash::Hash>(
     }
 }
 
-/// The visible part at `field`. `template`: whether it may contain placeholders.
-pub(super) fn shown(raw: &RawValue, field: &str, template: bool) -> Result<JsonText, Problem> {
-    let text = carried(raw, field, limits::NOTIFICATION_BYTES_MAX)?;
-    let Shown { title, body, image, url } = json::parse_part(raw.get(), field)?;
-    if title.is_none() && body.is_none() && image.is_none() && url.is_none() {
-        return Err(Problem::field(field, "must have at least one of `title`, `body`, `image`, `url`"));
-    }
-    // If a URL begins with a placeholder, its scheme depends on the recipient.
-    let known = |address: &String| !(template && address.starts_with("{{"));
-    if image.filter(known).is_some_and(|image| !matches!(scheme(&image), Some("https" | "http"))) {
-        return Err(Problem::field(format!("{field}.image"), "must be an http or https URL"));
-    }
-    if url.filter(known).is_some_and(|url| scheme(&url).is_none()) {
-        return Err(Problem::field(
-            format!("{field}.url"),
-            "must be an absolute URL: it starts with a scheme such as https:",
-        ));
-    }
-    Ok(text)
-}
-
-/// The scheme of an absolute URI (RFC 3986 §3.1) that has something behind it and no blanks.
-fn scheme(uri: &str) -> Option<&str> {
-    let (scheme, rest) = uri.split_once(':')?;
-    let well_formed = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-    let blank = |c: char| c.is_whitespace() || c.is_control();
-    (well_formed && !rest.is_empty() && !rest.contains(blank)).then_some(scheme)
-}
-
 /// What stands at `field` for push services.
 pub(super) fn push(body: Option<PushBody<'_>>, ttl: Ttl, field: &str) -> Result<Push, Problem> {
     let Some(body) = body else { return Ok(Push::default()) };
-    let mode = body.mode.map_or(PushMode::Never, |mode| mode.0);
+    let token = body.token.map(|token| token.0);
+    let mode = match (body.mode, &token) {
+        (Some(Text(PushMode::Never)), Some(_)) => {
+            let rule = "must be \"always\" or \"fallback\" for a push to a token";
+            return Err(Problem::field(format!("{field}.mode"), rule));
+        }
+        (Some(mode), _) => mode.0,
+        // A request that names a token asks for a push.
+        (None, Some(_)) => PushMode::Always,
+        (None, None) => PushMode::Never,
+    };
     let after = match (mode, body.after) {
         (PushMode::Fallback, None) => PUSH_AFTER_DEFAULT.min(ttl.duration()),
         (PushMode::Fallback, Some(Span(after))) if after <= ttl.duration() => after,
@@ -185,16 +250,11 @@ pub(super) fn push(body: Option<PushBody<'_>>, ttl: Ttl, field: &str) -> Result<
             return Err(Problem::field(format!("{field}.after"), rule));
         }
     };
-    let service = |raw: Option<&RawValue>, name: &str| {
-        raw.map(|raw| service_fields(raw, &format!("{field}.{name}"))).transpose()
+    let own = |(service, raw): (PushService, &RawValue)| {
+        service_fields(raw, &format!("{field}.{}", service.as_str())).map(|fields| (service, fields))
     };
-    Ok(Push {
-        mode,
-        after,
-        apns: service(body.apns, "apns")?,
-        fcm: service(body.fcm, "fcm")?,
-        webpush: service(body.webpush, "webpush")?,
-    })
+    let own = body.own.into_iter().map(own).collect::<Result<_, _>>()?;
+    Ok(Push { mode, after, token, own, broadcast: None })
 }
 
 fn service_fields(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
@@ -232,6 +292,8 @@ words! {
     When, "a presence gate (a string)";
     Urgency, "an urgency (a string)";
     PushMode, "a push mode (a string)";
+    Level, "an interruption level (a string)";
+    Direction, "a direction (a string)";
 }
 
 #[cfg(test)]

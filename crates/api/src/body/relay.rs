@@ -34,7 +34,7 @@ struct RelayBody<'a> {
 /// Parses one line. An expired notification gets a ttl of 0: it is delivered at once or never.
 pub fn relayed(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Relayed, Problem> {
     let body: RelayBody<'_> = json::parse(bytes)?;
-    let mut request = notification(body.notification.get().as_bytes(), limits)?;
+    let mut request = notification(body.notification.get().as_bytes(), limits, now)?;
     // A slow clock must not extend the ttl.
     let left = Timestamp(body.expires_at_ms).saturating_since(now).min(request.ttl.duration());
     request.ttl = Ttl::new(left).map_err(|invalid| Problem::field("expires_at_ms", invalid.0))?;

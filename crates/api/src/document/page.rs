@@ -249,10 +249,11 @@ fn kind(schema: &Value) -> String {
     if !words.is_empty() {
         return words.join(" ");
     }
-    match &schema["type"] {
+    // Of a type and null, the type.
+    let name = schema["type"].get(0).unwrap_or(&schema["type"]);
+    match name {
         Value::String(array) if array == "array" => format!("array of {}", kind(&schema["items"])),
         Value::String(name) => escape(name),
-        Value::Array(names) => names.first().map(text).unwrap_or_default(),
         _ if !schema["const"].is_null() => code(&schema["const"]),
         _ => "any JSON".to_owned(),
     }

@@ -18,7 +18,9 @@ struct MeBody<'a> {
     device: device::DeviceBody,
     /// Number of unacknowledged messages.
     inbox: u64,
-    /// The newest of them, newest first.
+    /// Number of unread items of the user.
+    unread_items: u64,
+    /// The newest messages, newest first.
     messages: Vec<Box<RawValue>>,
     /// The variants of the device, by experiment.
     experiments: BTreeMap<&'a str, VariantBody<'a>>,
@@ -62,6 +64,7 @@ pub(super) fn encode(
     let body = MeBody {
         device: device::with_presence(device.clone(), inputs.presence)?,
         inbox: call.unread,
+        unread_items: call.unread_items,
         messages: call.newest.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?,
         experiments,
         maintenance: notices.collect::<Result<_, _>>()?,

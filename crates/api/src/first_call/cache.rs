@@ -185,13 +185,15 @@ mod tests {
             attributes: Attributes::default(),
             topics: Vec::new(),
             push_token: None,
+            push_token_at: None,
+            push_tokens: Vec::new(),
             push_suspect: None,
             token_version: 1,
             revoked: noroshi_store::Revocation::default(),
             created_at: Timestamp(0),
         };
         let tags = noroshi_delivery::first_call::tags_of(&device);
-        let call = FirstCall { device, unread: 0, newest: Vec::new(), expires_at: None };
+        let call = FirstCall { device, unread: 0, newest: Vec::new(), unread_items: 0, expires_at: None };
         let valid = Timestamp(5)..Timestamp(10);
         let entry = Entry::new(tags, call, Mark::default(), Presence::Offline, valid);
         let inputs = Inputs { version: 0, presence: Presence::Offline, base: String::new() };

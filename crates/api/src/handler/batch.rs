@@ -5,21 +5,20 @@
 //! share a commit.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::extract::State as Shared;
 use http::HeaderMap;
-use noroshi_delivery::{Delivery, Error, Origin, OverQuota, Receipt};
+use noroshi_delivery::{Delivery, Error, Origin, OverQuota, Publishing, Series};
+use noroshi_push::Warning;
 use noroshi_store::{Device, Idempotency, Registration};
 use noroshi_types::{AppId, Request, Target, Topic};
 use serde::Serialize;
 
-use crate::body::Limits;
+use crate::body::{self, Limits};
 use crate::error::Problem;
 use crate::handler::notification::ReceiptBody;
+use crate::push_check;
 use crate::registration::{self, TokenIssuer, draw_device_id};
 use crate::request::access::{Devices, Provider, Publish};
 use crate::request::body::NdjsonBody;
@@ -27,7 +26,7 @@ use crate::request::idempotency::{body_hash, idempotency_key};
 use crate::request::page::lines;
 use crate::request::trace::Traced;
 use crate::respond::Lines;
-use crate::{body, push_check};
+use crate::token_check;
 
 /// The `field` in errors to a front, if the quota of a line's topic is exceeded.
 pub const OVER_QUOTA_FIELD: &str = "to.topic";
@@ -42,11 +41,9 @@ const DEVICES_PER_COMMIT: usize = 1_000;
 /// about 100 ms.
 const TOPICS_PER_COMMIT: usize = 10_000;
 
-type Answer = Result<Receipt, Problem>;
-
 enum Slot {
-    Done(Answer),
-    Waiting(Pin<Box<dyn Future<Output = Answer> + Send>>),
+    Begun(Publishing, Vec<Warning>),
+    Refused(Problem),
 }
 
 #[derive(Serialize)]
@@ -70,7 +67,7 @@ pub(crate) async fn notifications(
         // A header cannot contain a line break, so the key of a line differs from every key of a request.
         let idempotency =
             key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-        let read = body::notification(line, &body_limits);
+        let read = body::notification(line, &body_limits, provider.delivery.clock().now());
         let read = read.map(|request| (Request { trace, ..request }, idempotency));
         batch.push(read).await?;
     }
@@ -81,14 +78,13 @@ pub(crate) async fn notifications(
 pub(crate) struct Batch<'a> {
     delivery: &'a Arc<Delivery>,
     app: AppId,
+    series: Series,
     origin: Origin,
     waiting: VecDeque<Slot>,
     answers: Lines,
     /// Batches of a front: why a line could not start. All later lines are rejected too, so that none overtakes it before the
     /// front retries it.
     stopped: Option<Problem>,
-    /// A line waited in vain for room: later ones do not wait, or the client would for longer than it does for one.
-    found_no_room: bool,
     /// Batches of a front: topics with a rejected line, and why. Later lines to the same topic are rejected too.
     over_topics: HashMap<Topic, OverQuota>,
 }
@@ -99,11 +95,11 @@ impl<'a> Batch<'a> {
         Self {
             delivery,
             app,
+            series: Series::new(&delivery.publisher, app),
             origin,
             waiting,
             answers: Lines::with_capacity(lines),
             stopped: None,
-            found_no_room: false,
             over_topics: HashMap::new(),
         }
     }
@@ -118,7 +114,7 @@ impl<'a> Batch<'a> {
         }
         let slot = match line {
             Ok((request, idempotency)) => self.start(request, idempotency).await,
-            Err(problem) => Slot::Done(Err(problem)),
+            Err(problem) => Slot::Refused(problem),
         };
         self.waiting.push_back(slot);
         Ok(())
@@ -128,7 +124,7 @@ impl<'a> Batch<'a> {
     async fn start(&mut self, request: Request, idempotency: Option<Idempotency>) -> Slot {
         let (app, is_front) = (self.app, matches!(self.origin, Origin::Front(_)));
         if let Some(problem) = &self.stopped {
-            return Slot::Done(Err(problem.clone()));
+            return Slot::Refused(problem.clone());
         }
         let topic = match &request.target {
             Target::Topic(topic) if is_front => Some(topic.clone()),
@@ -136,31 +132,18 @@ impl<'a> Batch<'a> {
             _ => None,
         };
         if let Some(over) = topic.as_ref().and_then(|topic| self.over_topics.get(topic)) {
-            return Slot::Done(Err(of_topic(*over)));
+            return Slot::Refused(of_topic(*over));
         }
-        if let Err(problem) = push_check::check_request(self.delivery, app, &request).await {
-            return Slot::Done(Err(problem));
-        }
-        let (publisher, origin) = (&self.delivery.publisher, self.origin.clone());
-        let started = match self.found_no_room {
-            false => publisher.begin_publish(app, request, idempotency, origin).await,
-            true => publisher.begin_publish_at_once(app, request, idempotency, origin).await,
+        let warnings = match push_check::check_request(self.delivery, app, &request).await {
+            // A front discards them.
+            Ok(_) if is_front => Vec::new(),
+            Ok(unshown) => unshown.warnings(self.delivery, app).await,
+            Err(problem) => return Slot::Refused(problem),
         };
-        self.found_no_room |= matches!(started, Err(Error::NoRoom { .. }));
-        let started = match started {
-            Ok(started) => started,
-            Err(error) if is_front => return Slot::Done(Err(self.hold_back(topic, error))),
-            Err(error) => return Slot::Done(Err(error.into())),
-        };
-        let delivery = self.delivery.clone();
-        let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
-            let receipt = delivery.publisher.finish_publish(started).await?;
-            tracing::debug!(notification = %receipt.id, "accepted in a batch");
-            Ok(receipt)
-        });
-        match poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await {
-            Poll::Ready(answer) => Slot::Done(answer),
-            Poll::Pending => Slot::Waiting(publish),
+        match self.series.begin(request, idempotency, self.origin.clone()).await {
+            Ok(publishing) => Slot::Begun(publishing, warnings),
+            Err(error) if is_front => Slot::Refused(self.hold_back(topic, error)),
+            Err(error) => Slot::Refused(error.into()),
         }
     }
 
@@ -213,19 +196,26 @@ pub(crate) async fn devices(
 
 async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Result<(), Problem> {
     let answer = match waiting.pop_front() {
-        Some(Slot::Done(answer)) => answer,
-        Some(Slot::Waiting(publish)) => publish.await,
+        Some(Slot::Begun(publishing, warnings)) => {
+            let receipt = publishing.receipt().await;
+            receipt.map(|receipt| (receipt, warnings)).map_err(Problem::from)
+        }
+        Some(Slot::Refused(problem)) => Err(problem),
         None => return Ok(()),
     };
     match answer {
-        Ok(receipt) => answers.push(&ReceiptBody::from(receipt)),
+        Ok((receipt, warnings)) => {
+            tracing::debug!(notification = %receipt.id, "accepted in a batch");
+            answers.push(&ReceiptBody::new(receipt, warnings))
+        }
         Err(problem) => answers.push_problem(&problem),
     }
 }
 
 /// Registers a part of a batch in few commits. Skips invalid lines.
 async fn register(delivery: &Delivery, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
-    let read: Vec<Result<Registration, Problem>> = chunk.iter().map(|line| registration(line)).collect();
+    let read: Vec<Result<Registration, Problem>> =
+        chunk.iter().map(|line| registration(delivery, line)).collect();
     let good: Vec<Registration> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
     let mut registered = Vec::with_capacity(good.len());
     for part in commits(good) {
@@ -255,8 +245,9 @@ fn commits(registrations: Vec<Registration>) -> Vec<Vec<Registration>> {
     commits
 }
 
-fn registration(line: &[u8]) -> Result<Registration, Problem> {
+fn registration(delivery: &Delivery, line: &[u8]) -> Result<Registration, Problem> {
     let body::Registering { device, registration } = body::device(line)?;
+    token_check::by_provider(delivery, &token_check::of_registration(&registration))?;
     let device = match device {
         Some(device) => device,
         None => draw_device_id()?,

@@ -8,13 +8,16 @@ pub(super) mod show;
 use axum::extract::State as Shared;
 use axum::response::IntoResponse;
 use http::{HeaderMap, StatusCode};
-use noroshi_delivery::Error;
 use noroshi_delivery::campaign::{Audience, CampaignProgress, Line, Spec};
-use noroshi_types::CampaignId;
+use noroshi_delivery::{Delivery, Error};
+use noroshi_push::Warning;
+use noroshi_store::CampaignState;
+use noroshi_types::{AppId, CampaignId};
 use serde::Deserialize;
 
-use crate::body::Limits;
+use crate::body::{self, Limits};
 use crate::error::{Code, Problem};
+use crate::push_check;
 use crate::request::access::{Provider, Publish, Read};
 use crate::request::body::{JsonBody, NdjsonBody};
 use crate::request::idempotency::{idempotency, mark_replayed};
@@ -22,7 +25,6 @@ use crate::request::page::{Page, lines, next};
 use crate::request::parameter::{Path, Query};
 use crate::request::trace::Traced;
 use crate::respond::{self, Answer, Lines};
-use crate::{body, push_check};
 
 /// Lines stored in one commit: about ten milliseconds, for which other writers wait.
 const LINES_PER_COMMIT: usize = 1_000;
@@ -51,7 +53,7 @@ pub(crate) async fn create(
     if let Some(idempotency) = &idempotency
         && let Some(progress) = provider.delivery.campaigns.created(provider.app, idempotency).await?
     {
-        return created(progress, true);
+        return created(&provider.delivery, provider.app, progress, true).await;
     }
     let spec =
         provider.delivery.campaigns.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
@@ -63,14 +65,22 @@ pub(crate) async fn create(
             return Err(Problem::field("audience.upload", rule));
         }
         let count = provider.delivery.campaigns.dry_run(provider.app, &spec).await?;
-        return respond::ok(&show::CountBody::from(count));
+        let warnings = warnings(&provider.delivery, provider.app, &spec).await;
+        return respond::ok(&show::CountBody::new(count, warnings));
     }
     let (progress, replayed) = provider.delivery.campaigns.create(provider.app, spec, idempotency).await?;
-    created(progress, replayed)
+    created(&provider.delivery, provider.app, progress, replayed).await
 }
 
-fn created(progress: CampaignProgress, replayed: bool) -> Answer {
-    Ok(mark_replayed(answer(StatusCode::CREATED, progress)?, replayed))
+async fn created(delivery: &Delivery, app: AppId, progress: CampaignProgress, replayed: bool) -> Answer {
+    let spec = Spec::from_json(&progress.campaign.spec).map_err(Problem::internal)?;
+    let warnings = warnings(delivery, app, &spec).await;
+    let body = show::campaign(progress)?.with(warnings);
+    Ok(mark_replayed(respond::json(StatusCode::CREATED, &body), replayed))
+}
+
+async fn warnings(delivery: &Delivery, app: AppId, spec: &Spec) -> Vec<Warning> {
+    push_check::unshown_of_campaign(delivery, spec).warnings(delivery, app).await
 }
 
 /// `GET /v1/campaigns`
@@ -86,7 +96,14 @@ pub(crate) async fn list(provider: Provider<Read>, Query(page): Query<Page>) -> 
 /// `GET /v1/campaigns/{id}`
 pub(crate) async fn show(provider: Provider<Read>, Path(id): Path<String>) -> Answer {
     let found = provider.delivery.campaigns.get(provider.app, campaign_id(&id)?).await;
-    answer(StatusCode::OK, found.map_err(Problem::missing("campaign"))?)
+    let progress = found.map_err(Problem::missing("campaign"))?;
+    // Later, nobody can change the message.
+    if progress.campaign.state != CampaignState::Draft {
+        return answer(StatusCode::OK, progress);
+    }
+    let spec = Spec::from_json(&progress.campaign.spec).map_err(Problem::internal)?;
+    let warnings = warnings(&provider.delivery, provider.app, &spec).await;
+    respond::ok(&show::campaign(progress)?.with(warnings))
 }
 
 /// `POST /v1/campaigns/{id}/recipients`

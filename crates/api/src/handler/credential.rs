@@ -3,14 +3,21 @@
 //! A secret arrives with one request, and delivery encrypts it. It appears in no response and no log; errors name only the
 //! field and the rule.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State as Shared;
 use http::StatusCode;
 use noroshi_delivery::push::{CredentialView, Tested};
-use noroshi_types::CredentialId;
+use noroshi_push::{Condition, CredentialStatus, provider_of};
+use noroshi_store::Device;
+use noroshi_types::{CredentialId, PushToken, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::body::{self, TestTarget};
+use crate::body::{self, RestoreRequest, TestTarget};
 use crate::error::{Code, Problem};
+use crate::nodes::Nodes;
 use crate::request::access::Manager;
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
@@ -25,6 +32,30 @@ struct CredentialBody {
     /// The other public parts.
     settings: Map<String, Value>,
     created_at: String,
+    /// Only in lists, and `null` there for a credential that this node has not loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[allow(clippy::option_option)] // absent, null and a state are three different answers
+    state: Option<Option<StateBody>>,
+}
+
+/// The state on the node that answers.
+#[derive(Serialize)]
+struct StateBody {
+    node: Option<String>,
+    breaker: &'static str,
+    reason: Option<&'static str>,
+    open_until: Option<String>,
+    paused_until: Option<String>,
+    connections: usize,
+    in_flight: usize,
+    waiting: usize,
+    last_error: Option<ErrorBody>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody {
+    at: String,
+    reason: &'static str,
 }
 
 #[derive(Serialize)]
@@ -32,6 +63,12 @@ struct TestedBody {
     answer: &'static str,
     reason: Option<&'static str>,
     explain: &'static str,
+}
+
+#[derive(Serialize)]
+struct RestoredBody {
+    /// Tokens.
+    restored: u64,
 }
 
 #[derive(Deserialize)]
@@ -42,11 +79,22 @@ pub(crate) struct AddQuery {
 }
 
 /// `GET /v1/apps/{app}/push`
-pub(crate) async fn list(manager: Manager) -> Answer {
+pub(crate) async fn list(Shared(nodes): Shared<Option<Arc<dyn Nodes>>>, manager: Manager) -> Answer {
     let app = manager.app()?;
     let credentials = manager.delivery.push.list_credentials(app.id).await?;
-    let credentials = credentials.into_iter().map(credential_body).collect::<Result<Vec<_>, _>>()?;
-    respond::field("credentials", credentials)
+    let (states, now) = (manager.delivery.push.credential_status(app.id), manager.delivery.clock().now());
+    let nodes = nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
+    let node = nodes.into_iter().find(|node| node.this).map(|node| node.name);
+    let with_state = |view: CredentialView| {
+        let is_of = |state: &&CredentialStatus| {
+            (state.service, state.environment, &*state.provider)
+                == (view.service, view.environment, &*view.provider)
+        };
+        let state = states.iter().flatten().find(is_of);
+        let state = state.map(|state| state_body(state, node.clone(), now));
+        Ok::<_, Problem>(CredentialBody { state: Some(state), ..credential_body(view)? })
+    };
+    respond::field("credentials", credentials.into_iter().map(with_state).collect::<Result<Vec<_>, _>>()?)
 }
 
 /// `POST /v1/apps/{app}/push`
@@ -57,7 +105,7 @@ pub(crate) async fn add(manager: Manager, Query(query): Query<AddQuery>, JsonBod
     let credential = added.map_err(|error| match error {
         noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
             Code::AlreadyExists,
-            "the app has a credential for this push service and environment; replace=true replaces it",
+            "the app has a credential for this push service and environment (for this name, of \"webhook\"); replace=true replaces it",
         ),
         error => error.into(),
     })?;
@@ -95,8 +143,9 @@ pub(crate) async fn test(
         TestTarget::Device(device) => {
             let found = manager.delivery.store().device(app.id, &device).await?;
             let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
-            device
-                .push_token
+            let view =
+                manager.delivery.push.list_credentials(app.id).await?.into_iter().find(|view| view.id == id);
+            token_for(&device, view.as_ref())
                 .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
         }
     };
@@ -108,6 +157,39 @@ pub(crate) async fn test(
         .await
         .map_err(Problem::missing("credential"))?;
     respond::ok(&TestedBody::from(tested))
+}
+
+/// `POST /v1/apps/{app}/push/{id}/restore`
+pub(crate) async fn restore(
+    manager: Manager,
+    Path((_, id)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let app = manager.app()?;
+    let credential = credential_id(&id)?;
+    let RestoreRequest { since, reason } = body::restore(&body)?;
+    let restored = manager
+        .delivery
+        .push
+        .credentials()?
+        .restore(app.id, credential, since, reason)
+        .await
+        .map_err(Problem::missing("credential"))?;
+    manager.delivery.context.outcomes.configured(Some(app.id), ("push_tokens", "restored"), Some(&id));
+    respond::ok(&RestoredBody { restored })
+}
+
+/// The device's main token; for a provider behind a webhook, its token of that provider if it has one.
+fn token_for(device: &Device, view: Option<&CredentialView>) -> Option<PushToken> {
+    let tokens = device.all_push_tokens().into_iter().map(|one| one.token);
+    let mut of_provider = tokens.filter(|token| {
+        let provider = provider_of(token);
+        view.is_some_and(|view| token.service == view.service && provider.as_deref() == Some(&*view.provider))
+    });
+    match view.is_some_and(|view| !view.provider.is_empty()) {
+        true => of_provider.next().or_else(|| device.push_token.clone()),
+        false => device.push_token.clone(),
+    }
 }
 
 fn credential_id(text: &str) -> Result<CredentialId, Problem> {
@@ -125,7 +207,28 @@ fn credential_body(view: CredentialView) -> Result<CredentialBody, Problem> {
         name: view.name,
         settings,
         created_at: view.created_at.to_string(),
+        state: None,
     })
+}
+
+fn state_body(state: &CredentialStatus, node: Option<String>, now: Timestamp) -> StateBody {
+    let (breaker, reason, after) = match state.breaker {
+        Condition::Closed => ("closed", None, None),
+        Condition::Open { reason, after } => ("open", Some(reason), Some(after)),
+        Condition::HalfOpen { reason } => ("half-open", Some(reason), None),
+    };
+    let time = |after: Duration| now.saturating_add(after).to_string();
+    StateBody {
+        node,
+        breaker,
+        reason,
+        open_until: after.map(time),
+        paused_until: state.paused.map(|(_, left)| time(left)),
+        connections: state.connections,
+        in_flight: state.in_flight,
+        waiting: state.queued,
+        last_error: state.last_error.map(|(at, reason)| ErrorBody { at: at.to_string(), reason }),
+    }
 }
 
 impl From<Tested> for TestedBody {

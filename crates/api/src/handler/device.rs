@@ -20,6 +20,7 @@ use crate::request::body::JsonBody;
 use crate::request::page::{next, not_a_position, not_first, page_limit};
 use crate::request::parameter::{Path, Query};
 use crate::respond::{self, Answer};
+use crate::token_check;
 
 #[derive(Serialize)]
 struct RegisteredBody<'a> {
@@ -67,6 +68,7 @@ pub(crate) async fn register(
     let device = match registrar {
         Registrar::Provider(app) => {
             let device = named.map_or_else(draw_device_id, Ok)?;
+            token_check::by_provider(&delivery, &token_check::of_registration(&registration))?;
             let registration = Registration { device: Some(device), ..registration };
             register_one(&delivery, app, registration).await?
         }
@@ -80,6 +82,8 @@ pub(crate) async fn register(
             if registration.user.is_some() && registration.user != own.user {
                 return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
             }
+            let tokens = token_check::of_registration(&registration);
+            token_check::by_device(&delivery, identity.app, &tokens).await?;
             let holder = topic_rules::holder(&own, identity.claims.clone());
             let place = |index| format!("topics[{index}]");
             topic_rules::permit(&delivery, &holder, &registration.topics, place).await?;

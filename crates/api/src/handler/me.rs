@@ -19,6 +19,7 @@ use crate::request::access::{Consumer, FirstCaller};
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
 use crate::respond::{self, Answer};
+use crate::token_check;
 
 /// Default number of messages in a response.
 const INBOX_PAGE_DEFAULT: usize = 100;
@@ -66,6 +67,10 @@ pub(crate) async fn change(
         )
         .at("user"));
     }
+    if let Some(Some(token)) = &change.push_token {
+        let token = vec![(token, "push_token".to_owned())];
+        token_check::by_device(&consumer.delivery, consumer.device.app, &token).await?;
+    }
     update(&consumer, DeviceChange { user: None, ..change }).await?;
     let answer = first_calls.answer(&consumer.identity, &headers, extensions.get::<Peer>()).await?;
     Ok(answer.whole())
@@ -103,7 +108,9 @@ pub(crate) async fn set_push_token(
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, Problem> {
-    let change = DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
+    let token = body::push_token(&body)?;
+    token_check::by_device(&consumer.delivery, consumer.device.app, &vec![(&token, String::new())]).await?;
+    let change = DeviceChange { push_token: Some(Some(token)), ..DeviceChange::default() };
     update(&consumer, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,26 +3,36 @@
 use axum::extract::State as Shared;
 use http::{HeaderMap, StatusCode};
 use noroshi_delivery::Receipt;
-use noroshi_store::{NotificationState, RequestSummary, State, TraceStep};
-use noroshi_types::{NotificationId, Presence, Request, TraceContext};
+use noroshi_delivery::campaign::{Audience, Spec};
+use noroshi_push::Warning;
+use noroshi_store::{
+    BroadcastsOf, NotificationState, PushStage, RequestSummary, State, TraceStep, TracedCampaign,
+    TracedTarget,
+};
+use noroshi_types::{DeviceId, NotificationId, Presence, PushEnvironment, Request, TraceContext};
 use serde::Serialize;
 
-use crate::body::Limits;
+use crate::body::{self, Limits};
 use crate::error::Problem;
-use crate::handler::summary::summary;
+use crate::handler::attempt::{AttemptBody, attempts};
+use crate::handler::channel::BroadcastBody;
+use crate::handler::explanation::{Explanation, Present, Reason, Segment, explain};
+use crate::push_check;
 use crate::request::access::{Provider, Publish, Read};
 use crate::request::body::JsonBody;
 use crate::request::idempotency::{idempotency, mark_replayed};
 use crate::request::parameter::Path;
 use crate::request::trace::Traced;
+use crate::respond::warning::{self, WarningBody};
 use crate::respond::{self, Answer};
-use crate::{body, push_check};
 
 /// Body of `202`, and a line of a batch response.
 #[derive(Serialize)]
 pub(crate) struct ReceiptBody {
     id: String,
     targets: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningBody>,
 }
 
 #[derive(Serialize)]
@@ -40,6 +50,9 @@ struct StateBody {
     expires_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
+    /// Of a notification that was broadcast to channels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    broadcasts: Vec<BroadcastBody>,
 }
 
 #[derive(Serialize)]
@@ -59,6 +72,16 @@ struct TraceBody {
     in_inbox: bool,
     connected: bool,
     subscribed: bool,
+    targeted_by: &'static str,
+    targeting: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    push_due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    push_taken_at: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<AttemptBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
     summary: String,
@@ -89,11 +112,16 @@ pub(crate) async fn publish(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let idempotency = idempotency(&headers, &body)?;
-    let request = Request { trace, ..body::notification(&body, &body_limits)? };
+    let publisher = &provider.delivery.publisher;
+    let outline = || body::outline(&body, idempotency.is_some());
+    let admitted = publisher.wait_for_room(provider.app, outline).await?;
+    let request =
+        Request { trace, ..body::notification(&body, &body_limits, provider.delivery.clock().now())? };
     drop(body);
-    push_check::check_request(&provider.delivery, provider.app, &request).await?;
-    let receipt = provider.delivery.publisher.publish(provider.app, request, idempotency).await?;
-    let response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
+    let unshown = push_check::check_request(&provider.delivery, provider.app, &request).await?;
+    let warnings = unshown.warnings(&provider.delivery, provider.app).await;
+    let receipt = publisher.publish_admitted(provider.app, request, idempotency, admitted).await?;
+    let response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::new(receipt, warnings));
     let mut response = mark_replayed(response, receipt.replayed);
     response.extensions_mut().insert(receipt.id);
     Ok(response)
@@ -105,7 +133,15 @@ pub(crate) async fn show(provider: Provider<Read>, Path(id): Path<String>) -> An
     let found =
         provider.delivery.store().notification(provider.app, id, provider.delivery.clock().now()).await?;
     let state = found.ok_or_else(|| Problem::not_found("notification"))?;
-    respond::ok(&StateBody::from(state))
+    let broadcasts = match state.request.target {
+        "topic" => {
+            let of = BroadcastsOf::Notification(id);
+            provider.delivery.store().broadcasts(provider.app, of, PushEnvironment::ALL.len()).await?
+        }
+        _ => Vec::new(),
+    };
+    let broadcasts = broadcasts.into_iter().map(BroadcastBody::from).collect();
+    respond::ok(&StateBody { broadcasts, ..StateBody::from(state) })
 }
 
 /// `GET /v1/notifications/{id}/devices/{device}`
@@ -115,7 +151,16 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
     let session = provider.delivery.sessions.of_device(provider.app, &device).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
-    let summary = summary(&trace, connected);
+    let present = Present {
+        now: provider.delivery.clock().now(),
+        is_connected: connected,
+        waits_for_quota: provider.delivery.quotas.pushes_wait(provider.app),
+        segment: match &trace.target {
+            TracedTarget::Campaign(campaign) => segment(&provider, &device, campaign).await?,
+            _ => Segment::Unknown,
+        },
+    };
+    let Explanation { targeted_by, targeting, reason, push, summary } = explain(&trace, present);
     let step = |step: TraceStep| StepBody {
         at: step.at.to_string(),
         outcome: step.outcome.as_str(),
@@ -129,10 +174,34 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
         in_inbox: trace.in_inbox,
         connected,
         subscribed: trace.subscribed,
+        targeted_by: targeted_by.as_str(),
+        targeting,
+        reason: reason.map(Reason::as_str),
+        push_due_at: push.map(|push| push.due_at.to_string()),
+        push_taken_at: push.and_then(|push| match push.stage {
+            PushStage::Taken { since } => since.map(|since| since.to_string()),
+            PushStage::Queued | PushStage::Collected => None,
+        }),
+        attempts: attempts(&trace.attempts, trace.device.num),
         trace: trace.trace.map(trace_id),
         summary,
     };
     respond::ok(&body)
+}
+
+/// Whether the device is in the audience of a campaign now.
+async fn segment(
+    provider: &Provider<Read>,
+    device: &DeviceId,
+    campaign: &TracedCampaign,
+) -> Result<Segment, Problem> {
+    let Ok(spec) = Spec::from_json(&campaign.spec) else { return Ok(Segment::Unknown) };
+    if spec.audience == Audience::Upload {
+        return Ok(Segment::Upload);
+    }
+    let found = provider.delivery.store().device(provider.app, device).await?;
+    let is_inside = found.is_some_and(|device| spec.selects(&device.attributes, &device.topics));
+    Ok(if is_inside { Segment::Inside } else { Segment::Outside })
 }
 
 /// `DELETE /v1/notifications/{id}`
@@ -156,9 +225,9 @@ pub fn notification_id(text: &str) -> Result<NotificationId, Problem> {
     NotificationId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
 }
 
-impl From<Receipt> for ReceiptBody {
-    fn from(receipt: Receipt) -> Self {
-        Self { id: receipt.id.to_string(), targets: receipt.targets }
+impl ReceiptBody {
+    pub(crate) fn new(receipt: Receipt, warnings: Vec<Warning>) -> Self {
+        Self { id: receipt.id.to_string(), targets: receipt.targets, warnings: warning::bodies(warnings) }
     }
 }
 
@@ -188,6 +257,7 @@ impl From<NotificationState> for StateBody {
             sent_at: message.sent_at.to_string(),
             expires_at: message.expires_at.to_string(),
             trace: trace.map(trace_id),
+            broadcasts: Vec::new(),
         }
     }
 }

@@ -252,6 +252,7 @@ fn request_for(endpoint: &Endpoint, fields: &Fields, body: &[u8]) -> Result<noro
         notification: None,
         data: Some(JsonText::from_valid(data)),
         push: Push::default(),
+        item: None,
         trace: None,
     })
 }

@@ -69,6 +69,13 @@ macro_rules! needs {
 
 needs! { Publish Devices Read }
 
+/// Public only in this crate: other crates have no routes for it.
+pub(crate) struct Admin;
+
+impl Needs for Admin {
+    const SCOPE: Scope = Scope::Admin;
+}
+
 /// An API key with the scope `N`.
 pub struct Provider<N> {
     pub app: AppId,

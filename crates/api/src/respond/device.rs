@@ -6,6 +6,7 @@ use noroshi_types::{Presence, Topic};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::push_token::{self, SuspectBody, TokenBody};
 use crate::error::Problem;
 
 /// A device.
@@ -22,15 +23,10 @@ pub(crate) struct DeviceBody {
     push_token: Option<Box<RawValue>>,
     /// Set if a push service rejected the push token: it is not used until the device registers a new one.
     push_suspect: Option<SuspectBody>,
+    /// The main token and all others, without what is needed to send to them.
+    push_tokens: Vec<TokenBody>,
     presence: &'static str,
     created_at: String,
-}
-
-#[derive(Serialize)]
-struct SuspectBody {
-    at: String,
-    /// The push service's own reason.
-    reason: String,
 }
 
 /// A device with the presence of its session.
@@ -40,7 +36,9 @@ pub(crate) fn with_session(device: Device, session: Option<Session>) -> Result<D
 
 /// A device with this presence.
 pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<DeviceBody, Problem> {
+    let push_tokens = push_token::list(&device, false)?;
     Ok(DeviceBody {
+        push_tokens,
         device: device.id.to_string(),
         user: device.user.map(|user| user.to_string()),
         platform: device.attributes.platform,
@@ -50,9 +48,7 @@ pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<Device
         tags: device.attributes.tags,
         topics: device.topics.iter().map(Topic::to_string).collect(),
         push_token: super::raw(device.push_token.as_ref().map(|token| &token.json))?,
-        push_suspect: device
-            .push_suspect
-            .map(|suspect| SuspectBody { at: suspect.at.to_string(), reason: suspect.reason }),
+        push_suspect: device.push_suspect.map(SuspectBody::from),
         presence: presence.as_str(),
         created_at: device.created_at.to_string(),
     })

@@ -60,6 +60,18 @@ async fn a_campaign_reaches_its_audience_and_reports_outcomes() {
     let trace =
         service.get(&format!("/v1/notifications/{notification}/devices/d3"), &service.key).await.json();
     assert!(trace["summary"].as_str().is_some_and(|text| text.contains("INVALID_ARGUMENT")), "{trace}");
+    // The campaign's own id tells the same, and of a device outside why it got nothing.
+    let id = made["id"].as_str().expect("an id");
+    let explained = async |device: &str| {
+        service.get(&format!("/v1/notifications/{id}/devices/{device}"), &service.key).await
+    };
+    assert_eq!(explained("d3").await.json()["steps"], trace["steps"]);
+    assert_eq!((&trace["targeted_by"], &trace["reason"]), (&json!("campaign"), &json!("push_refused")));
+    let outside = explained("without-token").await.json();
+    assert_eq!((&outside["targeted_by"], &outside["reason"]), (&json!("none"), &json!("not_targeted")));
+    explained("nobody").await.problem(404, "not_found");
+    let only_publish = service.key_with(&[noroshi_types::Scope::Publish]).await;
+    service.get(&format!("/v1/notifications/{id}/devices/d3"), &only_publish).await.problem(403, "forbidden");
 
     assert_eq!(service.delete(&path, &service.key).await.status, StatusCode::NO_CONTENT);
     service.get(&path, &service.key).await.problem(404, "not_found");

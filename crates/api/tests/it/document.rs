@@ -11,7 +11,7 @@ use noroshi_protocol::http::REFUSALS;
 use serde_json::{Value, json};
 
 use crate::push::WEB_PUSH;
-use crate::service::{OPERATOR, Service};
+use crate::service::{NOW, OPERATOR, Service};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
@@ -94,6 +94,17 @@ fn examples(document: &Value, path: &str, method: &str) -> Vec<Value> {
     }
 }
 
+/// As the token for calls.
+fn push_token(bytes: &[u8]) -> Result<(), noroshi_api::Problem> {
+    let key = body::token_key("voip", "")?;
+    body::token_of_path(bytes, key, noroshi_types::Timestamp(0)).map(drop)
+}
+
+pub(super) fn activity(bytes: &[u8]) -> Result<(), noroshi_api::Problem> {
+    let id = noroshi_types::ActivityId::parse("drawn").expect("an id");
+    body::activity(bytes, || id, noroshi_types::Timestamp(0)).map(drop)
+}
+
 #[test]
 fn the_parsers_accept_every_example() {
     let document = parsed(document::PUBLIC);
@@ -105,7 +116,7 @@ fn the_parsers_accept_every_example() {
             }
         }
     };
-    let notification = |bytes: &[u8]| body::notification(bytes, &Limits::default()).map(drop);
+    let notification = |bytes: &[u8]| body::notification(bytes, &Limits::default(), NOW).map(drop);
     let device = |bytes: &[u8]| body::device(bytes).map(drop);
     check("/v1/notifications", "post", &notification);
     check("/v1/notifications/batch", "post", &notification);
@@ -118,14 +129,28 @@ fn the_parsers_accept_every_example() {
     check("/v1/campaigns/{id}/recipients", "post", &|bytes| {
         body::recipient(bytes, &Limits::default()).map(drop)
     });
+    check("/v1/activities", "post", &|bytes| activity(bytes));
+    check("/v1/activities/{id}", "patch", &|bytes| {
+        body::activity_update(bytes, noroshi_types::Timestamp(0)).map(drop)
+    });
+    check("/v1/activities/{id}", "delete", &|bytes| {
+        body::activity_end(bytes, noroshi_types::Timestamp(2_000_000_000_000)).map(drop)
+    });
     check("/v1/apps/{app}/push", "post", &body::push_credential);
     check("/v1/apps/{app}/push/{id}/test", "post", &|bytes| body::push_test(bytes).map(drop));
     check("/v1/presence", "post", &|bytes| body::presence_query(bytes).map(drop));
     check("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop));
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
+    for path in ["/v1/me/push-tokens/{kind}", "/v1/devices/{device}/push-tokens/{kind}/{name}"] {
+        check(path, "put", &push_token);
+    }
+    check("/v1/push/channels", "post", &|bytes| body::channel(bytes).map(drop));
+    check("/v1/push/channels/{name}", "patch", &|bytes| body::channel_change(bytes).map(drop));
+    check("/v1/push/channels/{name}/broadcasts", "post", &|bytes| body::broadcast(bytes, NOW).map(drop));
     check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
     check("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop));
     check("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop));
+    check("/v1/me/items", "patch", &|bytes| body::item_change(bytes).map(drop));
     check("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop));
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
@@ -161,7 +186,7 @@ fn the_parsers_know_exactly_the_fields_described() {
             "{schema}: {expected:?} {described:?}"
         );
     };
-    check("Notification", &|bytes| body::notification(bytes, &Limits::default()).map(drop));
+    check("Notification", &|bytes| body::notification(bytes, &Limits::default(), NOW).map(drop));
     check("Relayed", &|bytes| {
         body::relayed(bytes, &Limits::default(), noroshi_types::Timestamp(0)).map(drop)
     });
@@ -169,14 +194,25 @@ fn the_parsers_know_exactly_the_fields_described() {
     check("DeviceChange", &|bytes| body::device_change(bytes).map(drop));
     check("NewCampaign", &|bytes| body::campaign(bytes, &Limits::default()).map(drop));
     check("Recipient", &|bytes| body::recipient(bytes, &Limits::default()).map(drop));
+    check("NewActivity", &|bytes| activity(bytes));
+    check("ActivityUpdate", &|bytes| body::activity_update(bytes, noroshi_types::Timestamp(0)).map(drop));
+    check("ActivityEnd", &|bytes| body::activity_end(bytes, noroshi_types::Timestamp(0)).map(drop));
     check("PushTest", &|bytes| body::push_test(bytes).map(drop));
+    // The same parser; a path has the kind and the name instead.
+    check("NamedPushToken", &|bytes| {
+        let token = std::str::from_utf8(bytes).expect("a text");
+        body::device(format!("{{\"push_tokens\": [{token}]}}").as_bytes()).map(drop)
+    });
     check("AppChange", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
     });
+    check("NewChannel", &|bytes| body::channel(bytes).map(drop));
+    check("NewBroadcast", &|bytes| body::broadcast(bytes, NOW).map(drop));
     check("NewKey", &|bytes| body::key(bytes).map(drop));
     check("NewExperiment", &|bytes| body::experiment(bytes).map(drop));
     check("NewNotice", &|bytes| body::notice(bytes).map(drop));
     check("NewEndpoint", &|bytes| body::endpoint(bytes).map(drop));
+    check("ItemChange", &|bytes| body::item_change(bytes).map(drop));
 }
 
 #[tokio::test]
@@ -216,6 +252,11 @@ async fn responses_have_exactly_the_fields_described() {
     check("CampaignMessage", made["message"].clone());
     check("Push", made["message"]["push"].clone());
     check("Campaign", made);
+    let start = r#"{"to": {"users": ["u1"]}, "id": "a1", "attributes_type": "A", "content_state": {}, "alert": {"title": "t"}}"#;
+    check("Activity", service.post("/v1/activities", &service.key, start).await.json());
+    check("Activity", get("/v1/activities/a1").await);
+    check("Activities", get("/v1/activities").await);
+    check("ActivityDevice", get("/v1/activities/a1/devices/d1").await);
     let experiment = r#"{"variants": [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]}"#;
     service.put("/v1/apps/dev/experiments/sent", &service.key, experiment).await;
     let sent = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "experiment": {"name": "sent"}}"#;
@@ -238,6 +279,14 @@ async fn responses_have_exactly_the_fields_described() {
     check("Exposed", service.post("/v1/me/exposures", &token, shown).await.json());
     check("Me", service.get("/v1/me", &token).await.json());
     check("Inbox", service.get("/v1/me/inbox", &token).await.json());
+    let with_item = r#"{"to": {"users": ["u1"]}, "data": 1, "item": {"category": "x"}}"#;
+    let item = service.publish(with_item).await;
+    check("Items", service.get("/v1/me/items", &token).await.json());
+    check("Item", service.get("/v1/me/items", &token).await.json()["items"][0].clone());
+    check("ItemCounts", service.get("/v1/me/items/counts", &token).await.json());
+    let read = format!(r#"{{"action": "read", "ids": ["{item}"]}}"#);
+    check("ItemsChanged", service.call(Method::PATCH, "/v1/me/items", &token, &read).await.json());
+    check("ItemsDeleted", service.call(Method::DELETE, "/v1/users/u1/items", &service.key, "").await.json());
     check("Message", service.get("/v1/me/inbox", &token).await.json()["messages"][0].clone());
     let endpoint = service.post("/v1/me/endpoints", &token, "").await.json();
     check("Discovery", service.get(&service.path_of(&endpoint), "").await.json());

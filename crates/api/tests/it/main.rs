@@ -1,5 +1,6 @@
 //! The API as seen by clients: routers, a real store, a recording edge.
 
+mod activities;
 mod app;
 mod batch;
 mod campaign;
@@ -13,10 +14,12 @@ mod experiment;
 mod first_call;
 mod http2;
 mod http2_frames;
+mod items;
 mod nodes;
 mod notification;
 mod profile;
 mod push;
+mod push_tokens;
 mod quota;
 mod refusal;
 mod relay;

@@ -48,8 +48,9 @@ async fn a_trace_has_a_summary() {
     assert_eq!(trace["summary"], "It is in the device's inbox until the device connects.");
 
     let not_meant = service.get(&path("d2"), &service.key).await.json();
-    assert!(
-        not_meant["summary"].as_str().is_some_and(|s| s.starts_with("Nothing is recorded")),
+    assert_eq!(
+        (&not_meant["targeted_by"], &not_meant["reason"]),
+        (&json!("none"), &json!("not_targeted")),
         "{not_meant}"
     );
     service.get(&path("nobody"), &service.key).await.problem(404, "not_found");
@@ -61,6 +62,52 @@ async fn a_trace_has_a_summary() {
         (&trace["in_inbox"], &trace["summary"]),
         (&json!(false), &json!("The device acknowledged it."))
     );
+}
+
+#[tokio::test]
+async fn a_trace_tells_an_absent_device_from_a_stranger() {
+    let service = Service::start().await;
+    service.device("d1", "u1").await;
+    service.device("d2", "u2").await;
+    let live = r#"{"to": {"users": ["u1"]}, "data": 1, "when": "connected"}"#;
+    let id = service.publish(live).await;
+    let trace = async |id: &str, device: &str| {
+        service.get(&format!("/v1/notifications/{id}/devices/{device}"), &service.key).await.json()
+    };
+    let absent = wait_for_trace(&service, &format!("/v1/notifications/{id}/devices/d1")).await;
+    let (by, reason) = (&absent["targeted_by"], &absent["reason"]);
+    assert_eq!((by, reason), (&json!("user"), &json!("offline")), "{absent}");
+    assert_eq!(absent["targeting"], "The request named the device's user \"u1\".");
+    let stranger = trace(&id, "d2").await;
+    let (by, reason) = (&stranger["targeted_by"], &stranger["reason"]);
+    assert_eq!((by, reason), (&json!("none"), &json!("not_targeted")), "{stranger}");
+    assert!(absent["push_due_at"].is_null() && absent["push_taken_at"].is_null());
+
+    let fallback = r#"{"to": {"devices": ["d1"]}, "data": 1, "push": {"mode": "fallback", "after": "10m"}}"#;
+    let token = r#"{"device": "d1", "push_token": {"service": "fcm", "token": "t1"}}"#;
+    let updated = service.post("/v1/devices", &service.key, token).await;
+    assert_eq!(updated.status, StatusCode::CREATED, "{}", updated.text);
+    let id = service.publish(fallback).await;
+    let waits = trace(&id, "d1").await;
+    let due = noroshi_types::Timestamp(NOW.0 + 600_000).to_string();
+    assert_eq!((&waits["targeted_by"], &waits["push_due_at"]), (&json!("device"), &json!(due)), "{waits}");
+    assert!(
+        waits["summary"]
+            .as_str()
+            .is_some_and(|summary| summary.ends_with(&format!("A push is due at {due}.")))
+    );
+}
+
+/// The trace of a notification that is written in the background.
+async fn wait_for_trace(service: &Service, path: &str) -> serde_json::Value {
+    for _ in 0..1_000 {
+        let answer = service.get(path, &service.key).await;
+        if answer.status == StatusCode::OK {
+            return answer.json();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{path} was not written");
 }
 
 #[tokio::test]

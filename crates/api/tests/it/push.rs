@@ -34,7 +34,15 @@ async fn a_credential_is_added_listed_replaced_and_removed_but_never_shown() {
     let replaced = service.post(&format!("{PATH}?replace=true"), &service.key, &other).await;
     assert_eq!((replaced.status, &replaced.json()["name"]), (StatusCode::CREATED, &json!("theirs")));
     let listed = service.get(PATH, &service.key).await;
-    assert_eq!(listed.json()["credentials"], json!([replaced.json()]));
+    let mut with_state = replaced.json();
+    let open_until = listed.json()["credentials"][0]["state"]["open_until"].clone();
+    assert!(open_until.as_str().is_some_and(|time| time.ends_with('Z')), "{}", listed.text);
+    with_state["state"] = json!({
+        "node": null, "breaker": "open", "reason": "InvalidProviderToken", "open_until": open_until,
+        "paused_until": null, "connections": 2, "in_flight": 3, "waiting": 4,
+        "last_error": {"at": "2027-01-15T08:00:00.000Z", "reason": "InvalidProviderToken"},
+    });
+    assert_eq!(listed.json()["credentials"], json!([with_state]));
     for answer in [&made.text, &replaced.text, &listed.text] {
         assert!(!answer.contains(PRIVATE_KEY), "{answer}");
     }
@@ -158,6 +166,103 @@ async fn a_message_too_large_for_a_push_service_is_rejected_with_its_size() {
     assert_eq!(service.post("/v1/notifications", &service.key, &between).await.status, StatusCode::ACCEPTED);
 }
 
+fn warned(answer: &Value) -> Vec<String> {
+    let warnings = answer["warnings"].as_array().into_iter().flatten();
+    let one = |warning: &Value| {
+        assert!(warning["warning"].as_str().is_some_and(|text| !text.is_empty()), "{warning}");
+        format!(
+            "{} {}",
+            warning["service"].as_str().expect("a service"),
+            warning["field"].as_str().expect("a path")
+        )
+    };
+    warnings.map(one).collect()
+}
+
+#[tokio::test]
+async fn an_accepted_notification_lists_what_the_apps_services_do_not_show() {
+    let service = Service::start().await;
+    let message = |mode: &str, typed: Value| {
+        let mut notification = json!({"title": "T", "url": "https://a.example/"});
+        notification.as_object_mut().expect("an object").extend(typed.as_object().expect("fields").clone());
+        json!({"to": {"topic": "t"}, "notification": notification, "push": {"mode": mode}}).to_string()
+    };
+    let publish = async |body: &str| {
+        let answer = service.post("/v1/notifications", &service.key, body).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+        answer.json()
+    };
+    let typed = || json!({"badge": 0, "relevance": 1, "actions": [{"id": "a", "title": "A"}]});
+    let unconfigured = publish(&message("always", typed())).await;
+    assert_eq!(unconfigured.get("warnings"), None, "no service, so nothing to warn of");
+
+    service.post(PATH, &service.key, WEB_PUSH).await;
+    assert_eq!(warned(&publish(&message("always", typed())).await), ["webpush notification.relevance"]);
+    assert_eq!(service.post(PATH, &service.key, &fcm_credential()).await.status, StatusCode::CREATED);
+    let both = ["fcm notification.actions", "fcm notification.badge", "webpush notification.relevance"];
+    assert_eq!(warned(&publish(&message("fallback", typed())).await), both);
+    for body in
+        [message("never", typed()), message("always", json!({})), message("always", json!({"body": "B"}))]
+    {
+        assert_eq!(publish(&body).await.get("warnings"), None, "{body}");
+    }
+
+    let batch =
+        [message("always", typed()), message("never", typed()), message("always", json!({"thread": "t"}))];
+    let lines = service.post("/v1/notifications/batch", &service.key, &batch.join("\n")).await.lines();
+    assert_eq!(warned(&lines[0]), both);
+    assert_eq!(lines[1].get("warnings"), None);
+    assert_eq!(warned(&lines[2]), ["webpush notification.thread"]);
+}
+
+#[tokio::test]
+async fn an_idempotent_request_gets_its_warnings_again() {
+    let service = Service::start().await;
+    service.post(PATH, &service.key, WEB_PUSH).await;
+    let body = r#"{"to": {"topic": "t"}, "notification": {"title": "T", "thread": "t"}, "push": {"mode": "always"}}"#;
+    let post = async || {
+        let mut post = request(Method::POST, "/v1/notifications", &service.key, body);
+        post.headers_mut().insert("idempotency-key", "k".parse().expect("a header"));
+        service.send(post).await.json()
+    };
+    let first = post().await;
+    assert_eq!(warned(&first), ["webpush notification.url", "webpush notification.thread"]);
+    assert_eq!(post().await, first);
+}
+
+#[tokio::test]
+async fn a_draft_lists_what_the_apps_services_do_not_show() {
+    let service = Service::start().await;
+    service.post(PATH, &service.key, WEB_PUSH).await;
+    let shown = |more: Value| {
+        let mut notification = json!({"title": "Hello {{name}}", "url": "https://a.example/"});
+        notification.as_object_mut().expect("an object").extend(more.as_object().expect("fields").clone());
+        json!({"notification": notification})
+    };
+    let sound = "webpush message.notification.sound";
+    let mut campaign = json!({"audience": {"everyone": true}, "start": false, "variables": {"name": "you"},
+        "message": shown(json!({"sound": "default"})),
+        "locales": {"de": shown(json!({"sound": "ton"})), "ja": shown(json!({"sound": "default", "thread": "t"}))}});
+    let expected = [sound, "webpush locales.ja.notification.thread"];
+    let made = service.post("/v1/campaigns", &service.key, &campaign.to_string()).await.json();
+    assert_eq!(warned(&made), expected);
+    let path = format!("/v1/campaigns/{}", made["id"].as_str().expect("an id"));
+    assert_eq!(warned(&service.get(&path, &service.key).await.json()), expected);
+    let counted =
+        service.post("/v1/campaigns?dry_run=true", &service.key, &campaign.to_string()).await.json();
+    assert_eq!(warned(&counted), expected);
+    assert_eq!(service.post(&format!("{path}/abort"), &service.key, "").await.json().get("warnings"), None);
+    assert_eq!(
+        service.get(&path, &service.key).await.json().get("warnings"),
+        None,
+        "nobody can change it any more"
+    );
+
+    campaign["message"]["when"] = json!("stored");
+    let never = service.post("/v1/campaigns", &service.key, &campaign.to_string()).await.json();
+    assert_eq!(never.get("warnings"), None, "no push service gets it");
+}
+
 /// A service account with a key generated for this test.
 fn fcm_credential() -> String {
     let key = include_str!("service-account.pem");
@@ -211,4 +316,42 @@ async fn invalidations_are_listed_in_pages_and_lines() {
     let state = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
     assert_eq!((&state["counts"]["pushed"], &state["counts"]["push_token_gone"]), (&json!(1), &json!(2)));
     assert_eq!(service.get("/v1/devices/d1", &service.key).await.json()["push_token"], json!(null));
+}
+
+#[tokio::test]
+async fn suspended_tokens_are_restored() {
+    let service = Service::running().await;
+    let id = service.post(PATH, &service.key, WEB_PUSH).await.json()["id"].clone();
+    let path = format!("{PATH}/{}/restore", id.as_str().expect("an id"));
+    let token = web_push_token("suspect");
+    let body = json!({"device": "d1", "user": "u1", "push_token": token}).to_string();
+    assert_eq!(service.post("/v1/devices", &service.key, &body).await.status, StatusCode::CREATED);
+    service
+        .publish(r#"{"to": {"users": ["u1"]}, "notification": {"title": "T"}, "push": {"mode": "always"}}"#)
+        .await;
+    service
+        .until("/v1/push/invalidations", |body| {
+            body["invalidations"].as_array().is_some_and(|all| all.len() == 1)
+        })
+        .await;
+    let restore = async |body: Value| service.post(&path, &service.key, &body.to_string()).await;
+    let listed = async || service.get("/v1/devices/d1/push-tokens", &service.key).await.json();
+    assert!(listed().await.to_string().contains("VapidPkHashMismatch"));
+
+    let wrong = restore(json!({"since": "yesterday"})).await;
+    assert_eq!(wrong.problem(400, "invalid_field")["field"], "since");
+    let wrong = restore(json!({"reason": "not a word"})).await;
+    assert_eq!(wrong.problem(400, "invalid_field")["field"], "reason");
+    restore(json!({"reasons": "x"})).await.problem(400, "unknown_field");
+    let publisher = service.key_with(&[Scope::Publish, Scope::Devices, Scope::Read]).await;
+    service.post(&path, &publisher, "{}").await.problem(403, "forbidden");
+    service.post(&path, &service.other_key, "{}").await.problem(404, "not_found");
+    service.post(&format!("{PATH}/99/restore"), &service.key, "{}").await.problem(404, "not_found");
+
+    assert_eq!(restore(json!({"since": "2100-01-01T00:00:00Z"})).await.json(), json!({"restored": 0}));
+    assert_eq!(restore(json!({"reason": "BadTopic"})).await.json(), json!({"restored": 0}));
+    let all = restore(json!({"since": null, "reason": "VapidPkHashMismatch"})).await;
+    assert_eq!(all.json(), json!({"restored": 1}));
+    assert!(!listed().await.to_string().contains("VapidPkHashMismatch"));
+    assert_eq!(restore(json!({})).await.json(), json!({"restored": 0}));
 }

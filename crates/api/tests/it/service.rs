@@ -15,7 +15,7 @@ use noroshi_auth::Auth;
 use noroshi_delivery::push::Outlet;
 use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery, Edge, Fan, LocalSession, Session};
-use noroshi_push::{Answer as PushAnswer, Credential, Push};
+use noroshi_push::{Answer as PushAnswer, Condition, Credential, CredentialStatus, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
     AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Position, Presence, Scope, Scopes,
@@ -386,11 +386,13 @@ impl Edge for FakeEdge {
     fn reread(&self, _: &[LocalSession], _: NotificationId) {}
 }
 
-/// Push services that answer at once: tokens with `gone` are gone, those with `refused` are rejected.
+/// Push services that answer at once: tokens with `gone` are gone, those with `refused` are rejected,
+/// and those with `suspect` are suspect.
 #[derive(Default)]
 pub(crate) struct FakeServices {
     pushed: Mutex<Vec<Push>>,
     credentials: Mutex<HashMap<AppId, usize>>,
+    states: Mutex<HashMap<AppId, Vec<CredentialStatus>>>,
 }
 
 impl FakeServices {
@@ -412,6 +414,7 @@ impl Outlet for FakeServices {
         let answer = match push.token.json.as_str() {
             _ if self.credentials(push.app) == 0 => PushAnswer::Unconfigured,
             token if token.contains("gone") => PushAnswer::Gone { reason: "UNREGISTERED", since: None },
+            token if token.contains("suspect") => PushAnswer::Suspect { reason: "VapidPkHashMismatch" },
             token if token.contains("refused") => PushAnswer::Refused { reason: "INVALID_ARGUMENT" },
             _ => PushAnswer::Accepted,
         };
@@ -421,6 +424,23 @@ impl Outlet for FakeServices {
     }
 
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
+        let state = |credential: &Credential| CredentialStatus {
+            service: credential.service,
+            environment: credential.environment,
+            provider: credential.provider.clone(),
+            connections: 2,
+            in_flight: 3,
+            queued: 4,
+            breaker: Condition::Open { reason: "InvalidProviderToken", after: Duration::from_secs(30) },
+            paused: None,
+            last_error: Some((Timestamp(1_800_000_000_000), "InvalidProviderToken")),
+        };
+        let states = credentials.iter().map(state).collect();
+        self.states.lock().expect("no panic").insert(app, states);
         self.credentials.lock().expect("no panic").insert(app, credentials.len());
+    }
+
+    fn status(&self, app: AppId) -> Vec<CredentialStatus> {
+        self.states.lock().expect("no panic").get(&app).cloned().unwrap_or_default()
     }
 }

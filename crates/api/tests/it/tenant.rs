@@ -19,6 +19,7 @@ fn body(method: &Method, path: &str) -> &'static str {
         ("PUT", "/v1/me/push-token") => r#"{"service":"fcm","token":"x"}"#,
         ("PUT", "/v1/me/presence") => r#"{"state":"idle"}"#,
         ("POST", "/v1/me/inbox/ack" | "/v1/me/opened") => r#"{"ids":[]}"#,
+        ("PATCH", "/v1/me/items") => r#"{"action":"read","ids":[]}"#,
         ("PATCH", "/v1/apps/{app}") => r#"{"jwt_secret":null}"#,
         ("POST", "/v1/apps/{app}/push") => WEB_PUSH,
         ("POST", "/v1/apps/{app}/push/{id}/test") => r#"{"device":"d1"}"#,
@@ -82,6 +83,7 @@ async fn another_apps_credential_grants_no_access() {
         "POST /v1/notifications/batch",
         "POST /v1/campaigns",
         "GET /v1/campaigns",
+        "GET /v1/activities",
         "POST /v1/presence",
         "GET /v1/topics",
         "GET /v1/topics/{topic}",
@@ -92,7 +94,11 @@ async fn another_apps_credential_grants_no_access() {
         "DELETE /v1/devices/{device}",
         // Another app has its own users.
         "POST /v1/users/{user}/revoke",
+        "GET /v1/users/{user}/items",
+        "DELETE /v1/users/{user}/items",
+        "GET /v1/users/{user}/items/counts",
         "GET /v1/push/invalidations",
+        "GET /v1/push/channels",
         "GET /openapi.json",
         "GET /docs",
     ];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use noroshi_api::parts::{
     Devices, JsonBody, Lines, NdjsonBody, Path, Query, Read, Traced, bearer, draw_device_id, json, lines,
     page_limit, record_provider, scoped,
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::me::{Resident, at};
+use super::me::{Resident, at, unchanged};
 use super::{By, Call, FrontExtension};
 use crate::cell_set::CellSet;
 use crate::client::{CellRequest, escaped};
@@ -308,6 +308,19 @@ pub(crate) async fn revoke(
     uri: Uri,
 ) -> Result<Response, Problem> {
     at_cell_of_device(&call, &device, CellRequest { method: Method::POST, ..at(&uri) }).await
+}
+
+/// Everything under `/v1/devices/{device}/push-tokens`
+pub(crate) async fn push_tokens(
+    By(call, _): By<Devices>,
+    Path(segments): Path<Vec<String>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let device = segments.first().map_or("", String::as_str);
+    at_cell_of_device(&call, device, unchanged(method, &uri, &headers, &body)).await
 }
 
 /// `DELETE /v1/devices/{device}`

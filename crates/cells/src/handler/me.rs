@@ -204,7 +204,7 @@ pub(crate) async fn delete(
     Ok(answer.into_response())
 }
 
-fn unchanged(method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> CellRequest {
+pub(super) fn unchanged(method: Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> CellRequest {
     let content_type = headers.get(header::CONTENT_TYPE).cloned();
     CellRequest { method, content_type, body: Bytes::copy_from_slice(body), ..at(uri) }
 }

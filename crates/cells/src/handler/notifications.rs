@@ -191,17 +191,19 @@ fn with_id(answer: &CellResponse, id: NotificationId) -> Result<Response, Proble
 }
 
 fn unforwarded(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Response {
-    let summary = match part.state {
-        PartState::Waiting => "It is queued until the device's cell answers.",
-        PartState::Refused => "The device's cell rejected it.",
-        PartState::Expired => "It expired before the device's cell accepted it.",
+    let (summary, reason) = match part.state {
+        PartState::Waiting => ("It is queued until the device's cell answers.", "pending"),
+        PartState::Refused => ("The device's cell rejected it.", "not_reached"),
+        PartState::Expired => ("It expired before the device's cell accepted it.", "expired"),
         PartState::Cancelled | PartState::Cancelling | PartState::Forwarded => {
-            "It was cancelled before the device's cell accepted it."
+            ("It was cancelled before the device's cell accepted it.", "cancelled")
         }
     };
+    let targeting = "Only the device's cell knows whether it was for the device.";
     let mut body = serde_json::json!({
         "id": relayed.id.to_string(), "device": device.as_str(), "steps": [], "in_inbox": false,
-        "connected": false, "subscribed": false, "summary": summary,
+        "connected": false, "subscribed": false, "targeted_by": "unknown", "targeting": targeting, "reason": reason,
+        "summary": summary,
     });
     if let Some(context) = relayed.trace {
         body["trace"] = context.trace.to_string().into();

@@ -9,7 +9,7 @@ use noroshi_api::parts::{
     JsonBody, Lines, NdjsonBody, Publish, body_hash, check_request, idempotency, idempotency_key, json,
     lines, mark_replayed,
 };
-use noroshi_api::{Api, Problem, body};
+use noroshi_api::{Api, Code, Problem, body};
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
 use noroshi_types::{Quota, Request, Target};
@@ -129,7 +129,11 @@ async fn message(
         #[serde(borrow)]
         to: &'a RawValue,
     }
-    let request = body::notification(body, &api.config.limits)?;
+    let request = body::notification(body, &api.config.limits, call.front.cells.state.now())?;
+    if request.push.broadcast.is_some() {
+        let rule = "a front broadcasts to no channel; send it to the cell that has the channel";
+        return Err(Problem::new(Code::NotAtAFront, rule).at("push.broadcast"));
+    }
     check_request(api, call.app, &request).await?;
     // Earlier than a cell would: a message that the cell rejects would wait in the outbox.
     api.delivery.quotas.take(call.app, Quota::PublishesPerSecond, 1)?;

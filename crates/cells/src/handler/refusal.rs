@@ -74,8 +74,17 @@ pub(crate) async fn invalidations() -> Problem {
     )
 }
 
+pub(crate) async fn channels() -> Problem {
+    let detail = "a broadcast channel belongs to one cell, which sends to it: create it and send there";
+    Problem::new(Code::NotAtAFront, detail)
+}
+
 pub(crate) async fn campaigns() -> Problem {
     Problem::new(Code::NotAtAFront, "a campaign covers the devices of one cell: create it in each cell")
+}
+
+pub(crate) async fn activities() -> Problem {
+    Problem::new(Code::NotAtAFront, "an activity covers the devices of one cell: start it in each cell")
 }
 
 pub(crate) async fn credentials() -> Problem {

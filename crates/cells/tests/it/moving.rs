@@ -47,6 +47,54 @@ async fn a_user_moves_with_its_inbox() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_moves_with_its_push_tokens() {
+    let world = World::start().await;
+    let (user, token) = world.resident("a", 0).await;
+    let put = async |path: &str, bearer: &str, body: &str| {
+        let answer = world.call(Method::PUT, path, bearer, body).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{path}: {}", answer.text);
+    };
+    let of_device = format!("/v1/devices/{user}/push-tokens");
+    put("/v1/me/push-tokens/alert", &token, r#"{"token": "00aa"}"#).await;
+    put("/v1/me/push-tokens/voip", &token, r#"{"token": "00bb", "topic": "com.example.calls"}"#).await;
+    put(&format!("{of_device}/controls/lamp"), &world.key, r#"{"token": "00cc"}"#).await;
+    put("/v1/me/push-tokens/live-activity/a1", &token, r#"{"token": "00dd"}"#).await;
+    let before = world.get(&of_device).await.json();
+
+    let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
+    let moved = world.operate(Method::POST, "/v1/cells/a/moves", &body).await;
+    assert_eq!(moved.status, StatusCode::ACCEPTED, "{}", moved.text);
+    within("its session to be ended", async || {
+        let answer = world.call(Method::GET, "/v1/me", &token, "").await;
+        (answer.status == StatusCode::UNAUTHORIZED).then_some(())
+    })
+    .await;
+    // It registers a newer token in its new cell itself.
+    let again = json!({"device": user, "user": user, "push_tokens": [{"kind": "voip", "token": "00ee"}]});
+    assert_eq!(world.post("/v1/devices", &again.to_string()).await.status, StatusCode::CREATED);
+    within("it to be gone from the first cell", async || {
+        (!world.cell("a").has("dev", &user).await).then_some(())
+    })
+    .await;
+    let after = world.get(&of_device).await.json();
+    let known = |tokens: &serde_json::Value| -> Vec<(String, String)> {
+        let tokens = tokens["push_tokens"].as_array().expect("a list").iter();
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        tokens.map(|one| (text(&one["kind"]), text(&one["token"]["token"]))).collect()
+    };
+    let mut expected = known(&before);
+    assert_eq!(expected.len(), 4);
+    expected.iter_mut().filter(|(kind, _)| kind == "voip").for_each(|(_, token)| *token = "00ee".to_owned());
+    assert_eq!(known(&after), expected);
+    assert_eq!(after["push_tokens"][0]["main"], true);
+    assert_eq!(after["push_tokens"][3]["expires_at"], before["push_tokens"][3]["expires_at"]);
+    let removed = world.call(Method::DELETE, &format!("{of_device}/voip"), &world.key, "").await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.text);
+    world.call(Method::DELETE, &format!("{of_device}/voip"), &world.key, "").await.problem(404, "not_found");
+    world.call(Method::GET, &of_device, "wrong", "").await.problem(401, "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_is_emptied() {
     let world = World::start().await;
     let lines: Vec<String> =

@@ -234,3 +234,34 @@ async fn a_front_without_the_app_numbers_of_a_cell_does_not_reject_its_tokens() 
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn items_of_a_user_are_in_the_users_cell() {
+    let world = World::start().await;
+    let (one, other) = (world.device("d1", "u1").await, world.device("d2", "u1").await);
+    let stranger = world.device("d3", "u2").await;
+    let body = json!({"to": {"users": ["u1", "u2", "nobody"]}, "data": 1, "item": {"category": "x"}});
+    let sent = world.publish(body).await;
+    world.until_done(&sent).await;
+    let list = async |token: &str| world.call(Method::GET, "/v1/me/items", token, "").await.json();
+    let items = list(&one).await["items"].clone();
+    let id = items[0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!((items.as_array().map(Vec::len), &items[0]["state"]), (Some(1), &json!("unread")));
+    let read = json!({"action": "read", "ids": [id]}).to_string();
+    let changed = world.call(Method::PATCH, "/v1/me/items", &other, &read).await.json();
+    assert_eq!(changed, json!({"changed": 1, "unread": 0, "categories": {}}));
+    let counts = world.call(Method::GET, "/v1/me/items/counts", &stranger, "").await.json();
+    assert_eq!(counts, json!({"unread": 1, "categories": {"x": 1}}));
+    assert_eq!(world.get("/v1/users/u1/items?state=read").await.json()["items"][0]["id"], id.as_str());
+    assert_eq!(world.get("/v1/users/u1/items/counts").await.json()["unread"], 0);
+    assert_eq!(world.get("/v1/users/nobody/items").await.json(), json!({"items": [], "next": null}));
+    let delete = async || world.call(Method::DELETE, "/v1/users/u1/items", &world.key, "").await;
+    assert_eq!(
+        (delete().await.json(), delete().await.json()),
+        (json!({"deleted": 1}), json!({"deleted": 0}))
+    );
+    assert_eq!(list(&one).await["items"], json!([]));
+    assert_eq!(list(&stranger).await["items"].as_array().map(Vec::len), Some(1));
+    world.call(Method::GET, "/v1/users/u1/items", &one, "").await.problem(401, "unauthorized");
+    world.call(Method::GET, "/v1/me/items", &world.key, "").await.problem(401, "unauthorized");
+}

@@ -26,12 +26,19 @@ async fn routes_of_cells_are_rejected_by_name() {
         (Method::POST, "/v1/campaigns"),
         (Method::GET, "/v1/campaigns/x"),
         (Method::GET, "/v1/push/invalidations"),
+        (Method::GET, "/v1/push/channels"),
+        (Method::POST, "/v1/push/channels"),
+        (Method::POST, "/v1/push/channels/final/broadcasts"),
+        (Method::DELETE, "/v1/push/apns-channels/x"),
         (Method::GET, "/v1/apps/dev/push"),
         (Method::POST, "/v1/notifications/relay"),
         (Method::GET, "/v1/events"),
     ] {
         world.call(method, path, &world.key, "").await.problem(421, "not_at_a_front");
     }
+    let broadcast = r#"{"to": {"topic": "t"}, "data": 1, "push": {"broadcast": {"event": "end"}}}"#;
+    let refused = world.call(Method::POST, "/v1/notifications", &world.key, broadcast).await;
+    assert_eq!(refused.problem(421, "not_at_a_front")["field"], "push.broadcast");
     world.call(Method::GET, "/v1/nothing", "", "").await.problem(404, "not_found");
     world.call(Method::PUT, "/v1/me", "", "").await.problem(405, "method_not_allowed");
     world.call(Method::GET, "/v1/topics", "", "").await.problem(401, "unauthorized");

@@ -39,6 +39,7 @@ async fn a_dead_cell_delays_only_its_own_messages() {
     assert_eq!(world.parts(&of_b).await, [("b".to_owned(), "waiting".to_owned())]);
     let trace = world.get(&format!("/v1/notifications/{of_b}/devices/{b}")).await.json();
     assert!(trace["summary"].as_str().expect("a summary").contains("queued"), "{trace}");
+    assert_eq!((&trace["targeted_by"], &trace["reason"]), (&json!("unknown"), &json!("pending")), "{trace}");
     world.call(Method::GET, "/v1/me", &token_b, "").await.problem(503, "cell_unavailable");
     let told = world.post("/v1/presence", &json!({"users": [a, b]}).to_string()).await.json();
     assert_eq!(told["unanswered"], json!(["b"]));

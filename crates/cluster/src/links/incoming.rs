@@ -17,7 +17,7 @@ use crate::clock::Moment;
 use crate::metrics::LinkMetrics;
 use crate::{Epoch, Error, Members};
 
-/// The other node pings each second.
+/// The other node pings every two seconds.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of frames that wait for the node's task, of all links. While there is no room, links are not read.
 const WAITING_BYTES_MAX: usize = 64 << 20;

@@ -34,10 +34,11 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// A connection that lasted as long was a good one: the next attempt follows soon.
 const LASTED: Duration = Duration::from_secs(10);
-/// How often a link that has nothing to write proves that it works.
-const PING: Duration = Duration::from_secs(1);
+/// How often a link that has nothing to write proves that it works. There is a link between any two nodes, so pings are
+/// most of what an idle node of a large cell does. A frame that is not confirmed is noticed much earlier.
+const PING: Duration = Duration::from_secs(2);
 /// Without a sign of life for as long, the link ends.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of one write: several TLS records.
 const WRITE_BYTES: usize = 256 << 10;
 

@@ -219,7 +219,15 @@ fn json_of(info: &NodeInfo) -> String {
         Ok(json) if json.len() <= INFO_BYTES_MAX => json,
         _ => {
             tracing::warn!(name = info.name, "this node's info is too long; it reports only its roles");
-            let short = NodeInfo { roles: info.roles, links: info.links.clone(), ..NodeInfo::default() };
+            let short = NodeInfo {
+                roles: info.roles,
+                links: info.links.clone(),
+                push_tokens: info.push_tokens,
+                push_services: info.push_services.clone(),
+                broadcasts: info.broadcasts,
+                activities: info.activities,
+                ..NodeInfo::default()
+            };
             serde_json::to_string(&short).unwrap_or_default()
         }
     }

@@ -81,17 +81,36 @@ impl<T> FairQueue<T> {
         self.units += units;
     }
 
-    /// The next item and its units. `newest`: an app's newest item comes first, instead of its oldest.
-    pub(super) fn pop(&mut self, newest: bool) -> Option<(T, usize)> {
+    /// The next item and its units: the oldest of its app.
+    pub(super) fn pop(&mut self) -> Option<(T, usize)> {
         let (served, id) = self.next.first().copied()?;
         let app = self.apps.get_mut(&id)?;
-        let level = app.levels.iter_mut().rev().find(|level| !level.is_empty())?;
-        let entry = if newest { level.pop_back() } else { level.pop_front() }?;
+        let entry = app.levels.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        Some(self.served(id, served, entry))
+    }
+
+    /// The next item that is `eligible`, and its units: the newest of its app. Older items than one that is not eligible
+    /// are not eligible either.
+    pub(super) fn pop_newest(&mut self, eligible: impl Fn(&T) -> bool) -> Option<(T, usize)> {
+        for (served, id) in &self.next {
+            let Some(app) = self.apps.get_mut(id) else { continue };
+            let newest = |level: &mut VecDeque<Entry<T>>| level.pop_back_if(|entry| eligible(&entry.item));
+            if let Some(entry) = app.levels.iter_mut().rev().find_map(newest) {
+                return Some(self.served(*id, *served, entry));
+            }
+        }
+        None
+    }
+
+    /// An entry was taken from an app. `served`: what the app had been served before.
+    fn served(&mut self, id: AppId, served: u64, entry: Entry<T>) -> (T, usize) {
         self.present = served;
-        app.served = served + entry.units.max(1) as u64;
-        app.len -= 1;
+        if let Some(app) = self.apps.get_mut(&id) {
+            app.served = served + entry.units.max(1) as u64;
+            app.len -= 1;
+        }
         self.taken(id, served, entry.units);
-        Some((entry.item, entry.units))
+        (entry.item, entry.units)
     }
 
     pub(super) fn remove(&mut self, at: At) -> Option<T> {
@@ -175,7 +194,7 @@ mod tests {
         }
 
         fn pop(&mut self) -> (u32, u64) {
-            self.queue.pop(false).expect("an item").0
+            self.queue.pop().expect("an item").0
         }
     }
 
@@ -238,9 +257,10 @@ mod tests {
         assert_eq!([bench.pop().1, bench.pop().1, bench.pop().1], [3, 4, 2]);
         bench.push(1, Urgency::Low, 1);
         assert_eq!(bench.queue.oldest().map(|item| item.1), Some(1));
-        assert_eq!(bench.queue.pop(true).map(|(item, _)| item.1), Some(5));
+        assert_eq!(bench.queue.pop_newest(|item| item.1 > 5), None);
+        assert_eq!(bench.queue.pop_newest(|item| item.1 > 4), Some(((1, 5), 1)));
         assert_eq!(bench.pop().1, 1);
-        assert!(bench.queue.pop(false).is_none() && bench.queue.apps.is_empty());
+        assert!(bench.queue.pop().is_none() && bench.queue.apps.is_empty());
     }
 
     #[test]

@@ -77,10 +77,14 @@ impl<R: Resource> Gate<R> {
 
     /// Requests that wait.
     pub(super) fn waiting(&self) -> usize {
-        match self.is_waiting.load(Ordering::Relaxed) {
+        match self.is_waiting() {
             true => self.waiting.lock().len(),
             false => 0,
         }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 
     /// Admits units if there is room and nobody waits.

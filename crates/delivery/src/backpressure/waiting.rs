@@ -4,7 +4,8 @@
 //! equal requests the oldest is next, so a provider that waits for its answers is never passed by its own later
 //! requests. Under lasting overload, in which more arrives than is admitted, that order would give every accepted
 //! request the longest wait: then the newest is next ("adaptive LIFO", B. Maurer, "Fail at Scale", ACM Queue 13(8),
-//! 2015), and those that cannot be served wait until they are rejected.
+//! 2015). What has waited for longer than [`ORDERLY_WAIT`] then is never served: it waits until it is rejected, which
+//! slows down providers that wait for their answers.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ const TREND_REQUESTS: u32 = 16;
 /// Overload lasts if it was seen so many times more often than not: a burst, or providers that begin together, end
 /// earlier. It has ended after as many times without it.
 const LASTS: u8 = 3;
-/// Providers that wait for their answers cause waits, too. Up to this, all are served in order.
+/// Providers that wait for their answers cause waits, too. Up to this, all are served in order. Under overload no
+/// request that has waited for longer is served.
 const ORDERLY_WAIT: Duration = Duration::from_millis(100);
 
 /// Who wants to enter.
@@ -90,8 +92,17 @@ impl<T> Waiting<T> {
     /// The next request and its units.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(T, usize)> {
         self.update_trend(now);
-        let Some(((_, item), units)) = self.requests.pop(self.trend.is_overload) else {
-            return self.campaigns.pop(false).map(|((_, item), units)| (item, units));
+        let next = match self.trend.is_overload {
+            true => {
+                self.requests.pop_newest(|(since, _)| now.saturating_duration_since(*since) <= ORDERLY_WAIT)
+            }
+            false => self.requests.pop(),
+        };
+        let Some(((_, item), units)) = next else {
+            return match self.requests.len() {
+                0 => self.campaigns.pop().map(|((_, item), units)| (item, units)),
+                _ => None,
+            };
         };
         self.trend.admitted += units as u64;
         self.trend.requests_admitted += 1;
@@ -219,6 +230,9 @@ mod tests {
         let (longest, rejected) = run(4_000, |_, _| 2);
         assert!((2_500..4_000).contains(&rejected), "{rejected}");
         assert!(longest <= 10 * MS, "{longest:?}");
+        // With pauses, in which only requests remain that have waited for long.
+        let (longest, _) = run(4_000, |ms, _| if ms % 300 < 100 { 0 } else { 3 });
+        assert!(longest <= ORDERLY_WAIT, "{longest:?}");
         // From the beginning.
         let (longest, _) = run(500, |_, _| 2);
         assert!(longest <= 250 * MS, "{longest:?}");

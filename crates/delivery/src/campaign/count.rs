@@ -83,10 +83,11 @@ pub(crate) async fn count(
 ) -> Result<Count, Error> {
     let audience = spec.audience.stored(campaign);
     let mut counter = Counter { count: Count::default(), users: HashSet::new(), too_many: false };
+    let token = &spec.message.push.token;
     let mut cursor = 0;
     loop {
         let began = tokio::time::Instant::now();
-        let page = store.audience(app, &audience, cursor, PAGE).await?;
+        let page = store.audience(app, &audience, cursor, PAGE, token.clone()).await?;
         page.members.iter().for_each(|member| counter.add(spec, member));
         let Some(next) = page.next else { break };
         cursor = next;

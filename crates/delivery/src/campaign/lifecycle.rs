@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::{Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine};
+use noroshi_store::{Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine, Waiting};
 use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Quota, Timestamp};
 
 use crate::campaign::audience::Audience;
@@ -16,6 +16,7 @@ use crate::campaign::progress::CampaignProgress;
 use crate::campaign::spec::Spec;
 use crate::campaign::tracker::Tracker;
 use crate::campaign::upload::{Line, Own};
+use crate::cluster::Nodes;
 use crate::context::Context;
 use crate::error::Error;
 use crate::push_work::PushWork;
@@ -24,16 +25,25 @@ use crate::quota::{Held, Usage};
 /// The longest delay of a device in local time: time zones differ by 26 hours, and quiet hours last up to 24.
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
+/// Steps of waiting batches that a campaign shows: there are 38 offsets of time zones.
+const STEPS_MAX: usize = 64;
+
 pub struct Campaigns {
     context: Arc<Context>,
+    nodes: Arc<Nodes>,
     usage: Arc<Usage>,
     push_work: Arc<PushWork>,
     pub(crate) tracker: Tracker,
 }
 
 impl Campaigns {
-    pub(crate) fn new(context: Arc<Context>, usage: Arc<Usage>, push_work: Arc<PushWork>) -> Self {
-        Self { context, usage, push_work, tracker: Tracker::default() }
+    pub(crate) fn new(
+        context: Arc<Context>,
+        nodes: Arc<Nodes>,
+        usage: Arc<Usage>,
+        push_work: Arc<PushWork>,
+    ) -> Self {
+        Self { context, nodes, usage, push_work, tracker: Tracker::default() }
     }
 
     /// The campaign that an earlier request with this idempotency key created, even if what it needed is gone.
@@ -55,6 +65,9 @@ impl Campaigns {
         spec: Spec,
         idempotency: Option<Idempotency>,
     ) -> Result<(CampaignProgress, bool), Error> {
+        if let Some(token) = &spec.message.push.token {
+            self.nodes.require_token(token)?;
+        }
         let now = self.context.now();
         let state = match spec.start {
             false => CampaignState::Draft,
@@ -169,7 +182,12 @@ impl Campaigns {
 
     pub async fn get(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let campaign = self.found(app, id).await?;
-        Ok(self.progress(campaign))
+        let now = self.context.now();
+        let waiting = match campaign.batches_later {
+            0 => Waiting::default(),
+            _ => self.context.store.waiting_batches(app, id, now, STEPS_MAX).await?,
+        };
+        Ok(self.progress(campaign).with_waiting(waiting, now))
     }
 
     /// Campaigns created before `before`, newest first.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use noroshi_push::{Content, Fields};
 use noroshi_store::{Attributes, Campaign, NewVariant, PushRecipient, VariantNum, VariantSums};
-use noroshi_types::{AppId, CampaignId, Invalid, JsonText, Label, NotificationId, Timestamp};
+use noroshi_types::{AppId, CampaignId, Invalid, JsonText, Label, NotificationId, Timestamp, TokenKey};
 use parking_lot::Mutex;
 
 use crate::campaign::pacer::Pacer;
@@ -201,9 +201,9 @@ impl Plan {
             urgency: message.urgency,
             collapse_key: message.collapse_key.clone(),
             expires_at,
-            apns: message.push.apns.clone(),
-            fcm: message.push.fcm.clone(),
-            webpush: message.push.webpush.clone(),
+            unread: None,
+            kind: message.push.token.as_ref().map(TokenKey::kind),
+            own: message.push.own.clone(),
         }
     }
 

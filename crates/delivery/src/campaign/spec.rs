@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{Invalid, JsonText, Lane, Push, Timestamp, TraceContext, Ttl, Urgency, When, limits};
+use noroshi_store::Attributes;
+use noroshi_types::{
+    Invalid, JsonText, Lane, Push, Timestamp, Topic, TraceContext, Ttl, Urgency, When, limits,
+};
 
 use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
 use crate::campaign::trial::{OwnMessage, Trial};
@@ -126,6 +129,19 @@ impl Spec {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Whether a device with these attributes and durable subscriptions is in the audience. False for an uploaded
+    /// audience: it has users.
+    pub fn selects(&self, device: &Attributes, topics: &[Topic]) -> bool {
+        let subscribes = |topic: &Topic| topics.contains(topic);
+        let is_inside = match &self.audience {
+            Audience::Everyone | Audience::Devices => true,
+            Audience::Topic(topic) => subscribes(topic) || topic.is_everyone(),
+            Audience::Condition(condition) => condition.matches(subscribes),
+            Audience::Upload => false,
+        };
+        is_inside && self.filter.matches(device)
     }
 
     /// When devices are due, if the campaign starts at `started_at`.

@@ -20,8 +20,6 @@ use crate::cluster::{Peers, place_history};
 const FRAME_BYTES: usize = 1 << 20;
 /// Bytes for one call of the bus: well below its limit for waiting bytes, whatever the number of nodes.
 const SEND_BYTES: usize = 16 << 20;
-/// Redis answers within milliseconds, or counts as gone after this.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// How often an idle dispatcher checks whether Redis is back.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -69,7 +67,7 @@ async fn locate(peers: &Peers, round: &Round, now: Instant) -> Option<Vec<Holder
         return Some(Vec::new());
     }
     let asked = keys.len();
-    let answer = tokio::time::timeout(PATIENCE, peers.cluster.directory.locate(keys)).await;
+    let answer = tokio::time::timeout(peers.config.patience, peers.cluster.directory.locate(keys)).await;
     match answer.unwrap_or(Err(Error::Unavailable("no answer in time".into()))) {
         Ok(located) if located.len() == asked => Some(located),
         Ok(_) => None,
@@ -203,8 +201,8 @@ impl Plan {
     fn note_record(&mut self, record: &Record) {
         match record {
             Record::Sweep { since } => self.note_place(Place(*since)),
-            // A late answer is useless, and senders look without a wake-up as well.
-            Record::Answer { .. } | Record::Question { .. } | Record::WakePush => {}
+            // A late answer is useless, senders look without a wake-up as well, and devices read their counts.
+            Record::Answer { .. } | Record::Question { .. } | Record::WakePush | Record::Items(_) => {}
             _ => self.changes += 1,
         }
     }
@@ -256,7 +254,7 @@ impl Plan {
         }
         for messages in portions(std::mem::take(&mut self.frames)) {
             let count = messages.len() as u64;
-            let sent = tokio::time::timeout(PATIENCE, peers.cluster.bus.send(messages)).await;
+            let sent = tokio::time::timeout(peers.config.patience, peers.cluster.bus.send(messages)).await;
             let away =
                 match sent.unwrap_or(Err(Error::Unavailable("the bus accepted nothing in time".into()))) {
                     Ok(()) => Vec::new(),

@@ -175,9 +175,13 @@ fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
         Record::Answer { number, answer } => peers.questions.answered(number, answer),
         Record::AppsChanged => peers.changes.apps(),
         Record::CredentialsChanged { app } => peers.changes.credentials(app),
+        Record::Load { named_us, topics_us } => {
+            peers.loads.heard(from, [named_us, topics_us], Instant::now());
+        }
         Record::WakePush => handler.push_work_added(),
         Record::Sweep { since } => peers.sweeps.lost(Place(since)),
         Record::SharesChanged { app } => peers.feed.groups_changed(app),
+        Record::Items(report) => handler.items_reported(report),
         Record::DefinitionsChanged => handler.definitions_changed(),
         Record::Stale { all: true, .. } => handler.all_data_changed(),
         Record::Stale { tags, all: false } => handler.data_changed(tags),

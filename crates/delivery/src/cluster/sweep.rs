@@ -8,6 +8,9 @@
 //! | [`crate::cluster::Config::sweep_interval`] passed | the last sweep | | |
 //! | [`crate::cluster::Config::audit_interval`] passed, or [`crate::cluster::Config::audit_soon`] after a loss | | every session registered again | |
 //!
+//! No sweep begins behind the place up to which the last one compared: a session that reads again counts everything up
+//! to the last message of its pages as received.
+//!
 //! A session is registered in the directory before it is compared with the store: the store has what was committed
 //! before, and a later commit finds the session. The shards know what they recently offered to their sessions, and skip
 //! it.
@@ -143,15 +146,25 @@ pub(crate) async fn run(peers: &Arc<Peers>) {
         if order.keep.is_some_and(|lowest| lowest > 0) {
             tokio::time::sleep(SETTLED).await;
         }
-        let order = Order { keep: if is_anew { Some(0) } else { order.keep }, ..order };
+        let since = order.since.min(last);
+        let order = Order { since, keep: if is_anew { Some(0) } else { order.keep }, ..order };
+        let started = Instant::now();
         let swept = sweep(peers, order).await;
+        tracing::debug!(
+            since = order.since.0,
+            revisions = order.revisions,
+            keep = order.keep,
+            is_registered = epoch.is_some(),
+            done = swept.is_ok(),
+            took_ms = started.elapsed().as_millis() as u64,
+            "sessions were compared with the store"
+        );
         if order.keep == Some(0) && swept.is_ok() {
             kept = epoch;
         }
         tokio::time::sleep(INTERVAL_MIN).await;
         match swept {
-            Ok(()) if order.since <= last => last = begun,
-            Ok(()) => {}
+            Ok(()) => last = begun,
             Err(Failed) => {
                 tokio::time::sleep(PAUSE).await;
                 peers.sweeps.request(order);
@@ -295,6 +308,11 @@ async fn recheck(
         }
     }
     if !newer.is_empty() {
+        tracing::debug!(
+            since = order.since.0,
+            sessions = newer.len(),
+            "sessions have newer messages in the store"
+        );
         peers.metrics.reread_devices.inc_by(newer.len() as u64);
         edge.reread(&newer, place_history::id_at(order.since));
     }

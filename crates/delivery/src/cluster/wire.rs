@@ -15,7 +15,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use noroshi_types::{AppId, CloseReason, Condition, DeviceId, Message, Presence, Topic, UserId};
+use noroshi_types::{
+    AppId, CloseReason, Condition, DeviceId, ItemEvent, Message, NotificationId, Presence, Topic, UserId,
+};
 
 use crate::cluster::codec::{Malformed, Reader, Writer};
 use crate::edge::Session;
@@ -95,7 +97,24 @@ kinds! {
         15 => Stale { all: bool, tags: Vec<u64> },
         /// Groups of shared subscriptions of an app, or their members, changed.
         16 => SharesChanged { app: AppId },
+        /// How long messages wait on the sending gateway, to named recipients and to topics. Repeated while they wait;
+        /// 0 when they do not any more.
+        17 => Load { named_us: u64, topics_us: u64 },
+        /// Items were added or changed.
+        18 => Items(report: ItemReport),
     }
+}
+
+/// What happened to the same items of some users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemReport {
+    pub app: AppId,
+    pub users: Vec<UserId>,
+    pub event: ItemEvent,
+    /// At most [`noroshi_types::limits::ITEM_IDS_MAX`].
+    pub ids: Vec<NotificationId>,
+    /// Other items changed too.
+    pub more: bool,
 }
 
 /// A frame under construction.

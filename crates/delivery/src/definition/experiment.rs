@@ -273,6 +273,8 @@ pub(crate) mod tests {
             attributes: Attributes { platform: Some("ios".into()), ..Attributes::default() },
             topics: vec![Topic::parse("news").expect("a topic")],
             push_token: None,
+            push_token_at: None,
+            push_tokens: Vec::new(),
             push_suspect: None,
             token_version: 1,
             revoked: noroshi_store::Revocation::default(),

@@ -129,6 +129,7 @@ async fn publish(
         notification: None,
         data: Some(body(&current.notices)),
         push: Push::default(),
+        item: None,
         trace: None,
     };
     match first_calls.publisher.publish_from(app, request, None, Origin::Node).await {

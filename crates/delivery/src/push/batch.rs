@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use noroshi_push::{Answer, Content, Fields, Push, Reply};
-use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
+use noroshi_push::{Answer, Attempt, Content, Details, Fields, Push, Reply};
+use noroshi_store::{Batch, Finished, Lease, PushRecipient, PushRecord, Renewal, Rest, Work};
 use noroshi_telemetry::span::Open;
 use noroshi_types::trace::TraceId;
-use noroshi_types::{AppId, CampaignId, Outcome, PushService, TraceContext};
-use tokio::sync::{mpsc, watch};
+use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, TokenKey, TraceContext};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::answers::AnswerCollector;
 use super::finisher::{BatchResult, PAUSE_MAX, PAUSE_MIN};
@@ -22,8 +22,7 @@ use super::in_flight::{BatchLease, PendingRecipients};
 use super::pipeline::Pipeline;
 use super::recipient::{DuePush, Source, prepare, push_id};
 use super::settlement::{Sent, Settlement};
-use super::token_health::{Rate, Realm};
-use super::{lease, publication};
+use super::{badge, lease, publication};
 use crate::campaign::plan::Plan;
 use crate::outcomes::subject;
 use crate::spans;
@@ -81,7 +80,7 @@ impl BatchRunner {
 
     /// Refuses all recipients of a batch that no sender can send.
     async fn set_aside(&self, batch: &Batch, held: &Arc<BatchLease>) {
-        let recipients = batch.recipients.len();
+        let recipients = held.unwritten(batch).len();
         tracing::error!(
             batch = batch.id.0,
             app = batch.app.0,
@@ -174,24 +173,105 @@ impl BatchRunner {
             }
         }
         drop(slot);
+        if self.count_unread(batch.app, &mut due).await.is_none() {
+            return self.give_up(&batch, &held);
+        }
         let trace = source.trace().map(|context| context.trace);
         let span = spans::push(self.pipeline.context.spans(), source.trace(), &batch, due.len());
         let calls = spans::calls(self.pipeline.context.spans(), span.as_ref(), &batch, due.len());
         pending.remove(batch.recipients.len() - due.len());
         self.add_trace(&mut due, span.as_ref(), &calls, source.trace());
         let seconds = self.pipeline.metrics.answered_seconds.clone();
-        let collector = Arc::new(AnswerCollector::new(pending, since, seconds, due.len(), calls));
-        if !self.hand_over(&batch, &held, &sent, due, &collector, trace).await {
+        let unwritten = self.pipeline.unwritten.clone();
+        let collector =
+            Arc::new(AnswerCollector::new(pending, (since, seconds), unwritten, due.len(), calls));
+        let hand_over = async {
+            let all = self.hand_over((&batch, source), &held, &sent, due, &collector).await;
+            if !all {
+                collector.give_up();
+            }
+            all
+        };
+        let parts = self.write_parts((&batch, &held), &sent, &settlement, &collector, trace);
+        let (all, written) = tokio::join!(hand_over, parts);
+        if !all {
             return self.end(&batch, &held);
         }
-        let (mut answers, latencies) = collector.complete().await;
+        let (mut answers, latencies) = collector.take();
         self.hold_unreadable(&sent, &mut answers);
         spans::pushed(span, &answers);
         let with = (&self.pipeline.token_health, self.pipeline.config.backoff, self.pipeline.context.now());
-        for (realm, rate) in settlement.answers(&batch, &sent, answers, with) {
-            self.report_rate(realm, rate);
+        for (realm, rate) in settlement.answers(&batch, &sent, (answers, &written), with) {
+            self.pipeline.report_rate(realm, rate);
         }
-        self.finish(&batch, &held, settlement.finish(latencies), trace).await;
+        let mut finished = settlement.finish(latencies);
+        finished.record = self.record(&batch, &sent, &collector).await;
+        self.finish(&batch, &held, finished, trace).await;
+    }
+
+    /// The row of the attempts that no part has.
+    async fn record(
+        &self,
+        batch: &Batch,
+        sent: &[Sent],
+        collector: &AnswerCollector,
+    ) -> Option<Box<PushRecord>> {
+        let attempts = collector.take_attempts();
+        if attempts.is_empty() {
+            return None;
+        }
+        let of = |(index, attempt): (u32, Attempt)| Some((sent.get(index as usize)?.device, attempt));
+        let attempts: Vec<_> = attempts.into_iter().filter_map(of).collect();
+        let _slot = self.pipeline.compute.acquire().await;
+        self.pipeline.config.recording.row(batch.work, &attempts, self.pipeline.context.now())
+    }
+
+    /// Writes accepted pushes while others have no answer yet, so that a killed process repeats few. Returns which of
+    /// `sent` are written, after the last answer. Parts have accepted pushes only: suspect tokens are judged together,
+    /// and recipients to retry stay one row.
+    async fn write_parts(
+        &self,
+        (batch, held): (&Batch, &Arc<BatchLease>),
+        sent: &[Sent],
+        settlement: &Settlement,
+        collector: &AnswerCollector,
+        trace: Option<TraceId>,
+    ) -> Vec<bool> {
+        let mut written = vec![false; sent.len()];
+        let mut recipients = batch.recipients.clone();
+        while let Some(part) = collector.part().await {
+            let of = |index: &u32| sent.get(*index as usize).map(|sent| sent.device);
+            let mut devices: Vec<DeviceNum> = part.iter().filter_map(of).collect();
+            devices.sort_unstable();
+            let mut left = recipients.clone();
+            left.retain(|device| devices.binary_search(device).is_err());
+            held.wrote(&devices);
+            let rest = Rest { leased_until: held.until(), recipients: left.clone() };
+            let (done, was_written) = oneshot::channel();
+            let count = batch.campaign.map(|campaign| (campaign, devices.len() as u64));
+            let mut finished = settlement.accepted(&devices, rest);
+            finished.record = self.record(batch, sent, collector).await;
+            self.ready(batch, held, finished, trace, count, Some(done)).await;
+            if was_written.await.is_err() {
+                // The lease is lost, or the node stops.
+                collector.complete().await;
+                break;
+            }
+            recipients = left;
+            part.iter().for_each(|index| written[*index as usize] = true);
+        }
+        written
+    }
+
+    /// Sets the badges that count unread items, with one read for all users. `None`: the store is closed.
+    async fn count_unread(&self, app: AppId, due: &mut [DuePush]) -> Option<()> {
+        let users = badge::users(due);
+        if !users.is_empty() {
+            let (store, now) = (&self.pipeline.context.store, self.pipeline.context.now());
+            let counts = self.read(|| store.item_counts(app, users.clone(), now)).await?;
+            badge::render(due, &users.iter().zip(counts.iter().map(|counts| counts.total)).collect());
+        }
+        Some(())
     }
 
     /// Adds trace contexts for push services, if configured.
@@ -226,22 +306,25 @@ impl BatchRunner {
     /// handed over are sent twice.
     async fn hand_over(
         &self,
-        batch: &Batch,
+        (batch, source): (&Batch, &Source),
         held: &BatchLease,
         sent: &[Sent],
         due: Vec<DuePush>,
         collector: &Arc<AnswerCollector>,
-        trace: Option<TraceId>,
     ) -> bool {
+        let trace = source.trace().map(|context| context.trace);
+        let names_recipients = source.names_recipients();
         let seed = match batch.work {
             Work::Notification(id) => *id.as_bytes(),
             Work::Campaign(id) => *id.as_bytes(),
         };
-        // Web Push recipients have different origins: one without room delays none of the others.
-        let spread = batch.service == Some(PushService::WebPush);
+        // Such recipients have different servers or providers: one without room delays none of the others.
+        let spread = batch.service.is_some_and(noroshi_push::has_many_pools);
         let mut waiting = FuturesUnordered::new();
         let (all, mut count, mut slot) = (sent, 0, self.pipeline.compute.acquire().await);
-        for (index, (sent, DuePush { token, content, trace: context })) in (0..).zip(sent.iter().zip(due)) {
+        for (index, (sent, DuePush { token, recipient, content, trace: context, .. })) in
+            (0..).zip(sent.iter().zip(due))
+        {
             slot.yield_if_used().await;
             if !self.may_send(held) {
                 self.report_sent(batch, &all[..count], trace);
@@ -250,15 +333,10 @@ impl BatchRunner {
             count += 1;
             let reply = Reply { to: collector.clone(), index };
             let id = push_id(&seed, sent.device);
-            let push = Push {
-                app: batch.app,
-                lane: batch.lane,
-                token,
-                content,
-                id,
-                trace: context.map(Box::new),
-                reply,
-            };
+            let details = (context.is_some() || recipient.is_some())
+                .then(|| Box::new(Details { trace: context, recipient }));
+            let record = self.pipeline.config.recording.of(names_recipients, &id);
+            let push = Push { app: batch.app, lane: batch.lane, token, content, id, details, record, reply };
             let mut send = self.pipeline.outlet.send(push);
             match spread {
                 true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
@@ -287,14 +365,27 @@ impl BatchRunner {
         trace: Option<TraceId>,
     ) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
-        let done = batch.recipients.len().saturating_sub(again) as u64;
+        let done = batch.recipients.len().saturating_sub(again + held.written_count()) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
-        // Closed only when the node stops: the batch is sent again after its next start.
-        let (of, service) = (subject(batch.work), batch.service);
-        let ready = BatchResult { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
-        if self.ready.send(ready).await.is_err() {
+        if !self.ready(batch, held, finished, trace, done, None).await {
             self.pipeline.in_flight.end(batch.id);
         }
+    }
+
+    /// Hands results to the finisher. Returns false only when the node stops: the batch is sent again after its next
+    /// start.
+    async fn ready(
+        &self,
+        batch: &Batch,
+        held: &Arc<BatchLease>,
+        finished: Finished,
+        trace: Option<TraceId>,
+        done: Option<(CampaignId, u64)>,
+        written: Option<oneshot::Sender<()>>,
+    ) -> bool {
+        let (of, service, lane, held) = (subject(batch.work), batch.service, batch.lane, held.clone());
+        let ready = BatchResult { finished, written, of, service, trace, lane, done, held };
+        self.ready.send(ready).await.is_ok()
     }
 
     async fn source(&self, batch: &Batch, held: &Arc<BatchLease>) -> FoundWork {
@@ -308,6 +399,7 @@ impl BatchRunner {
                     self.finish_all(batch, held, Outcome::Cancelled, None).await;
                     return FoundWork::Ended;
                 };
+                let kind = found.push.token.as_ref().map(TokenKey::kind);
                 let fields = Fields {
                     notification_id: Some(id),
                     notification: found.notification,
@@ -315,13 +407,18 @@ impl BatchRunner {
                     urgency: found.urgency,
                     collapse_key: found.collapse_key,
                     expires_at: found.expires_at,
-                    apns: found.push.apns,
-                    fcm: found.push.fcm,
-                    webpush: found.push.webpush,
+                    unread: None,
+                    kind,
+                    own: found.push.own,
                 };
                 let once = found.expires_at <= found.sent_at;
                 let content = Arc::new(Content::new(fields));
-                FoundWork::Source(Source::Notification { content, once, trace: found.trace })
+                FoundWork::Source(Source::Notification {
+                    content,
+                    once,
+                    trace: found.trace,
+                    names_recipients: found.names_recipients,
+                })
             }
             Work::Campaign(id) => {
                 let plan = self.plan(batch.app, id).await;
@@ -343,7 +440,9 @@ impl BatchRunner {
     async fn recipients(&self, batch: &Batch) -> Option<Vec<PushRecipient>> {
         let devices = || batch.recipients.clone();
         self.read(|| {
-            self.pipeline.context.store.push_recipients(batch.app, batch.work, batch.campaign, devices())
+            let token = batch.token.clone();
+            let store = &self.pipeline.context.store;
+            store.push_recipients(batch.app, batch.work, batch.campaign, token, devices())
         })
         .await
     }
@@ -356,7 +455,8 @@ impl BatchRunner {
         reason: Option<&'static str>,
     ) {
         let mut settlement = Settlement::new(batch);
-        batch.recipients.iter().for_each(|device| settlement.part(outcome, reason, *device));
+        // A part has results of the others.
+        held.unwritten(batch).into_iter().for_each(|device| settlement.part(outcome, reason, device));
         self.finish(batch, held, settlement.finish(Vec::new()), None).await;
     }
 
@@ -378,30 +478,5 @@ impl BatchRunner {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-    }
-
-    fn report_rate(&self, realm: Realm, rate: Rate) {
-        let (app, service, environment) = realm;
-        let (service, environment) = (service.as_str(), environment.as_str());
-        match rate {
-            Rate::Alarm { suspects, answers } => tracing::warn!(
-                app = app.0,
-                service,
-                environment,
-                suspects,
-                answers,
-                "too many push tokens are suspect: the credential or its environment must be wrong, so none is suspended"
-            ),
-            Rate::Over => {
-                tracing::info!(
-                    app = app.0,
-                    service,
-                    environment,
-                    "the rate of suspect push tokens is normal again"
-                )
-            }
-            Rate::Normal | Rate::Abnormal => return,
-        }
-        self.pipeline.metrics.alarm(realm, !rate.is_normal());
     }
 }

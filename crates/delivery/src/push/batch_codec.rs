@@ -1,28 +1,36 @@
 //! Encodes a batch for the queue between the dispatcher and a sender. Pure.
 //!
 //! ```text
-//!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  leased_until  n  n × difference to the previous
+//!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  [token]  leased_until  n  n × difference to the previous
 //! ```
 //!
 //! Numbers are LEB128: 500 neighbouring devices take about as many bytes. During an upgrade, nodes of two versions
-//! share the queue: a batch of an unknown version is left to the store. A batch without a variant is written in the
-//! older format.
+//! share the queue: a batch of an unknown version is left to the store. A batch without a variant or a token is
+//! written in the oldest format that can express it.
 
 use bytes::Bytes;
 use noroshi_cluster::batches::QueuedBatch;
 use noroshi_store::{Batch, VariantNum, Work};
-use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, NotificationId, PushService, Timestamp};
+use noroshi_types::{
+    AppId, BatchId, CampaignId, DeviceNum, Lane, NotificationId, PushService, Timestamp, TokenKey,
+};
 
 const PLAIN: u8 = 1;
 /// With the campaign's variant that was drawn, or the fact that there is none.
 const DRAWN: u8 = 2;
+/// With the token that it is for, and the variant or 0 for not drawn.
+const FOR_TOKEN: u8 = 3;
 
 /// More recipients than any batch has.
 const RECIPIENTS_MAX: u64 = 10_000;
 
 pub(crate) fn encode(batch: &Batch) -> QueuedBatch {
     let mut body = Vec::with_capacity(64 + batch.recipients.len() * 2);
-    body.push(if batch.variant.is_some() { DRAWN } else { PLAIN });
+    body.push(match (&batch.token, batch.variant) {
+        (Some(_), _) => FOR_TOKEN,
+        (None, Some(_)) => DRAWN,
+        (None, None) => PLAIN,
+    });
     number(&mut body, batch.id.0);
     number(&mut body, u64::from(batch.app.0));
     body.push(batch.service.map_or(0, |service| service as u8));
@@ -41,7 +49,14 @@ pub(crate) fn encode(batch: &Batch) -> QueuedBatch {
     }
     body.push(u8::from(batch.campaign.is_some()));
     body.extend_from_slice(batch.campaign.as_ref().map_or(&[][..], |id| &id.as_bytes()[..]));
-    body.extend(batch.variant.map(|VariantNum(place)| place));
+    if let Some(token) = &batch.token {
+        let text = token.to_string();
+        body.push(batch.variant.map_or(0, |VariantNum(place)| place));
+        number(&mut body, text.len() as u64);
+        body.extend_from_slice(text.as_bytes());
+    } else {
+        body.extend(batch.variant.map(|VariantNum(place)| place));
+    }
     number(&mut body, batch.leased_until.0);
     number(&mut body, batch.recipients.len() as u64);
     let mut before = 0;
@@ -56,7 +71,7 @@ pub(crate) fn encode(batch: &Batch) -> QueuedBatch {
 pub(crate) fn decode(parcel: &QueuedBatch) -> Option<Batch> {
     let mut reader = Reader(&parcel.body);
     let version = reader.byte()?;
-    if !matches!(version, PLAIN | DRAWN) {
+    if !matches!(version, PLAIN | DRAWN | FOR_TOKEN) {
         return None;
     }
     let id = BatchId(reader.number()?);
@@ -80,6 +95,14 @@ pub(crate) fn decode(parcel: &QueuedBatch) -> Option<Batch> {
     };
     let variant = match version {
         DRAWN => Some(reader.byte().filter(|place| *place > 0).map(VariantNum)?),
+        FOR_TOKEN => Some(reader.byte()?).filter(|place| *place > 0).map(VariantNum),
+        _ => None,
+    };
+    let token = match version {
+        FOR_TOKEN => {
+            let length = usize::try_from(reader.number()?).ok()?;
+            Some(TokenKey::parse(std::str::from_utf8(reader.bytes(length)?).ok()?).ok()?)
+        }
         _ => None,
     };
     let leased_until = Timestamp(reader.number()?);
@@ -106,6 +129,7 @@ pub(crate) fn decode(parcel: &QueuedBatch) -> Option<Batch> {
         work,
         campaign,
         variant,
+        token,
         leased_until,
         recipients,
     })
@@ -126,6 +150,12 @@ impl Reader<'_> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
+    }
+
+    fn bytes(&mut self, length: usize) -> Option<&[u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -163,6 +193,7 @@ mod tests {
             work: Work::Notification(NotificationId::from_bytes([5; 16])),
             campaign: None,
             variant: None,
+            token: None,
             leased_until: Timestamp(1_800_000_060_123),
             recipients: (1_000..1_500).map(DeviceNum).chain([DeviceNum(u64::MAX)]).collect(),
         }
@@ -180,7 +211,17 @@ mod tests {
         };
         let drawn = Batch { variant: Some(VariantNum(20)), ..published.clone() };
         let of_none = Batch { variant: Some(VariantNum::NO_VARIANT), ..drawn.clone() };
-        for (batch, version) in [(batch(), PLAIN), (published, PLAIN), (drawn, DRAWN), (of_none, DRAWN)] {
+        let token = TokenKey::parse("controls/lamp").ok();
+        let lamp = Batch { token: token.clone(), ..batch() };
+        let drawn_lamp = Batch { token, ..drawn.clone() };
+        for (batch, version) in [
+            (batch(), PLAIN),
+            (published, PLAIN),
+            (drawn, DRAWN),
+            (of_none, DRAWN),
+            (lamp, FOR_TOKEN),
+            (drawn_lamp, FOR_TOKEN),
+        ] {
             let parcel = encode(&batch);
             assert_eq!(parcel.body[0], version);
             assert_eq!((parcel.key, parcel.lane), (batch.id.0, batch.lane as u8));
@@ -200,7 +241,7 @@ mod tests {
         longer.push(0);
         assert_eq!(decode(&QueuedBatch { body: longer.into(), ..parcel.clone() }), None);
         let mut newer = parcel.body.to_vec();
-        newer[0] = DRAWN + 1;
+        newer[0] = FOR_TOKEN + 1;
         assert_eq!(decode(&QueuedBatch { body: newer.into(), ..parcel.clone() }), None);
         assert_eq!(decode(&QueuedBatch { key: 1, ..parcel }), None, "the key of another batch");
     }

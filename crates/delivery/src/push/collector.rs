@@ -15,7 +15,7 @@ use noroshi_events::Subject;
 use noroshi_store::{
     AudienceMember, BATCH_RECIPIENTS_MAX, Campaign, CampaignState, Error, NewBatch, PushPart, Walk, Work,
 };
-use noroshi_types::{DeviceNum, Lane, Outcome, PushService, Timestamp};
+use noroshi_types::{DeviceNum, Lane, Outcome, PushService, Timestamp, TokenKey};
 use tokio::sync::watch;
 
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
@@ -171,7 +171,8 @@ impl Pipeline {
             round.look_again(self.held_back());
             return Ok(());
         }
-        let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
+        let page =
+            store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX, walk.token.clone()).await?;
         self.metrics.walk_pages.inc();
         let mut packer = BatchPacker::new(BATCH_RECIPIENTS_MAX, walk.lane);
         for member in &page.members {
@@ -195,6 +196,9 @@ impl Pipeline {
     }
 
     async fn campaign(&self, campaign: Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
+        if let Some(started_at) = campaign.started_at {
+            self.catch_up_with_clock(&campaign, started_at).await?;
+        }
         match campaign.state {
             CampaignState::Scheduled => self.start(&campaign, plan, round).await,
             CampaignState::Running if !campaign.walked => {
@@ -203,6 +207,15 @@ impl Pipeline {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A campaign that started in the future: the clock went back. Its batches do not wait for the clock.
+    async fn catch_up_with_clock(&self, campaign: &Campaign, started_at: Timestamp) -> Result<(), Error> {
+        let now = self.context.now();
+        if started_at > now && self.context.store.make_due(campaign.id, started_at, now).await? > 0 {
+            self.wake_senders();
+        }
+        Ok(())
     }
 
     async fn start(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
@@ -230,12 +243,14 @@ impl Pipeline {
         let size = plan.spec.recipients_per_batch();
         let limit = (size * (ahead_max - ahead)).min(PAGE_MAX);
         let audience = plan.spec.audience.stored(campaign.id);
-        let store = &self.context.store;
-        let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
+        let (store, token) = (&self.context.store, &plan.spec.message.push.token);
+        let page = store.audience(campaign.app, &audience, campaign.cursor, limit, token.clone()).await?;
         self.metrics.walk_pages.inc();
         let mut packer = BatchPacker::new(size, plan.spec.lane);
         packer.published = plan.spec.message.when.is_some();
-        let mut due = DueTimes::new(plan);
+        // A published batch is not pushed; its notifications name the token again.
+        packer.token = token.clone().filter(|_| !packer.published);
+        let mut due = DueTimes::new(plan, self.context.now());
         for member in page.members.iter().filter(|member| plan.spec.filter.matches(&member.attributes)) {
             packer.push(member, due.of(member));
         }
@@ -279,17 +294,19 @@ impl Pipeline {
 /// The due times of a page, by time zone.
 struct DueTimes<'a> {
     plan: &'a Plan,
+    /// When a batch without a local time is due. The campaign has started, even if the clock went back since.
+    at_once: Timestamp,
     by_zone: HashMap<Option<String>, Timestamp>,
 }
 
 impl<'a> DueTimes<'a> {
-    fn new(plan: &'a Plan) -> Self {
-        Self { plan, by_zone: HashMap::new() }
+    fn new(plan: &'a Plan, now: Timestamp) -> Self {
+        Self { plan, at_once: plan.schedule.start.min(now), by_zone: HashMap::new() }
     }
 
     fn of(&mut self, member: &AudienceMember) -> Timestamp {
         if !self.plan.schedule.is_local() {
-            return self.plan.schedule.start;
+            return self.at_once;
         }
         if let Some(due) = self.by_zone.get(&member.attributes.timezone) {
             return *due;
@@ -306,6 +323,8 @@ struct BatchPacker {
     lane: Lane,
     /// Batches are published as notifications, so they also contain devices without a token.
     published: bool,
+    /// The token of each device that the batches are for; `None`: the main token, or that of the walk.
+    token: Option<TokenKey>,
     open: BTreeMap<(Timestamp, Option<PushService>), Vec<DeviceNum>>,
     batches: Vec<NewBatch>,
     parts: Vec<PushPart>,
@@ -319,6 +338,7 @@ impl BatchPacker {
             size,
             lane,
             published: false,
+            token: None,
             open: BTreeMap::new(),
             batches: Vec::new(),
             parts: Vec::new(),
@@ -338,14 +358,20 @@ impl BatchPacker {
         recipients.push(member.num);
         if recipients.len() >= self.size {
             let recipients = std::mem::take(recipients);
-            self.batches.push(NewBatch { service, due_at, lane: self.lane, recipients });
+            let batch = self.batch(service, due_at, recipients);
+            self.batches.push(batch);
         }
+    }
+
+    fn batch(&self, service: Option<PushService>, due_at: Timestamp, recipients: Vec<DeviceNum>) -> NewBatch {
+        NewBatch { service, due_at, lane: self.lane, token: self.token.clone(), recipients }
     }
 
     fn close(mut self) -> Self {
         for ((due_at, service), recipients) in std::mem::take(&mut self.open) {
             if !recipients.is_empty() {
-                self.batches.push(NewBatch { service, due_at, lane: self.lane, recipients });
+                let batch = self.batch(service, due_at, recipients);
+                self.batches.push(batch);
             }
         }
         let left_out = [

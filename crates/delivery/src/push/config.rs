@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::record::Recording;
 use super::retry::Backoff;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Config {
     pub queue_lease: Duration,
     /// Whether pushes carry the trace context to push services.
     pub traceparent: bool,
+    /// Which requests to push services are recorded, and for how long. A recipient in flight whose push is recorded takes about 1 KiB more.
+    pub recording: Recording,
 }
 
 /// Waiting parcels of one lane on the queue between the dispatcher and the senders. 256 × 500 recipients keep a node
@@ -60,6 +63,7 @@ impl Default for Config {
             shared: false,
             queue_lease: Duration::from_secs(300),
             traceparent: false,
+            recording: Recording::default(),
         }
     }
 }

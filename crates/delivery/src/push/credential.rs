@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply, Vault};
-use noroshi_store::{NewCredential, Store, StoredCredential};
+use noroshi_store::{NewCredential, RestoreTokens, Store, StoredCredential};
 use noroshi_types::{
-    AppId, CredentialId, JsonText, Lane, PushEnvironment, PushService, PushToken, Timestamp, Urgency,
+    AppId, CredentialId, JsonText, Lane, OwnFields, PushEnvironment, PushService, PushToken, Timestamp,
+    Urgency,
 };
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::oneshot;
 
+use super::configured::Configured;
 use super::outlet::Outlet;
 use super::token_health::Realm;
 use crate::cluster::Nodes;
@@ -23,10 +25,14 @@ use crate::cluster::outbox::To;
 use crate::cluster::wire::Record;
 use crate::context::Context;
 use crate::error::Error;
+use crate::freshness::Freshness;
 use crate::push_work::PushWork;
 
 /// The longest wait of a test for its answer; pools time out after 30 s.
 const TEST_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Suspended tokens that one commit restores.
+const RESTORED_AT_ONCE: usize = 500;
 
 /// A credential without its secrets, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +40,8 @@ pub struct CredentialView {
     pub id: CredentialId,
     pub service: PushService,
     pub environment: PushEnvironment,
+    /// The provider behind a webhook; empty for every other service.
+    pub provider: String,
     pub name: String,
     pub shown: JsonText,
     pub created_at: Timestamp,
@@ -57,6 +65,8 @@ pub struct Credentials {
     nodes: Arc<Nodes>,
     work: Arc<PushWork>,
     outlet: Arc<dyn Outlet>,
+    configured: Arc<Configured>,
+    freshness: Arc<Freshness>,
     /// `None`: the configuration has no key, and no credential can be stored.
     vault: Option<Vault>,
     /// Opened credentials with their sealed form: the pools of unchanged credentials stay.
@@ -78,6 +88,8 @@ impl Credentials {
             nodes: service.nodes.clone(),
             work: service.work.clone(),
             outlet,
+            configured: service.configured.clone(),
+            freshness: service.freshness.clone(),
             vault,
             opened: Mutex::default(),
             unreadable: Mutex::default(),
@@ -117,18 +129,23 @@ impl Credentials {
         let vault = self.vault.as_ref().ok_or(Error::NoVault)?;
         let credential = Credential::parse(body).map_err(Error::Credential)?;
         let (service, environment) = (credential.service, credential.environment);
+        // Another node would not read the app's credentials any more.
+        self.nodes.require_push_service("service", service)?;
+        let provider = credential.provider.to_string();
         let new = NewCredential {
             app,
             service,
             environment,
+            sealed: vault.seal(app, service, environment, &provider, body),
+            provider,
             name: credential.name,
             shown: credential.shown,
-            sealed: vault.seal(app, service, environment, body),
             replace,
         };
         let stored = self.context.store.put_credential(new, self.context.now()).await?;
         self.update_pools(app).await?;
-        self.nodes.send(To::Senders, Record::CredentialsChanged { app });
+        // Senders, and API nodes, which manage channels.
+        self.nodes.send(To::All, Record::CredentialsChanged { app });
         // Pushes that waited for a credential are due as before; those that failed without one are not repeated.
         self.work.wake_local();
         Ok(stored.into())
@@ -138,17 +155,44 @@ impl Credentials {
     pub async fn delete(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
         self.context.store.delete_credential(app, id).await?;
         let updated = self.update_pools(app).await;
-        self.nodes.send(To::Senders, Record::CredentialsChanged { app });
+        // Senders, and API nodes, which manage channels.
+        self.nodes.send(To::All, Record::CredentialsChanged { app });
         self.opened.lock().remove(&id);
         updated
+    }
+
+    /// Uses tokens again that were suspended since a time, for the credential's service and environment. Returns how
+    /// many. After an error, tokens of earlier commits are restored.
+    pub async fn restore(
+        &self,
+        app: AppId,
+        id: CredentialId,
+        since: Timestamp,
+        reason: Option<String>,
+    ) -> Result<u64, Error> {
+        let views = list(&*self.context.store, app).await?;
+        let view = views.into_iter().find(|view| view.id == id).ok_or(noroshi_store::Error::NotFound)?;
+        let (service, environment) = (view.service, view.environment);
+        let restore = RestoreTokens { service, environment, since, reason, tokens_max: RESTORED_AT_ONCE };
+        let mut count = 0;
+        loop {
+            let restored = self.context.store.restore_tokens(app, restore.clone()).await?;
+            if restored.is_empty() {
+                return Ok(count);
+            }
+            count += restored.len() as u64;
+            self.freshness.nums_changed(restored);
+        }
     }
 
     /// Sends one push to `token` and returns the answer. The answer does not change the stored token.
     pub async fn test(&self, app: AppId, id: CredentialId, token: PushToken) -> Result<Tested, Error> {
         let views = list(&*self.context.store, app).await?;
         let view = views.into_iter().find(|view| view.id == id).ok_or(noroshi_store::Error::NotFound)?;
-        if (view.service, view.environment) != (token.service, token.environment) {
-            let rule = "is of another push service or environment than the credential";
+        let same = (view.service, view.environment) == (token.service, token.environment)
+            && noroshi_push::provider_of(&token).as_deref() == Some(&*view.provider);
+        if !same {
+            let rule = "is of another push service, environment or provider than the credential";
             return Err(Error::Credential(noroshi_push::credential::Invalid::new("push_token", rule)));
         }
         let (reply, answer) = oneshot::channel();
@@ -158,7 +202,8 @@ impl Credentials {
             token,
             content: Arc::new(Content::new(test_fields(self.context.now()))),
             id: uuid::Uuid::now_v7(),
-            trace: None,
+            details: None,
+            record: noroshi_push::Record::Nothing,
             reply: Reply { to: Arc::new(TestReply(Mutex::new(Some(reply)))), index: 0 },
         };
         let answered = async {
@@ -175,6 +220,7 @@ impl Credentials {
     /// Hands the stored credentials of the app to the pools.
     async fn update_pools(&self, app: AppId) -> Result<(), Error> {
         let _one = self.updating.lock().await;
+        self.configured.forget();
         let stored = self.context.store.credentials().await?;
         let (mut credentials, mut unreadable) = (Vec::new(), Vec::new());
         for stored in stored.iter().filter(|stored| stored.app == app) {
@@ -225,7 +271,7 @@ impl Credentials {
         }
         let vault = self.vault.as_ref().ok_or("the configuration has no key for credentials")?;
         let plain = vault
-            .open(stored.app, stored.service, stored.environment, &stored.sealed)
+            .open(stored.app, stored.service, stored.environment, &stored.provider, &stored.sealed)
             .map_err(|_| "it was sealed with another key, or is damaged")?;
         let credential = Credential::parse(&plain).map_err(|_| "this version does not support it")?;
         self.opened.lock().insert(stored.id, (stored.sealed.clone(), credential.clone()));
@@ -253,9 +299,9 @@ fn test_fields(now: Timestamp) -> Fields {
         urgency: Urgency::High,
         collapse_key: None,
         expires_at: now.saturating_add(Duration::from_secs(60)),
-        apns: None,
-        fcm: None,
-        webpush: None,
+        unread: None,
+        kind: None,
+        own: OwnFields::default(),
     }
 }
 
@@ -288,7 +334,7 @@ impl From<Answer> for Tested {
 
 impl From<StoredCredential> for CredentialView {
     fn from(stored: StoredCredential) -> Self {
-        let StoredCredential { id, service, environment, name, shown, created_at, .. } = stored;
-        Self { id, service, environment, name, shown, created_at }
+        let StoredCredential { id, service, environment, provider, name, shown, created_at, .. } = stored;
+        Self { id, service, environment, provider, name, shown, created_at }
     }
 }

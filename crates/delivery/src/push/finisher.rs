@@ -1,8 +1,9 @@
-//! Writes the results of batches, several in one commit.
+//! Writes the results of batches and parts of them, several in one commit.
 //!
 //! A finished batch is never lost: while the store fails, the write is repeated and the lease is kept. Senders wait
 //! meanwhile, so the number of waiting results is bounded.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use noroshi_store::{Finished, Lease};
 use noroshi_types::Lane;
 use noroshi_types::trace::TraceId;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
 
 use super::in_flight::BatchLease;
 use super::lease;
@@ -23,9 +25,11 @@ const COMMIT_MAX: usize = 64;
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The results of one batch.
+/// The results of one batch, or a part of them.
 pub(crate) struct BatchResult {
     pub(crate) finished: Finished,
+    /// Of a part: notified when it is written, and dropped if it never will be.
+    pub(crate) written: Option<oneshot::Sender<()>>,
     /// The subject of its events, and the push service.
     pub(crate) of: Subject,
     pub(crate) service: Option<noroshi_types::PushService>,
@@ -40,8 +44,17 @@ pub(crate) struct BatchResult {
 pub(crate) async fn run(pipeline: Arc<Pipeline>, mut ready: Receiver<BatchResult>) {
     let mut together = Vec::new();
     while ready.recv_many(&mut together, COMMIT_MAX).await > 0 {
-        write(&pipeline, std::mem::take(&mut together)).await;
+        while !together.is_empty() {
+            let rest = together.split_off(distinct(&together));
+            write(&pipeline, std::mem::replace(&mut together, rest)).await;
+        }
     }
+}
+
+/// How many of the first results are of different batches. A batch whose task panicked may have a part and its end here.
+fn distinct(together: &[BatchResult]) -> usize {
+    let mut batches = HashSet::with_capacity(together.len());
+    together.iter().take_while(|ready| batches.insert(ready.finished.batch)).count()
 }
 
 async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
@@ -59,7 +72,8 @@ async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
             Ok(written) => break written,
             Err(noroshi_store::Error::Closed) => {
                 // The node ends; the batches are sent again after its next start.
-                return together.iter().for_each(|ready| drop(pipeline.in_flight.end(ready.finished.batch)));
+                let ended = together.iter().filter(|ready| ready.written.is_none());
+                return ended.for_each(|ready| drop(pipeline.in_flight.end(ready.finished.batch)));
             }
             Err(error) => {
                 pipeline.metrics.store_errors.inc();
@@ -71,7 +85,9 @@ async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
     };
     let metrics = &pipeline.metrics;
     let mut receipts = Vec::new();
-    for ready in &together {
+    // Nothing of them is written, and their batches learn it.
+    together.retain(|ready| !counts.stale.contains(&ready.finished.batch));
+    for ready in &mut together {
         for part in &ready.finished.parts {
             pipeline.context.outcomes.pushed(ready.of, ready.service, part, ready.trace);
         }
@@ -79,7 +95,11 @@ async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
         if let Some((campaign, done)) = ready.done {
             pipeline.campaigns.tracker.count(campaign, done);
         }
-        receipts.extend(pipeline.in_flight.end(ready.finished.batch));
+        match ready.written.take() {
+            // The batch continues, unless its task has panicked.
+            Some(written) => drop(written.send(())),
+            None => receipts.extend(pipeline.in_flight.end(ready.finished.batch)),
+        }
     }
     lease::done(pipeline, receipts);
     if counts.tokens_removed + counts.tokens_suspected > 0 {
@@ -113,7 +133,7 @@ async fn ours(
         lease::renew(pipeline, expired).await?;
         let mut receipts = Vec::new();
         together.retain(|ready| {
-            if ready.held.is_lost() {
+            if ready.held.is_lost() && ready.written.is_none() {
                 pipeline.metrics.batches_lost.inc();
                 receipts.extend(pipeline.in_flight.end(ready.finished.batch));
             }
@@ -121,5 +141,11 @@ async fn ours(
         });
         lease::done(pipeline, receipts);
     }
-    Ok(together.iter().map(|ready| ready.finished.clone()).collect())
+    let finished = together.iter().map(|ready| {
+        let mut finished = ready.finished.clone();
+        // The lease may have been renewed since the part was made.
+        finished.rest.iter_mut().for_each(|rest| rest.leased_until = ready.held.until());
+        finished
+    });
+    Ok(finished.collect())
 }

@@ -3,15 +3,15 @@
 //! The sender adds a batch when it takes it, and each answer removes a recipient. The bounds are checked before a batch
 //! is taken; one take may exceed them by its batches. Each batch is held under a lease ([`BatchLease`]).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use noroshi_cluster::batches::Receipt;
 use noroshi_store::{Batch, Lease};
-use noroshi_types::{AppId, BatchId, PushService, Timestamp};
+use noroshi_types::{AppId, BatchId, DeviceNum, PushService, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -42,13 +42,16 @@ pub(crate) struct BatchLease {
     lease: Mutex<(Timestamp, Instant)>,
     /// Another node has the batch.
     lost: AtomicBool,
+    /// Recipients whose results went to the finisher in parts. Guards only itself.
+    written: Mutex<Vec<DeviceNum>>,
     /// The receipt of the queue that the batch came from.
     receipt: Option<Receipt>,
 }
 
 impl BatchLease {
     pub(crate) fn new(until: Timestamp, ends: Instant, receipt: Option<Receipt>) -> Self {
-        Self { lease: Mutex::new((until, ends)), lost: AtomicBool::new(false), receipt }
+        let lease = Mutex::new((until, ends));
+        Self { lease, lost: AtomicBool::new(false), written: Mutex::default(), receipt }
     }
 
     /// Whether no other node can have taken the batch.
@@ -71,6 +74,20 @@ impl BatchLease {
     pub(crate) fn renewed(&self, until: Timestamp, ends: Instant) {
         *self.lease.lock() = (until, ends);
         self.lost.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn wrote(&self, recipients: &[DeviceNum]) {
+        self.written.lock().extend_from_slice(recipients);
+    }
+
+    pub(crate) fn written_count(&self) -> usize {
+        self.written.lock().len()
+    }
+
+    /// The recipients of the batch whose results no part has.
+    pub(crate) fn unwritten(&self, batch: &Batch) -> Vec<DeviceNum> {
+        let written: HashSet<DeviceNum> = self.written.lock().iter().copied().collect();
+        batch.recipients.iter().copied().filter(|device| !written.contains(device)).collect()
     }
 
     pub(crate) fn receipt(&self) -> Option<&Receipt> {
@@ -218,7 +235,7 @@ impl Drop for PendingRecipients {
 mod tests {
     use super::*;
     use noroshi_store::Work;
-    use noroshi_types::{DeviceNum, Lane, NotificationId, Timestamp};
+    use noroshi_types::{Lane, NotificationId};
 
     fn batch(id: u64, app: u32, recipients: u64) -> Batch {
         Batch {
@@ -231,6 +248,7 @@ mod tests {
             work: Work::Notification(NotificationId::from_bytes([0; 16])),
             campaign: None,
             variant: None,
+            token: None,
             leased_until: Timestamp(60_000),
             recipients: (0..recipients).map(DeviceNum).collect(),
         }

@@ -1,8 +1,8 @@
 //! Metrics of push.
 
-use noroshi_store::{Batch, Finished};
+use noroshi_store::{Batch, ChannelCounts, Finished};
 use noroshi_telemetry::{Histogram, Labels, metrics};
-use noroshi_types::{AppId, Lane, Outcome, PushEnvironment, PushService};
+use noroshi_types::{AppId, BroadcastState, Lane, Outcome, PushEnvironment, PushService};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -58,6 +58,15 @@ metrics! {
             "Times that sending a batch panicked; after five times on one node the batch is set aside",
         pub(crate) batches_set_aside: Counter =
             "Batches that no sender could send, with all recipients refused (sender_failed, sender_ended)",
+        /// By result and reason.
+        broadcasts: Family<Labels<2>, Counter> = "Broadcasts to channels of APNs that ended, by result",
+        pub(crate) broadcast_retries: Counter = "Broadcasts to channels scheduled for a retry",
+        channels: Gauge = "Broadcast channels of all apps, counted once a minute by the node that leads the push work",
+        channels_waiting: Gauge = "Broadcast channels with broadcasts that wait, counted with them",
+        pub(crate) activity_seconds: Histogram =
+            "Time from an update of a Live Activity to the last answer for a slice of its devices, per slice",
+        pub(crate) activity_updates_coalesced: Counter =
+            "Updates of Live Activities that were not sent to a slice of devices, because a newer one came before",
         parcels: Family<Labels<1>, Counter> = "Entries of the cluster's push queue, by result",
     }
 }
@@ -69,6 +78,20 @@ impl Metrics {
         self.batches.get_or_create(&[("lane", Lane::Direct.as_str())]).inc_by(0);
         self.alarm((AppId(0), PushService::Apns, PushEnvironment::Production), false);
         self.parcels(ParcelFate::Put, 0);
+        self.broadcasts.get_or_create(&[("result", BroadcastState::Sent.as_str()), ("reason", "")]).inc_by(0);
+    }
+
+    pub(crate) fn broadcasts(&self, state: BroadcastState, reason: Option<&'static str>, count: u64) {
+        if count > 0 {
+            let labels = [("result", state.as_str()), ("reason", reason.unwrap_or_default())];
+            self.broadcasts.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    pub(crate) fn channels(&self, counts: ChannelCounts) {
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        self.channels.set(number(counts.channels));
+        self.channels_waiting.set(number(counts.waiting));
     }
 
     pub(crate) fn parcels(&self, fate: ParcelFate, count: usize) {

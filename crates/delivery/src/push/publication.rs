@@ -113,6 +113,7 @@ fn request(plan: &Plan, rendered: Texts, devices: Vec<DeviceId>) -> Request {
         notification: rendered.notification,
         data: rendered.data,
         push: message.push.clone(),
+        item: None,
         trace: plan.spec.trace,
     }
 }

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use noroshi_push::Content;
+use noroshi_push::{Content, Recipient};
 use noroshi_store::{Batch, PushRecipient};
-use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp, TraceContext};
+use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp, TraceContext, UserId};
 use ring::digest;
 
 use super::settlement::{Sent, Settlement};
@@ -15,11 +15,16 @@ use crate::campaign::plan::Plan;
 
 /// The source of the content.
 pub(super) enum Source {
-    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
+    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext>, names_recipients: bool },
     Campaign(Arc<Plan>),
 }
 
 impl Source {
+    /// Whether a request named the recipients.
+    pub(super) fn names_recipients(&self) -> bool {
+        matches!(self, Source::Notification { names_recipients: true, .. })
+    }
+
     /// The trace that the work belongs to.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         match self {
@@ -32,7 +37,11 @@ impl Source {
 /// A push for one recipient.
 pub(super) struct DuePush {
     pub(super) token: PushToken,
+    /// If requests to the push service name it.
+    pub(super) recipient: Option<Recipient>,
     pub(super) content: Arc<Content>,
+    /// The user, if the content counts the user's unread items.
+    pub(super) badge_of: Option<UserId>,
     /// The trace context for the push service.
     pub(super) trace: Option<TraceContext>,
 }
@@ -50,7 +59,7 @@ pub(super) fn prepare(
         settlement.part(Outcome::PushTokenSuspect, None, device);
         return None;
     }
-    if recipient.token.is_none() {
+    if recipient.token.is_none() || recipient.token_expires_at.is_some_and(|end| end <= now) {
         settlement.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
         return None;
     }
@@ -93,10 +102,13 @@ pub(super) fn prepare(
         return None;
     }
     let token = recipient.token?;
+    let badge_of = recipient.user.clone().filter(|_| content.counts_unread());
     let realm = (batch.app, token.service, token.environment);
+    let named = noroshi_push::names_recipients(token.service);
+    let named = named.then_some(Recipient { device: recipient.id, user: recipient.user });
     Some((
         Sent { device, token_at: recipient.token_at, realm, expires_at },
-        DuePush { token, content, trace: None },
+        DuePush { token, recipient: named, badge_of, content, trace: None },
     ))
 }
 
@@ -135,6 +147,7 @@ mod tests {
             work: Work::Campaign(CampaignId::from_bytes([1; 16])),
             campaign: None,
             variant: None,
+            token: None,
             leased_until: MIDNIGHT,
             recipients: vec![DeviceNum(1)],
         }

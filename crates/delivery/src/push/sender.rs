@@ -46,14 +46,17 @@ pub(crate) async fn run(pipeline: Arc<Pipeline>, mut drain: watch::Receiver<bool
             },
         }
     };
+    let mut upkeep = std::pin::pin!(async {
+        tokio::join!(lease::keep(&pipeline), pipeline.unwritten.pace());
+    });
     tokio::select! {
         () = work => {}
-        () = lease::keep(&pipeline) => {}
+        () = &mut upkeep => {}
     }
     let deadline = tokio::time::Instant::now() + pipeline.config.drain;
     tokio::select! {
         () = tasks.finish(finisher) => {}
-        () = lease::keep(&pipeline) => {}
+        () = upkeep => {}
         () = tokio::time::sleep_until(deadline) => {
             tracing::info!(batches = pipeline.in_flight.batch_count(), "unfinished batches are left to the next start");
             lease::return_all(&pipeline).await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use noroshi_push::Answer;
 use noroshi_store::{
-    Again, Batch, Finished, InvalidToken, PushPart, PushRecipient, SuspectToken, VariantNum,
+    Again, Batch, Finished, InvalidToken, PushPart, PushRecipient, Rest, SuspectToken, VariantNum,
 };
-use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use noroshi_types::{BatchId, DeviceNum, Outcome, Timestamp};
 
 use super::retry::{self, Backoff};
 use super::token_health::{self, Rate, Realm, TokenHealth};
@@ -42,20 +42,25 @@ pub(crate) type RateChange = (Realm, Rate);
 
 impl Settlement {
     pub(crate) fn new(batch: &Batch) -> Self {
-        let finished = Finished {
-            batch: batch.id,
+        Self {
+            finished: Self::nothing(batch.id),
+            parts: BTreeMap::new(),
+            variants: HashMap::new(),
+            drawn: batch.variant,
+            again: BTreeMap::new(),
+        }
+    }
+
+    fn nothing(batch: BatchId) -> Finished {
+        Finished {
+            batch,
+            rest: None,
             parts: Vec::new(),
             again: Vec::new(),
             gone: Vec::new(),
             suspects: Vec::new(),
             latencies: Vec::new(),
-        };
-        Self {
-            finished,
-            parts: BTreeMap::new(),
-            variants: HashMap::new(),
-            drawn: batch.variant,
-            again: BTreeMap::new(),
+            record: None,
         }
     }
 
@@ -98,18 +103,30 @@ impl Settlement {
         }
     }
 
-    /// Evaluates the answers, which are in the order of `sent`.
+    /// A part of the results: these devices were accepted, while `rest` has no results yet.
+    pub(crate) fn accepted(&self, devices: &[DeviceNum], rest: Rest) -> Finished {
+        let mut by_variant: BTreeMap<Option<VariantNum>, Vec<DeviceNum>> = BTreeMap::new();
+        for device in devices {
+            by_variant.entry(self.variant_of(*device)).or_default().push(*device);
+        }
+        let part = |(variant, devices)| PushPart { outcome: Outcome::Pushed, reason: None, variant, devices };
+        let parts = by_variant.into_iter().map(part).collect();
+        Finished { rest: Some(rest), parts, ..Self::nothing(self.finished.batch) }
+    }
+
+    /// Evaluates the answers, which are in the order of `sent`. Those that are already `written` count only for the rates.
     pub(crate) fn answers(
         &mut self,
         batch: &Batch,
         sent: &[Sent],
-        answers: Vec<Answer>,
+        (answers, written): (Vec<Answer>, &[bool]),
         (token_health, backoff, now): (&TokenHealth, Backoff, Timestamp),
     ) -> Vec<RateChange> {
         let rates = count(token_health, sent, &answers, now);
-        for (sent, answer) in sent.iter().zip(answers) {
+        for ((sent, answer), written) in sent.iter().zip(answers).zip(written) {
             let device = sent.device;
             match answer {
+                Answer::Accepted if *written => {}
                 Answer::Accepted => self.part(Outcome::Pushed, None, device),
                 Answer::Refused { reason } => self.part(Outcome::PushRefused, Some(reason), device),
                 Answer::Unconfigured => self.part(Outcome::PushUnconfigured, None, device),

@@ -2,8 +2,8 @@
 //! credential instead.
 //!
 //! A token is removed only on proof. A suspect token is suspended until its device registers it again. If too many
-//! tokens of an (app, service, environment) are suspect at once, the credential or its environment must be wrong: then
-//! none is suspended, and an alarm stays on until the rate is normal again.
+//! tokens of an (app, service, environment) are suspect at once, by their share or by their number, the credential or its
+//! environment must be wrong: then none is suspended, and an alarm stays on until both are normal again.
 
 use std::collections::HashMap;
 
@@ -22,6 +22,11 @@ const SUSPECTS_MIN: u64 = 10;
 /// More than one suspect token in this many answers is not normal: among devices that register at each start, one in a
 /// hundred is already rare.
 const NORMAL_PART: u64 = 5;
+
+/// More suspect tokens than this in the window are not normal, however many others are accepted: a mistake that concerns
+/// a part of a large app's devices would otherwise suspend all of them without an alarm. A large app that has old tokens
+/// loses no more than this number in a window, which is no harm: later pushes find the others.
+const SUSPECTS_MAX: u64 = 1_000;
 
 /// Realms that are remembered; beyond it the one that was quiet the longest is evicted.
 const REALMS_MAX: usize = 4_096;
@@ -91,7 +96,8 @@ impl Window {
         let recent = self.minutes.iter().filter(|(at, ..)| at + MINUTES > minute);
         let (answers, suspects) =
             recent.fold((0, 0), |sum, (_, answers, suspects)| (sum.0 + answers, sum.1 + suspects));
-        let abnormal = suspects >= SUSPECTS_MIN && suspects * NORMAL_PART > answers;
+        let by_share = suspects >= SUSPECTS_MIN && suspects * NORMAL_PART > answers;
+        let abnormal = by_share || suspects > SUSPECTS_MAX;
         match (std::mem::replace(&mut self.alarm, abnormal), abnormal) {
             (false, false) => Rate::Normal,
             (false, true) => Rate::Alarm { suspects, answers },
@@ -122,7 +128,19 @@ mod tests {
         let health = TokenHealth::default();
         assert_eq!(health.count(REALM, 1, 1, minute(0)), Rate::Normal);
         assert_eq!(health.count(REALM, 8, 8, minute(0)), Rate::Normal);
-        assert_eq!(health.count(REALM, 10_000, 1_500, minute(0)), Rate::Normal);
+        assert_eq!(health.count(REALM, 10_000, 990, minute(0)), Rate::Normal);
+    }
+
+    #[test]
+    fn many_suspect_tokens_raise_the_alarm_whatever_their_share() {
+        let health = TokenHealth::default();
+        for _ in 0..10 {
+            assert_eq!(health.count(REALM, 100_000, 100, minute(0)), Rate::Normal);
+        }
+        let alarm = Rate::Alarm { suspects: 1_001, answers: 1_000_001 };
+        assert_eq!(health.count(REALM, 1, 1, minute(5)), alarm);
+        assert_eq!(health.count(REALM, 1_000, 1, minute(9)), Rate::Abnormal);
+        assert_eq!(health.count(REALM, 1_000, 1, minute(11)), Rate::Over, "the first are forgotten");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether a publish, or one more row of something, has room.
 //!
 //! Admitted room counts as used at once. The caller settles it after the write; dropped, it is released ([`Held`]). To
-//! publish in order, await each decision before the next ([`crate::publish::Publisher::begin_publish`]). The store decides on
+//! publish in order, await each decision before the next ([`crate::publish::Series`]). The store decides on
 //! room in inboxes, when it processes its queue ([`Gate`]).
 
 use std::sync::{Arc, OnceLock};
@@ -265,6 +265,7 @@ mod tests {
             notification: None,
             data: None,
             push: Push::default(),
+            item: None,
             trace: None,
         }
     }

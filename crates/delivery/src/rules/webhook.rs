@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use noroshi_egress::Limits;
 use noroshi_egress::fetch::Post;
-use noroshi_events::sink::webhook::signature;
+use noroshi_egress::webhook::signature;
 use noroshi_types::AppId;
 use noroshi_types::rule::{Action, Webhook};
 use noroshi_types::time::parse_duration;

@@ -77,6 +77,7 @@ fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timest
         notification: None,
         data: Some(ShareCopy::data(message, share, turn)?),
         push: Push::default(),
+        item: None,
         trace: None,
     })
 }

@@ -2,14 +2,20 @@
 
 mod cell;
 mod first_call;
+mod items;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use noroshi_cluster::{NodeInfo, Roles};
+use noroshi_delivery::activity::{Spec, Start, Update};
 use noroshi_delivery::cluster::Config;
-use noroshi_delivery::{LoginAttempt, LoginResult};
+use noroshi_delivery::{Error, LoginAttempt, LoginResult};
 use noroshi_store::{Devices, Registration};
-use noroshi_types::{AppId, CloseReason, DeviceId, Position, Presence, Target, When};
+use noroshi_types::{
+    ActivityId, AppId, CloseReason, DeviceId, JsonText, Position, Presence, Push, PushMode, PushService,
+    Request, Target, TokenKey, When,
+};
 
 use crate::{NOW, request, users};
 use cell::{Cell, PATIENCE, cell, cell_with, quiet, topic, user};
@@ -50,6 +56,130 @@ async fn two_publishes_on_two_nodes_arrive_in_order() {
     }
     cell.until_received(1, &device, &ids).await;
     assert!(ids.is_sorted());
+}
+
+/// An older node would send the push to the main token.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_to_a_token_needs_all_nodes_to_know_it() {
+    let cell = cell(2).await;
+    cell.device("a", "u1", &[]).await;
+    let push = Push { mode: PushMode::Always, token: TokenKey::parse("voip").ok(), ..Push::default() };
+    let ordinary =
+        Request { push: Push { token: None, ..push.clone() }, ..request(users(&["u1"]), When::Stored) };
+    let to_token = Request { push, ..ordinary.clone() };
+    let publish = async |request: &Request| {
+        cell.nodes[0].delivery.publisher.publish(cell.app, request.clone(), None).await
+    };
+    let announce = |node: usize, push_tokens| {
+        let info =
+            NodeInfo { name: format!("n{node}"), roles: Roles::ALL, push_tokens, ..NodeInfo::default() };
+        cell.nodes[node].member.cluster().members.set_info(info);
+    };
+    announce(0, true);
+    let refused = publish(&to_token).await;
+    assert!(matches!(&refused, Err(Error::OldNode { reason, .. }) if reason.contains("n1")), "{refused:?}");
+    publish(&ordinary).await.expect("accepted");
+    announce(1, true);
+    publish(&to_token).await.expect("accepted");
+    announce(1, false);
+    assert!(publish(&to_token).await.is_err());
+}
+
+/// An older node would read no credential of the app, and report the pushes as impossible.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_service_needs_all_nodes_to_know_it() {
+    let cell = cell(2).await;
+    let announce = |node: usize, services: &[&str]| {
+        let push_services = services.iter().map(|name| (*name).to_owned()).collect();
+        let info = NodeInfo {
+            name: format!("n{node}"),
+            roles: Roles::ALL,
+            push_tokens: true,
+            push_services,
+            ..NodeInfo::default()
+        };
+        cell.nodes[node].member.cluster().members.set_info(info);
+    };
+    announce(0, &["webhook", "hms"]);
+    announce(1, &[]);
+    let nodes = &cell.nodes[0].delivery.nodes;
+    for known in [PushService::Apns, PushService::Fcm, PushService::WebPush] {
+        nodes.require_push_service("service", known).expect("every version knows it");
+    }
+    let refused = nodes.require_push_service("service", PushService::Webhook);
+    assert!(matches!(&refused, Err(Error::OldNode { reason, .. }) if reason.contains("n1")), "{refused:?}");
+    announce(1, &["webhook"]);
+    nodes.require_push_service("service", PushService::Webhook).expect("both know it");
+    assert!(nodes.require_push_service("service", PushService::Hms).is_err());
+    // An older node could not read the work for such a token.
+    cell.device("a", "u1", &[]).await;
+    let publish = async |token: &str| {
+        let push = Push { mode: PushMode::Always, token: TokenKey::parse(token).ok(), ..Push::default() };
+        let request = Request { push, ..request(users(&["u1"]), When::Stored) };
+        cell.nodes[0].delivery.publisher.publish(cell.app, request, None).await
+    };
+    publish("webhook/mail").await.expect("accepted");
+    let refused = publish("hms").await;
+    assert!(matches!(&refused, Err(Error::OldNode { reason, .. }) if reason.contains("hms")), "{refused:?}");
+}
+
+/// Older senders leave broadcasts in the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broadcast_needs_a_sender_that_knows_it() {
+    let cell = cell(2).await;
+    let announce = |node: usize, roles, broadcasts| {
+        let info = NodeInfo { name: format!("n{node}"), roles, broadcasts, ..NodeInfo::default() };
+        cell.nodes[node].member.cluster().members.set_info(info);
+    };
+    let require = || cell.nodes[0].delivery.nodes.require_broadcasts();
+    let api = Roles { sender: false, ..Roles::ALL };
+    announce(0, api, true);
+    announce(1, Roles::ALL, false);
+    assert!(matches!(require(), Err(Error::OldNode { field: "push.broadcast", .. })), "{:?}", require());
+    announce(1, Roles::ALL, true);
+    require().expect("a sender knows it");
+    // Without any sender it waits, like pushes.
+    announce(1, api, false);
+    require().expect("no sender");
+}
+
+/// An older node would not let devices join.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_activity_needs_all_nodes_to_know_activities() {
+    let cell = cell(2).await;
+    let activities = &cell.nodes[0].delivery.activities;
+    let id = |name: &str| ActivityId::parse(name).expect("an id");
+    let update = || Update { content: Some(JsonText::from_valid("{}")), ..Update::default() };
+    let start = async |name: &str| {
+        let spec = Spec {
+            attributes_type: "A".to_owned(),
+            attributes: None,
+            when: When::Connected,
+            ios_via: None,
+            frequent_updates: false,
+        };
+        let (target, ttl) = (users(&["u1"]), Duration::from_secs(60));
+        let start = Start { id: id(name), target, spec, first: update(), ttl, joinable: false };
+        activities.start(cell.app, start, None).await
+    };
+    let announce = |node: usize, activities| {
+        let info =
+            NodeInfo { name: format!("n{node}"), roles: Roles::ALL, activities, ..NodeInfo::default() };
+        cell.nodes[node].member.cluster().members.set_info(info);
+    };
+    announce(0, true);
+    let refused = start("a").await;
+    assert!(
+        matches!(&refused, Err(Error::OldNodeForActivities(reason)) if reason.contains("n1")),
+        "{refused:?}"
+    );
+    announce(1, true);
+    start("a").await.expect("started");
+    announce(1, false);
+    assert!(activities.update(cell.app, &id("a"), update()).await.is_err());
+    assert!(activities.end(cell.app, &id("a"), update(), None).await.is_err());
+    announce(1, true);
+    activities.update(cell.app, &id("a"), update()).await.expect("updated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -470,4 +600,33 @@ async fn a_session_that_began_without_the_directory_is_registered_later() {
     }
     let received = cell.publish(0, users(&["u1"]), When::Connected).await;
     cell.until_received(1, &device, &[received]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_wait_while_most_gateways_are_late() {
+    let cell = cell(3).await;
+    let late = |node: usize, ms| cell.nodes[node].edge.delay_ms.store(ms, Ordering::Relaxed);
+    let publish = || {
+        let request = request(users(&["nobody"]), When::Connected);
+        cell.nodes[0].delivery.publisher.publish(cell.app, request, None)
+    };
+    let refused = async |wanted: bool| {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while matches!(publish().await, Err(Error::NoRoom { .. })) != wanted {
+            assert!(tokio::time::Instant::now() < until, "refused: {wanted}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    late(1, 5_000);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(publish().await.is_ok(), "one late gateway of three delays only its own devices");
+    late(2, 3_000);
+    refused(true).await;
+    let Err(Error::NoRoom { after }) = publish().await else { panic!("accepted") };
+    assert_eq!(after, Duration::from_secs(3), "the median");
+    // A request that waits is admitted as soon as there is room.
+    let waits = publish();
+    late(2, 0);
+    assert!(waits.await.is_ok());
+    refused(false).await;
 }

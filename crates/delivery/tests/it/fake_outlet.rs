@@ -4,14 +4,16 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 
 use noroshi_delivery::push::Outlet;
-use noroshi_push::{Answer, Credential, Push};
-use noroshi_types::{AppId, JsonText};
+use noroshi_push::{Answer, ChannelAnswer, ChannelCall, ChannelError, Credential, CredentialStatus, Push};
+use noroshi_types::{AppId, JsonText, PushEnvironment, StoragePolicy};
 
 /// A push that arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) token: String,
     pub(crate) notification: Option<JsonText>,
+    /// The fields for APNs, or the data.
+    pub(crate) own: Option<JsonText>,
     pub(crate) id: uuid::Uuid,
 }
 
@@ -25,15 +27,30 @@ struct State {
     /// Pushes that are answered when the test releases them.
     slow: HashSet<String>,
     all_slow: bool,
+    /// Pushes after this many are held.
+    slow_after: Option<usize>,
     /// How often a push to a token panics.
     failing: HashMap<String, usize>,
     held: Vec<Push>,
+    /// Calls about channels.
+    calls: Vec<ChannelCall>,
+    /// The errors of the next calls.
+    call_errors: VecDeque<ChannelError>,
 }
 
 impl FakeOutlet {
     /// The next answers for a token; after them every push is accepted.
     pub(crate) fn script(&self, token: &str, answers: impl IntoIterator<Item = Answer>) {
         self.0.lock().expect("no panic").scripts.insert(token.to_owned(), answers.into_iter().collect());
+    }
+
+    /// The next call about channels fails.
+    pub(crate) fn fail_call(&self, error: ChannelError) {
+        self.0.lock().expect("no panic").call_errors.push_back(error);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<ChannelCall> {
+        self.0.lock().expect("no panic").calls.clone()
     }
 
     pub(crate) fn hold(&self, token: &str) {
@@ -47,6 +64,11 @@ impl FakeOutlet {
 
     pub(crate) fn hold_all(&self, hold: bool) {
         self.0.lock().expect("no panic").all_slow = hold;
+    }
+
+    /// Holds all pushes but the first ones.
+    pub(crate) fn hold_after(&self, pushes: usize) {
+        self.0.lock().expect("no panic").slow_after = Some(pushes);
     }
 
     /// Takes all held pushes.
@@ -83,18 +105,26 @@ impl FakeOutlet {
 #[async_trait::async_trait]
 impl Outlet for FakeOutlet {
     async fn send(&self, push: Push) {
-        let token: serde_json::Value = serde_json::from_str(push.token.json.as_str()).expect("JSON");
-        let token = token["token"].as_str().expect("a token").to_owned();
-        let notification = push.content.fields().notification.clone();
+        let token = match push.content.to_channel() {
+            Some(to) => to.channel.clone(),
+            None => {
+                let token: serde_json::Value = serde_json::from_str(push.token.json.as_str()).expect("JSON");
+                token["token"].as_str().expect("a token").to_owned()
+            }
+        };
+        let fields = push.content.fields();
+        let notification = fields.notification.clone();
+        let own = fields.own.iter().next().map(|(_, own)| own.clone()).or_else(|| fields.data.clone());
         let answer = {
             let mut state = self.0.lock().expect("no panic");
-            state.received.push(Received { token: token.clone(), notification, id: push.id });
+            state.received.push(Received { token: token.clone(), notification, own, id: push.id });
             if let Some(times) = state.failing.get_mut(&token).filter(|times| **times > 0) {
                 *times -= 1;
                 drop(state);
                 panic!("a push that its sender cannot stand");
             }
-            if state.all_slow || state.slow.contains(&token) {
+            let late = state.slow_after.is_some_and(|first| state.received.len() > first);
+            if state.all_slow || late || state.slow.contains(&token) {
                 state.held.push(push);
                 return;
             }
@@ -104,4 +134,31 @@ impl Outlet for FakeOutlet {
     }
 
     fn set_credentials(&self, _: AppId, _: Vec<Credential>) {}
+
+    fn status(&self, _: AppId) -> Vec<CredentialStatus> {
+        Vec::new()
+    }
+
+    fn channel_bundle(&self, _: AppId, _: PushEnvironment) -> Option<String> {
+        Some("com.example.app".to_owned())
+    }
+
+    /// Without a script, everything succeeds; a channel's id is `apple`.
+    async fn call_channels(
+        &self,
+        _: AppId,
+        _: PushEnvironment,
+        _: Option<String>,
+        call: &ChannelCall,
+    ) -> Result<ChannelAnswer, ChannelError> {
+        let mut state = self.0.lock().expect("no panic");
+        state.calls.push(call.clone());
+        state.call_errors.pop_front().map_or(Ok(()), Err)?;
+        Ok(match call {
+            ChannelCall::Create(_) => ChannelAnswer::Created("apple".to_owned()),
+            ChannelCall::Read(_) => ChannelAnswer::Read(StoragePolicy::Latest),
+            ChannelCall::Delete(_) => ChannelAnswer::Deleted,
+            ChannelCall::List => ChannelAnswer::Listed(vec!["apple".to_owned(), "lost".to_owned()]),
+        })
+    }
 }

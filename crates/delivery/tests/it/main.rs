@@ -88,6 +88,7 @@ fn request(target: Target, when: When) -> Request {
         notification: None,
         data: Some(JsonText::from_valid("1")),
         push: Push::default(),
+        item: None,
         trace: None,
     }
 }

@@ -1,19 +1,22 @@
 //! An edge with fake sessions that records what each of them receives.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use noroshi_cluster::Keys;
 use noroshi_delivery::{Edge, Fan, LocalSession, Session};
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Position, Presence, Target, Topic,
-    UserId,
+    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Message, NotificationId, Position, Presence,
+    Target, Topic, UserId,
 };
 
 pub(crate) struct SessionEdge {
     keys: Keys,
     record: Mutex<Record>,
+    /// How long messages wait on the node's shards.
+    pub(crate) delay_ms: AtomicU64,
 }
 
 #[derive(Default)]
@@ -25,6 +28,8 @@ pub(crate) struct Record {
     pub(crate) closed: Vec<(DeviceId, CloseReason)>,
     pub(crate) reread: Vec<(DeviceId, NotificationId)>,
     pub(crate) offered: Vec<NotificationId>,
+    /// Reports of items, once for the sessions of a user.
+    pub(crate) items: Vec<(UserId, Arc<ItemsNotice>)>,
     /// How far topics were offered.
     pub(crate) reached: Vec<Position>,
 }
@@ -42,7 +47,7 @@ pub(crate) struct FakeSession {
 
 impl SessionEdge {
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys, record: Mutex::default() }
+        Self { keys, record: Mutex::default(), delay_ms: AtomicU64::new(0) }
     }
 
     pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
@@ -135,7 +140,7 @@ impl Edge for SessionEdge {
     }
 
     fn delay(&self, _: Fan, _: usize) -> Option<Duration> {
-        Some(Duration::ZERO)
+        Some(Duration::from_millis(self.delay_ms.load(Ordering::Relaxed)))
     }
 
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
@@ -192,6 +197,10 @@ impl Edge for SessionEdge {
         let of_app = record.sessions.iter().filter(|(_, session)| session.app == app);
         let devices: Vec<DeviceId> = of_app.map(|(id, _)| id.clone()).collect();
         devices.iter().for_each(|device| record.end(device, reason));
+    }
+
+    fn items(&self, _: AppId, user: &UserId, notice: &Arc<ItemsNotice>) {
+        self.record().items.push((user.clone(), notice.clone()));
     }
 
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {

@@ -22,7 +22,8 @@ fn a_proxy_url_is_parsed_and_its_password_never_shown() {
         let proxy = ProxyUrl::parse(text).expect(text);
         assert_eq!(proxy.to_string(), shown);
         let expected = authorization.map(|plain| format!("Basic {}", STANDARD.encode(plain)));
-        assert_eq!(proxy.authorization, expected, "{text}");
+        let Protocol::Http { authorization, .. } = &proxy.protocol else { panic!("{text}") };
+        assert_eq!(*authorization, expected, "{text}");
         assert!(!format!("{proxy:?}").contains("secret"));
     };
     check("http://proxy.example:3128", "http://proxy.example:3128", None);
@@ -32,10 +33,32 @@ fn a_proxy_url_is_parsed_and_its_password_never_shown() {
     check("u:secret@[::1]:3128", "http://[::1]:3128", Some("u:secret"));
     check("http://u%40x:p%3A%2Fsecret@p:1", "http://p:1", Some("u@x:p:/secret"));
     check("http://u@p:1", "http://p:1", Some("u:"));
+    check("https://u:secret@proxy.example", "https://proxy.example:443", Some("u:secret"));
+    check("https://proxy.example:8443", "https://proxy.example:8443", None);
+    let check = |text: &str, shown: &str, login: Option<(&str, &str)>| {
+        let proxy = ProxyUrl::parse(text).expect(text);
+        assert_eq!(proxy.to_string(), shown);
+        let login = login.map(|(user, password)| Login { user: user.into(), password: password.into() });
+        assert!(proxy.protocol == Protocol::Socks5 { login }, "{text}");
+        assert!(!format!("{proxy:?}").contains("secret"));
+    };
+    check("socks5://proxy.example", "socks5://proxy.example:1080", None);
+    check("socks5h://PROXY.example:80", "socks5://proxy.example:80", None);
+    check("socks5://u%40x:a%3Asecret@10.0.0.1:1081", "socks5://10.0.0.1:1081", Some(("u@x", "a:secret")));
+    check("socks5://[::1]:1080", "socks5://[::1]:1080", None);
+    assert_eq!(
+        ProxyUrl::parse("socks5://127.1").expect("an address").host,
+        Host::<String>::Ipv4([127, 0, 0, 1].into())
+    );
+    let long = format!("socks5://u:{}secret@p", "x".repeat(250));
     for bad in [
         "",
-        "https://p:1",
-        "socks5://p:1",
+        "socks4://p:1",
+        "socks5://u@p:1",
+        "socks5://:secret@p:1",
+        "socks5://p:1/path",
+        "socks5://",
+        &long,
         "http://p:1/path",
         "http://p:1/?q",
         "http://p:0",
@@ -63,7 +86,7 @@ fn environment_variables_apply_by_scheme() {
     assert_eq!(chosen(&proxies, "https://x.example"), Some("http://capitals:1".to_owned()));
     assert_eq!(chosen(&Proxies::default(), "https://x.example"), None);
 
-    let error = environment(&[("ALL_PROXY", "socks5://u:secret@p:1")]).expect_err("socks").to_string();
+    let error = environment(&[("ALL_PROXY", "socks4://u:secret@p:1")]).expect_err("socks4").to_string();
     assert!(error.starts_with("ALL_PROXY: ") && !error.contains("secret"), "{error}");
 }
 

@@ -3,5 +3,6 @@
 mod fetch;
 mod proxy;
 mod reach;
+mod real_proxy;
 mod server;
 mod tls;

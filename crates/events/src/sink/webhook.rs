@@ -6,10 +6,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use noroshi_egress::Limits;
 use noroshi_egress::fetch::Post;
+use noroshi_egress::webhook::signature;
 
 use super::{Failure, Network, wait};
 use crate::batch::Batch;
@@ -25,15 +24,6 @@ pub(crate) struct Webhook {
     config: config::Webhook,
     key: ring::hmac::Key,
     network: Network,
-}
-
-/// The value of `webhook-signature` for a body.
-pub fn signature(key: &ring::hmac::Key, id: &str, timestamp: u64, body: &[u8]) -> String {
-    let mut context = ring::hmac::Context::with_key(key);
-    // "{webhook-id}.{webhook-timestamp}.{body}"
-    context.update(format!("{id}.{timestamp}.").as_bytes());
-    context.update(body);
-    format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
 }
 
 /// 128 bits derived from the body.
@@ -86,18 +76,6 @@ impl Webhook {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The example of the specification (section "Verifying webhook authenticity" of its libraries' tests).
-    #[test]
-    fn the_signature_follows_standard_webhooks() {
-        let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
-        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
-        let body = br#"{"test": 2432232314}"#;
-        assert_eq!(
-            signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body),
-            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-        );
-    }
 
     #[test]
     fn a_repeated_batch_has_the_same_id() {

@@ -21,7 +21,7 @@ pub(crate) const BATCH_BYTES: usize = 64 << 10;
 /// Bytes that may be copied into one piece to be sent together with others. Larger packets are rare and are sent
 /// separately.
 #[cfg(feature = "io-uring")]
-const JOINED_BYTES: usize = 4 << 10;
+pub(crate) const JOINED_BYTES: usize = 4 << 10;
 
 /// Packets that wait for one socket.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use noroshi_types::{Condition, NotificationId, Position, Topic};
+use noroshi_types::{Condition, ItemsNotice, NotificationId, Position, Topic};
 
 use crate::session::registry::{Address, Key};
 use crate::wire::dispatch::Dispatch;
@@ -52,6 +52,11 @@ pub(crate) enum Mail {
         to: Address,
         stanza: Bytes,
     },
+    /// Items of a user were added or changed.
+    Items {
+        to: Vec<Address>,
+        notice: Arc<ItemsNotice>,
+    },
     /// Inboxes may have messages behind `since` that were not offered. None: messages that were held back while the
     /// devices were idle.
     Reread {
@@ -70,6 +75,7 @@ impl Mail {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Items { .. }
             | Mail::Reread { .. } => None,
         }
     }

@@ -86,6 +86,7 @@ impl Stalled {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Items { .. }
             | Mail::Reread { .. } => {}
         }
         self.push(mail, topics);
@@ -129,7 +130,7 @@ fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: 
 /// The connections that a mail names.
 fn named(mail: &Mail) -> &[Address] {
     match mail {
-        Mail::Direct { to, .. } | Mail::Reread { to, .. } => to,
+        Mail::Direct { to, .. } | Mail::Reread { to, .. } | Mail::Items { to, .. } => to,
         Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } | Mail::Stanza { to, .. } => {
             std::slice::from_ref(to)
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use noroshi_delivery::{Edge, Fan, LocalSession};
 use noroshi_store::OutcomePart;
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Position, Presence, Target, Topic,
-    UserId, When,
+    AppId, CloseReason, DeviceId, ItemsNotice, Message, NotificationId, Outcome, Position, Presence, Target,
+    Topic, UserId, When,
 };
 
 use crate::fanout::mail::{Audience, Mail, Undelivered};
@@ -187,6 +187,20 @@ impl Edge for Gateway {
     fn rules_changed(&self, apps: &[AppId]) {
         for mailbox in &self.shared.mailboxes {
             mailbox.recheck(apps);
+        }
+    }
+
+    fn items(&self, app: AppId, user: &UserId, notice: &Arc<ItemsNotice>) {
+        let registry = &self.shared.registry;
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        registry.each_of_user(registry.user_key(app, user), |session| {
+            to[usize::from(session.address.shard)].push(session.address);
+        });
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            let dropped = to.len() as u64;
+            if !self.shared.mailboxes[shard].notify(Mail::Items { to, notice: notice.clone() }) {
+                self.shared.metrics.item_reports_undelivered.inc_by(dropped);
+            }
         }
     }
 

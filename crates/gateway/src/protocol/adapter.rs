@@ -20,7 +20,7 @@ use bytes::Bytes;
 use noroshi_protocol::mqtt::{TopicFilter, UnacknowledgedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Topic};
 
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
@@ -134,6 +134,9 @@ pub(crate) trait Adapter: Sized {
 
     /// The shard finished reading the messages behind a position that the client named for a topic.
     fn handle_recovered(&mut self, _cx: &mut Context<'_>, _topic: &Topic, _complete: bool) {}
+
+    /// Items of the session's user were added or changed. The default is for protocols without a form for it.
+    fn handle_items(&mut self, _cx: &mut Context<'_>, _notice: &ItemsNotice) {}
 
     /// Topic rules deny the client a topic.
     fn handle_topic_notice(&mut self, _cx: &mut Context<'_>, _notice: &TopicNotice<'_>) {}

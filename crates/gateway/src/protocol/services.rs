@@ -62,6 +62,7 @@ pub(crate) fn publication(topic: Topic, data: JsonText, when: When, life: Durati
         notification: None,
         data: Some(data),
         push: Push::default(),
+        item: None,
         trace: None,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use noroshi_auth::Refused;
 use noroshi_protocol::{native, sse};
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Topic};
 
 use super::adapter::Adapter;
 use super::context::Context;
@@ -109,6 +109,10 @@ impl Adapter for Events {
 
     fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
         send(cx, "recovered", |json| native::recovered(json, topic, complete));
+    }
+
+    fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice) {
+        send(cx, "items", |json| native::items(json, notice));
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {

@@ -66,6 +66,7 @@ impl Node {
             notification: None,
             data: Some(JsonText::from_valid(data)),
             push: Push::default(),
+            item: None,
             trace: None,
         };
         self.delivery.publisher.publish(self.app, request, None).await.expect("accepted").id.to_string()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_protocol::ws::Input;
-use noroshi_types::{AppId, CloseReason, NotificationId, Timestamp};
+use noroshi_types::{AppId, CloseReason, ItemsNotice, NotificationId, Timestamp};
 
 use super::Shard;
 use super::connection::Connection;
@@ -368,6 +368,19 @@ impl Shard {
 
     pub(crate) fn send_topic_notice(&mut self, slot: u32, notice: &TopicNotice<'_>) {
         self.converse(slot, |adapter, cx| adapter.handle_topic_notice(cx, notice));
+    }
+
+    /// Reports items to a session. A connection that does not keep up reads its counts when it can.
+    pub(crate) fn report_items(&mut self, to: Address, notice: &ItemsNotice) {
+        let soft = self.shared.config.send_queue_soft_bytes;
+        let keeps_up = |connection: &mut Connection| connection.unsent_bytes() <= soft;
+        match self.at(to.slot, to.generation).map(keeps_up) {
+            Some(true) => drop(self.converse(to.slot, |adapter, cx| adapter.handle_items(cx, notice))),
+            Some(false) => {
+                self.shared.metrics.item_reports_undelivered.inc();
+            }
+            None => {}
+        }
     }
 
     /// A stanza of another session.

@@ -113,6 +113,9 @@ impl Shard {
                         }
                     }
                 }
+                Mail::Items { to, notice } => {
+                    to.into_iter().for_each(|address| self.report_items(address, &notice));
+                }
                 Mail::Stanza { to, stanza } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.deliver_stanza(to.slot, &stanza);

@@ -225,6 +225,13 @@ impl Mailbox {
         sent
     }
 
+    /// Queues mail that may be dropped. Returns false if the mailbox is full or the shard is gone.
+    pub(crate) fn notify(&self, mail: Mail) -> bool {
+        let is_queued = !self.is_gone() && self.mail.try_send(mail).is_ok();
+        self.wake();
+        is_queued
+    }
+
     /// Deliveries may be missing: the shard's sessions read their backlogs again.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::SeqCst);
@@ -363,6 +370,7 @@ impl Mailbox {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Items { .. }
             | Mail::Reread { .. } => {}
         }
     }

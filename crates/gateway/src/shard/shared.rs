@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
     /// Limits the log lines about refused log-ins.
-    pub(crate) refusals: crate::lifecycle::log_throttle::LogThrottle,
+    pub(crate) refusals: noroshi_telemetry::LogThrottle,
     /// How many connections each client has.
     pub(crate) clients: Arc<Clients>,
     pub(crate) bridges: Bridges,

@@ -1,8 +1,8 @@
 //! Writes to many connections with one system call, where the kernel has io_uring ([`crate::io::uring`]).
 //!
-//! Only connections without TLS and without unsent bytes take part. A connection of the native protocol takes part only
-//! if it waits for one message: one message to a whole topic, where single calls cost most. The packets of a
-//! adapter are copied into one piece. Each connection then continues as if it had been written to separately.
+//! Only connections without TLS and without unsent bytes take part. Several messages for one connection of the native
+//! protocol are copied into one piece if they are short, and so are the packets of an adapter. Each connection then
+//! continues as if it had been written to separately.
 
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use smallvec::SmallVec;
 
 use crate::fanout::Queue;
-use crate::fanout::batch::Outbound;
+use crate::fanout::batch::{JOINED_BYTES, Outbound};
 use crate::io::uring::{BATCH, Uring, taken};
 use crate::shard::Shard;
 use crate::shard::connection::Connection;
@@ -89,22 +89,24 @@ impl Shard {
     ) -> SmallVec<[bool; BATCH]> {
         let mut joined = std::mem::take(&mut uring.joined);
         joined.clear();
-        let mut ends: SmallVec<[(u32, usize); BATCH]> = SmallVec::new();
-        for (slot, outbound) in outbounds {
-            outbound.join(&mut joined);
-            ends.push((*slot, joined.len()));
+        let mut outbounds = outbounds.iter().peekable();
+        let mut ends: SmallVec<[usize; BATCH]> = SmallVec::new();
+        for slot in slots {
+            match outbounds.next_if(|(at, _)| at == slot) {
+                Some((_, outbound)) => outbound.join(&mut joined),
+                None => self.join_frames(*slot, &mut joined),
+            }
+            ends.push(joined.len());
         }
         let mut sent: SmallVec<[bool; BATCH]> = SmallVec::new();
         let mut sends: SmallVec<[(BorrowedFd<'_>, &[u8]); BATCH]> = SmallVec::new();
-        let (mut ends, mut begin) = (ends.into_iter().peekable(), 0);
-        for slot in slots {
+        let mut begin = 0;
+        for (slot, end) in slots.iter().zip(ends) {
+            let own = &joined[std::mem::replace(&mut begin, end)..end];
             let connection = self.connections.get(*slot as usize);
-            let send = match ends.next_if(|(at, _)| at == slot) {
-                Some((_, end)) => {
-                    let own = &joined[std::mem::replace(&mut begin, end)..end];
-                    connection.and_then(free_socket).zip((!own.is_empty()).then_some(own))
-                }
-                None => connection.and_then(|connection| self.only_frame(connection)),
+            let send = match own {
+                [] => connection.and_then(|connection| self.only_frame(connection)),
+                _ => connection.and_then(free_socket).map(|fd| (fd, own)),
             };
             sent.push(send.is_some());
             sends.extend(send);
@@ -113,6 +115,24 @@ impl Shard {
         drop(sends);
         uring.joined = joined;
         sent
+    }
+
+    /// Appends the messages that a connection without an adapter waits for, if there are several short ones.
+    fn join_frames(&self, slot: u32, joined: &mut Vec<u8>) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let bits = connection.marks.bits();
+        if bits.count_ones() < 2 || connection.adapter.is_some() || free_socket(connection).is_none() {
+            return;
+        }
+        let begin = joined.len();
+        for place in self.fanout.ring.in_order(bits) {
+            let Some(frame) = self.fanout.ring.frame(place) else { continue };
+            let bytes = frame.dispatch().encoded(connection.framing);
+            if joined.len() - begin + bytes.len() > JOINED_BYTES {
+                return joined.truncate(begin);
+            }
+            joined.extend_from_slice(bytes);
+        }
     }
 
     /// The only message that a connection waits for, if it can be sent now.

@@ -10,6 +10,7 @@ mod drain;
 mod fairness;
 mod hostile;
 mod http2;
+mod items;
 mod model;
 mod mqtt;
 mod node;

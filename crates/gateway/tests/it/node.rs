@@ -291,6 +291,7 @@ pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
         notification: None,
         data: Some(JsonText::from_valid(data)),
         push: Push::default(),
+        item: None,
         trace: None,
     }
 }

@@ -143,6 +143,7 @@ impl Node {
             notification: None,
             data: Some(JsonText::from_valid(data)),
             push: Push::default(),
+            item: None,
             trace: None,
         };
         self.delivery.publisher.publish(self.app, request, None).await.expect("accepted");

@@ -400,7 +400,7 @@ impl Reader {
             ProxyChoice::Direct => quoted(DIRECT),
             ProxyChoice::Through(proxy) => quoted(proxy),
         };
-        let range = format!("http://[USER:PASSWORD@]HOST[:PORT], or {DIRECT}");
+        let range = format!("http, https or socks5://[USER:PASSWORD@]HOST[:PORT], or {DIRECT}");
         self.read_optional(key, help, (redact::URL, range), show, |raw| match raw {
             Raw::Text(text) if text == DIRECT => Ok(ProxyChoice::Direct),
             Raw::Text(text) => {

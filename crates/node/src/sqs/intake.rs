@@ -32,7 +32,7 @@ async fn publish(state: &State, incoming: Incoming) -> Result<(), Problem> {
     let Incoming { app, body, idempotency_key } = incoming;
     let app = state.auth.app_id(&app).ok_or_else(|| Problem::not_found("app"))?;
     let idempotency = Idempotency { key: idempotency_key.into(), body_hash: body_hash(body.as_bytes()) };
-    let request = body::notification(body.as_bytes(), &state.config.limits)?;
+    let request = body::notification(body.as_bytes(), &state.config.limits, state.delivery.clock().now())?;
     check_request(state, app, &request).await?;
     state.delivery.publisher.publish_from(app, request, Some(idempotency), Origin::Untraced).await?;
     Ok(())

@@ -3,6 +3,8 @@
 
 mod create;
 mod report;
+mod schedule;
+mod upload;
 mod watch;
 
 use std::process::{ExitCode, Termination};
@@ -31,6 +33,8 @@ enum Action {
     List(List),
     /// Show a campaign: progress, outcomes with reasons, and a comparison of its variants
     Show(Named),
+    /// Add recipients from a file to a draft or scheduled campaign
+    Upload(upload::Arguments),
     /// Start a draft now, or at its scheduled time
     Start(Ordered),
     /// Stop sending; batches in progress complete
@@ -105,6 +109,7 @@ impl Arguments {
             Action::Create(create) => create.run().await,
             Action::List(list) => list.run().await.map(Termination::report),
             Action::Show(named) => named.show().await.map(Termination::report),
+            Action::Upload(upload) => upload.run().await.map(Termination::report),
             Action::Start(ordered) => ordered.run("start").await,
             Action::Pause(named) => named.order("pause").await.map(Termination::report),
             Action::Resume(ordered) => ordered.run("resume").await,
@@ -164,7 +169,9 @@ fn print(campaign: &Value, format: output::Format) -> Result<(), Failure> {
     if format.json {
         return output::line(campaign);
     }
-    output::details(campaign, &["counts", "reasons", "experiment"])?;
+    let hidden = ["counts", "reasons", "experiment", "warnings", "schedule", "steps"];
+    output::details(&schedule::with_rows(campaign), &hidden)?;
+    schedule::print_steps(campaign)?;
     if !output::entries(campaign, "reasons").is_empty() {
         output::line("")?;
         format.list(campaign, "reasons", &["outcome", "reason", "count"])?;

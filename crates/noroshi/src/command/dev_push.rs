@@ -1,5 +1,5 @@
-//! `noroshi dev-push`: local APNs, FCM and Web Push services, to try push without accounts. They are the strict fakes of the tests.
-//! Prints accepted pushes.
+//! `noroshi dev-push`: local push services, to try push without accounts. They are the strict fakes of the tests. Prints
+//! accepted pushes.
 //!
 //! Keys and certificates are stored in a folder, so that a node with the credentials works with the next run. Devices are not
 //! stored: Web Push subscriptions end with the program.
@@ -24,13 +24,17 @@ const TITLE_CHARS_MAX: usize = 60;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Starts APNs (production and sandbox), FCM with its token endpoint, and a Web Push service on 127.0.0.1, and prints
-the commands that make a node use them. Every push is checked as the real services do: headers, tokens, sizes,
+Starts APNs (production and sandbox, with their hosts for channels), FCM with its token endpoint, a Web Push service, a
+provider behind a webhook, Huawei Push Kit, and WNS with its token endpoint on 127.0.0.1, and prints the commands that
+make a node use them. Every push is checked as the real services do: headers, tokens, sizes,
 encryption; a wrong one is refused in their words. The folder gets:
 
   ca.pem                    what a node has to trust: noroshi serve --set egress.ca_file=…/ca.pem
   AuthKey_DEVKEY0001.p8     APNs' signing key
   service-account.json      FCM's service account
+  hms-account.json          Huawei's service account
+  webhook.secret            the secret that signs batches for the provider
+  wns.secret                the client secret of WNS
   vapid-private-key.txt     the key of Web Push
   devices.json              push tokens of devices that exist there
 
@@ -54,6 +58,12 @@ pub(crate) struct Arguments {
     /// Port of APNs, sandbox
     #[arg(long, value_name = "PORT", default_value_t = 29_196)]
     apns_sandbox: u16,
+    /// Port on which APNs' channels are managed, production
+    #[arg(long, value_name = "PORT", default_value_t = 29_296)]
+    apns_channels: u16,
+    /// Port on which APNs' channels are managed, sandbox
+    #[arg(long, value_name = "PORT", default_value_t = 29_295)]
+    apns_sandbox_channels: u16,
     /// Port of FCM
     #[arg(long, value_name = "PORT", default_value_t = 29_443)]
     fcm: u16,
@@ -63,6 +73,18 @@ pub(crate) struct Arguments {
     /// Port of the Web Push service
     #[arg(long, value_name = "PORT", default_value_t = 29_445)]
     webpush: u16,
+    /// Port of the provider behind a webhook
+    #[arg(long, value_name = "PORT", default_value_t = 29_446)]
+    webhook: u16,
+    /// Port of Huawei Push Kit
+    #[arg(long, value_name = "PORT", default_value_t = 29_447)]
+    hms: u16,
+    /// Port of WNS
+    #[arg(long, value_name = "PORT", default_value_t = 29_448)]
+    wns: u16,
+    /// Port of WNS' token endpoint
+    #[arg(long, value_name = "PORT", default_value_t = 29_449)]
+    wns_login: u16,
     /// Port of the control API, which lists pushes and accepts commands
     #[arg(long, value_name = "PORT", default_value_t = 29_190)]
     control: u16,
@@ -94,7 +116,20 @@ impl Arguments {
         let missed = Arc::new(AtomicU64::new(0));
         let fakes = Fakes::start_with(Config {
             folder: Some(folder.clone()),
-            ports: [self.apns, self.apns_sandbox, self.fcm, self.oauth, self.webpush],
+            // In the order of `Service::ALL`.
+            ports: [
+                self.apns,
+                self.apns_sandbox,
+                self.apns_channels,
+                self.apns_sandbox_channels,
+                self.fcm,
+                self.oauth,
+                self.webpush,
+                self.webhook,
+                self.hms,
+                self.wns,
+                self.wns_login,
+            ],
             control_port: self.control,
             light: self.light,
             any_token: !self.known_tokens_only,
@@ -165,7 +200,10 @@ fn shown(received: &Received) -> String {
     let headers: Vec<String> = received
         .headers
         .iter()
-        .filter(|(name, _)| name.starts_with("apns-") || ["ttl", "urgency", "topic"].contains(&name.as_str()))
+        .filter(|(name, _)| {
+            let shown = ["ttl", "urgency", "topic", "webhook-id", "push-type"];
+            name.starts_with("apns-") || name.starts_with("x-wns-") || shown.contains(&name.as_str())
+        })
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let line = format!(

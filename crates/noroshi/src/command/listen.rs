@@ -186,6 +186,9 @@ impl Arguments {
                         return Ok(Ended::Enough);
                     }
                 }
+                ServerFrame::Items { event, unread } => {
+                    eprintln!("items {}: {unread} unread", output::clean(&event));
+                }
                 ServerFrame::Recovered { topic, complete } => {
                     let what = if complete { "recovered" } else { "recovered, but messages were missed" };
                     eprintln!("{}: {what}", output::clean(&topic));

@@ -16,7 +16,18 @@ use crate::failure::Failure;
 use crate::input::parse_json;
 use crate::output;
 
-const COLUMNS: [&str; 6] = ["id", "service", "environment", "name", "settings", "created_at"];
+const COLUMNS: [&str; 10] = [
+    "id",
+    "service",
+    "environment",
+    "name",
+    "breaker",
+    "connections",
+    "in_flight",
+    "waiting",
+    "settings",
+    "created_at",
+];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -27,8 +38,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Add a push service credential to an app
-    Add(Add),
-    /// List an app's credentials, without the secrets
+    Add(Box<Add>),
+    /// List an app's credentials, without the secrets, and their state on the node that answers
     List(Managed),
     /// Remove a credential; devices of that push service get no more pushes
     Remove {
@@ -39,6 +50,8 @@ enum Action {
     },
     /// Push to one device now, and show the push service's answer
     Test(Test),
+    /// Use push tokens again that were suspended because of a wrong credential
+    Restore(Restore),
     /// List invalidated push tokens, oldest first
     Invalidations(invalidation::Arguments),
 }
@@ -77,6 +90,34 @@ struct Test {
     managed: Managed,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The node suspends a token if the push service reports another app, topic or environment. Correct the credential first: a
+token that the push service reports again is suspended again.")]
+struct Restore {
+    /// Number of the credential: tokens of its push service and environment are restored
+    id: u64,
+    /// Only tokens that were suspended at this time or later (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only tokens that were suspended for this reason, such as BadDeviceToken
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+    #[command(flatten)]
+    managed: Managed,
+}
+
+impl Restore {
+    async fn run(self) -> Result<(), Failure> {
+        let path = format!("{}/{}/restore", self.managed.path(), self.id);
+        let body = json!({"since": self.since, "reason": self.reason});
+        let answer = self.managed.connect.client()?.post(&path, &body).await?;
+        self.managed
+            .format
+            .print(&answer, || format!("restored {} tokens", output::cell(answer.get("restored"))))
+    }
+}
+
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         match self.action {
@@ -84,6 +125,7 @@ impl Arguments {
             Action::List(managed) => managed.list().await?,
             Action::Remove { id, managed } => managed.remove(id).await?,
             Action::Test(test) => return test.run().await,
+            Action::Restore(restore) => restore.run().await?,
             Action::Invalidations(invalidations) => invalidations.run().await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -98,7 +140,12 @@ impl Managed {
 
     async fn list(&self) -> Result<(), Failure> {
         let answer = self.connect.client()?.get(&self.path()).await?;
-        self.format.list(&answer, "credentials", &COLUMNS)
+        if self.format.json {
+            return output::line(answer);
+        }
+        let credentials: Vec<Value> =
+            output::entries(&answer, "credentials").iter().map(with_state).collect();
+        output::table(&COLUMNS, output::rows(&credentials, &COLUMNS))
     }
 
     async fn remove(&self, id: u64) -> Result<(), Failure> {
@@ -138,18 +185,42 @@ impl Test {
         Err(refused)
     }
 
-    /// The matching credentials: for a token, those of its service and environment.
+    /// The matching credentials: for a token, those of its service, environment and provider.
     async fn matching(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let answer = client.get(&self.managed.path()).await?;
         let matches_device = |credential: &&Value| {
             self.token.as_ref().is_none_or(|token| {
                 let environment = token["environment"].as_str().unwrap_or("production");
-                credential.get("service") == token.get("service") && credential["environment"] == environment
+                let is_of_provider =
+                    token.get("provider").is_none_or(|provider| credential["name"] == *provider);
+                credential.get("service") == token.get("service")
+                    && credential["environment"] == environment
+                    && is_of_provider
             })
         };
         let matching = output::entries(&answer, "credentials").iter().filter(matches_device);
-        Ok(matching.map(|credential| output::cell(credential.get("id"))).collect())
+        let mut matching: Vec<&Value> = matching.collect();
+        // A device's main token comes before its further addresses.
+        matching.sort_by_key(|credential| credential["service"] == "webhook");
+        Ok(matching.into_iter().map(|credential| output::cell(credential.get("id"))).collect())
     }
+}
+
+/// A credential with its state in columns of its own.
+fn with_state(credential: &Value) -> Value {
+    let mut columns = credential.clone();
+    let state = &credential["state"];
+    for name in ["connections", "in_flight", "waiting"] {
+        columns[name] = state[name].clone();
+    }
+    columns["breaker"] = match (state["breaker"].as_str(), state["reason"].as_str()) {
+        (Some("open"), Some(reason)) => {
+            json!(format!("open until {} ({reason})", output::text(state, "open_until")))
+        }
+        (Some(breaker), Some(reason)) => json!(format!("{breaker} ({reason})")),
+        (breaker, _) => json!(breaker),
+    };
+    columns
 }
 
 fn is_of_another(failure: &Failure) -> bool {
@@ -170,6 +241,27 @@ fn sentence(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_state_of_a_credential_has_columns() {
+        let check = |state: Value, expected: [&str; 4]| {
+            let row = with_state(&json!({"id": "1", "state": state}));
+            let cells =
+                ["breaker", "connections", "in_flight", "waiting"].map(|name| output::cell(row.get(name)));
+            assert_eq!(cells, expected);
+        };
+        check(
+            json!({"breaker": "open", "reason": "InvalidProviderToken", "open_until": "2026-01-15T10:31:07.000Z",
+                "connections": 1, "in_flight": 0, "waiting": 12}),
+            ["open until 2026-01-15T10:31:07.000Z (InvalidProviderToken)", "1", "0", "12"],
+        );
+        check(
+            json!({"breaker": "half-open", "reason": "bad", "connections": 1, "in_flight": 1, "waiting": 0}),
+            ["half-open (bad)", "1", "1", "0"],
+        );
+        check(json!({"breaker": "closed", "reason": null}), ["closed", "-", "-", "-"]);
+        check(Value::Null, ["-"; 4]);
+    }
 
     #[test]
     fn an_answer_is_formatted_as_a_sentence() {

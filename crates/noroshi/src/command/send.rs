@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use http::Method;
 use serde_json::{Map, Value, json};
 
+use super::shown;
 use crate::client::{Client, Connect};
 use crate::failure::Failure;
 use crate::input::{parse_json, present};
@@ -27,6 +28,8 @@ pub(crate) struct Arguments {
     /// URL that a tap opens
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    #[command(flatten)]
+    shown: shown::Flags,
     /// Data for the app, any JSON
     #[arg(long, value_name = "JSON", value_parser = parse_json)]
     data: Option<Value>,
@@ -44,12 +47,25 @@ pub(crate) struct Arguments {
     /// Store it as the topic's retained message
     #[arg(long)]
     retain: bool,
+    /// Add an item to the notification centre of each user, optionally with a category
+    #[arg(long, value_name = "CATEGORY", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "file")]
+    item: Option<String>,
+    /// How long the item is listed [default: 30d]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_text, requires = "item")]
+    item_retention: Option<String>,
     /// Whether to use push services: never, if the device does not acknowledge it in time, or always
     #[arg(long, value_parser = ["never", "fallback", "always"], conflicts_with = "file")]
     push: Option<String>,
+    /// Send the push to this token of each device, such as voip or controls/lamp [default: the main token]. Without
+    /// --push, always
+    #[arg(long, value_name = "KIND[/NAME]", conflicts_with = "file")]
+    push_token: Option<String>,
     /// With --push fallback: time for a device to acknowledge it [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = super::duration_text)]
     push_after: Option<String>,
+    /// Also send this to the channels that are bound to the topic, a JSON object as in noroshi channel broadcast
+    #[arg(long, value_name = "JSON", value_parser = parse_json, conflicts_with = "file")]
+    broadcast: Option<Value>,
     /// A request with the same key within 24 h returns the first response and sends nothing
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -101,6 +117,7 @@ impl Arguments {
                 Some(targets) => output::line(format_args!("{id}  accepted for {targets} target(s)"))?,
                 None => output::line(format_args!("{id}  accepted"))?,
             }
+            shown::print_warnings(&answer);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -117,7 +134,8 @@ impl Arguments {
         let mut request = Map::from_iter([("to".to_owned(), to)]);
         let texts =
             [("title", &self.title), ("body", &self.body), ("image", &self.image), ("url", &self.url)];
-        let notification = present(&texts);
+        let mut notification = present(&texts);
+        notification.extend(self.shown.fields());
         if !notification.is_empty() {
             request.insert("notification".to_owned(), notification.into());
         }
@@ -133,9 +151,16 @@ impl Arguments {
             ("urgency", &self.urgency),
             ("collapse_key", &self.collapse_key),
         ]));
-        let push = present(&[("mode", &self.push), ("after", &self.push_after)]);
+        let mut push =
+            present(&[("mode", &self.push), ("after", &self.push_after), ("token", &self.push_token)]);
+        push.extend(self.broadcast.clone().map(|broadcast| ("broadcast".to_owned(), broadcast)));
         if !push.is_empty() {
             request.insert("push".to_owned(), push.into());
+        }
+        if let Some(category) = &self.item {
+            let category = Some(category.clone()).filter(|category| !category.is_empty());
+            let item = present(&[("category", &category), ("retention", &self.item_retention)]);
+            request.insert("item".to_owned(), item.into());
         }
         request.into()
     }

@@ -71,3 +71,21 @@ fn a_campaign_reaches_each_device_once_and_yields_to_notifications() {
     let arguments = ["campaign", "--devices", "2000", "--breaking", "--latency", "20ms"];
     assert_eq!(measured(&arguments, "devices_that_got_none"), 0.0);
 }
+
+#[test]
+fn every_device_of_an_activity_gets_its_last_state() {
+    let arguments = [
+        "activities",
+        "--devices",
+        "1200",
+        "--activities",
+        "2",
+        "--interval",
+        "200ms",
+        "--duration",
+        "1s",
+        "--latency",
+        "20ms",
+    ];
+    assert_eq!(measured(&arguments, "devices_that_got_none"), 0.0);
+}

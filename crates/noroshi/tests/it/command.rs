@@ -273,3 +273,25 @@ fn completions_and_configuration_are_printed() {
         .expect("log.level");
     assert_eq!((&level["value"], &level["source"]), (&json!("\"warn\""), &json!("--set")));
 }
+
+#[test]
+fn items_of_a_user_are_listed_counted_and_deleted() {
+    let (_folder, node) = node();
+    let send = |item: &'static str, title: &'static str| {
+        node.json(&["send", "--user", "u1", "--title", title, item, "--badge", "unread"])
+    };
+    let orders = send("--item=orders", "first");
+    send("--item", "second");
+    node.fails(2, &["send", "--user", "u1", "--title", "t", "--item-retention", "1h"]);
+    node.fails(2, &["send", "--user", "u1", "--title", "t", "--badge", "all"]);
+    node.json(&["send", "--user", "u1", "--title", "short", "--item", "--item-retention", "90d"]);
+    let listed = node.json(&["items", "list", "u1"]);
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(3), "{listed}");
+    let of_orders = node.json(&["items", "list", "u1", "--state", "unread", "--category", "orders"]);
+    assert_eq!(of_orders["items"][0]["id"], orders["id"]);
+    let table = node.run(&["items", "list", "u1"]);
+    assert!(table.contains("unread") && table.contains("title=second"), "{table}");
+    assert_eq!(node.json(&["items", "counts", "u1"]), json!({"unread": 3, "categories": {"orders": 1}}));
+    assert!(node.run(&["items", "delete", "u1"]).contains('3'));
+    assert_eq!(node.json(&["items", "counts", "u1"])["unread"], 0);
+}

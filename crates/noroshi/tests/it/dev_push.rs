@@ -15,7 +15,20 @@ struct DevPush {
 
 impl DevPush {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let ports = ["--apns", "--apns-sandbox", "--fcm", "--oauth", "--webpush", "--control"];
+        let ports = [
+            "--apns",
+            "--apns-sandbox",
+            "--apns-channels",
+            "--apns-sandbox-channels",
+            "--fcm",
+            "--oauth",
+            "--webpush",
+            "--webhook",
+            "--hms",
+            "--wns",
+            "--wns-login",
+            "--control",
+        ];
         let mut child = noroshi()
             .args(["dev-push", "--folder"])
             .arg(folder)
@@ -70,22 +83,30 @@ fn the_printed_guide_is_sufficient() {
     let node = Node::start_with(&folder.path().join("data"), |command| {
         command.args(["--dev", "--set", &setting]);
     });
-    assert_eq!(credentials.len(), 4);
+    assert_eq!(credentials.len(), 7);
     for words in &credentials {
         let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         node.run(&words);
     }
     let devices = std::fs::read_to_string(folder.path().join("push/devices.json")).expect("devices");
     let devices: Value = serde_json::from_str(&devices).expect("JSON");
-    for (service, verdict) in [("apns", "200"), ("apns-sandbox", "200"), ("fcm", "200"), ("webpush", "201")] {
+    for (service, verdict) in [
+        ("apns", "200"),
+        ("apns-sandbox", "200"),
+        ("fcm", "200"),
+        ("webpush", "201"),
+        ("webhook", "204"),
+        ("hms", "200"),
+        ("wns", "200"),
+    ] {
         node.run(&["push", "test", "--token", &devices[service].to_string()]);
         let line = loop {
-            // The first push to FCM follows a request to its token endpoint.
+            // The first push to FCM and to WNS follows a request to a token endpoint.
             let line = push.line();
             if line.starts_with(&format!("{service} ")) {
                 break line;
             }
-            assert!(line.starts_with("oauth") || line.is_empty(), "{line}");
+            assert!(line.starts_with("oauth") || line.starts_with("wns-login") || line.is_empty(), "{line}");
         };
         assert!(line.contains(verdict), "{line}");
     }

@@ -87,6 +87,32 @@ fn a_test_reports_the_push_services_answer() {
 }
 
 #[test]
+fn typed_fields_are_flags_and_warnings_go_to_standard_error() {
+    let (_folder, node) = node();
+    node.run(&["push", "add", "webpush", "--subject", "mailto:ops@example.com"]);
+    let shown = ["--title", "T", "--url", "https://a.example/", "--badge", "0", "--action", "y=Yes"];
+    let send = |flags: &[&str]| {
+        let arguments = [&["send", "--user", "u1", "--push", "always"], &shown[..], flags].concat();
+        let output = node.command(&arguments).output().expect("the binary");
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(send(&[]), "");
+    let warned = send(&["--sound", "default", "--level", "passive", "--mutable"]);
+    assert!(
+        warned.starts_with("warning: webpush: notification.sound: ") && warned.lines().count() == 1,
+        "{warned}"
+    );
+    let refused = node.fails(1, &["send", "--user", "u1", "--title", "T", "--relevance", "2"]);
+    assert!(refused.contains("notification.relevance"), "{refused}");
+    let draft =
+        [&["campaign", "create", "--everyone", "--draft", "--thread", "t", "--json"], &shown[..]].concat();
+    let made: Value = serde_json::from_str(&node.run(&draft)).expect("JSON");
+    assert_eq!(made["message"]["notification"]["actions"], json!([{"id": "y", "title": "Yes"}]));
+    assert_eq!(made["warnings"][0]["field"], "message.notification.thread");
+}
+
+#[test]
 fn a_notification_shows_whether_push_services_are_used() {
     let (_folder, node) = node();
     node.run(&["devices", "register", "--device", "d1", "--user", "u1"]);
@@ -150,8 +176,25 @@ fn a_campaign_to_uploaded_users_requires_every_line_to_be_accepted() {
         (&json!("draft"), &json!(1))
     );
 
+    let draft = listed["campaigns"][0]["id"].as_str().expect("id");
+    let again = node.fails(1, &["campaign", "upload", draft, &users]);
+    assert!(again.contains("line 3: ") && again.contains("the other lines are stored"), "{again}");
     std::fs::write(&users, "{\"user\":\"u1\",\"variables\":{\"name\":\"Ana\"}}\n{\"user\":\"u2\"}\n")
         .expect("written");
+    let uploaded = node.json(&["campaign", "upload", draft, &users]);
+    assert_eq!((&uploaded["state"], &uploaded["uploaded"]), (&json!("draft"), &json!(2)));
+    let started = node.json(&["campaign", "start", draft, "--watch"]);
+    assert_eq!(started["state"], "done");
+    assert!(node.fails(1, &["campaign", "upload", draft, &users]).contains("done"), "it has ended");
+    let everyone =
+        node.json(&["campaign", "create", "--everyone", "--title", "T", "--draft", "--rate", "50"]);
+    let everyone = everyone["id"].as_str().expect("id");
+    assert!(node.fails(1, &["campaign", "upload", everyone, &users]).contains("not uploaded"));
+    let shown = node.run(&["campaign", "show", everyone]);
+    assert!(shown.contains("0.0 (at most 50)"), "{shown}");
+    let explained = node.run(&["explain", draft, "d1"]);
+    assert!(explained.contains("targeted_by: upload") && explained.contains("no push token"), "{explained}");
+
     let ended = node.json(&[&create[..], &["--watch"]].concat());
     assert_eq!((&ended["state"], &ended["uploaded"]), (&json!("done"), &json!(2)));
 }

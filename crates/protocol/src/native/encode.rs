@@ -2,7 +2,7 @@
 //! and every object is one line whatever the provider's JSON. A message gets its own buffer, created once for
 //! all recipients; small frames are appended to the connection's output.
 
-use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
+use noroshi_types::{CloseReason, DeviceId, ItemsNotice, JsonText, Message, SessionId, Topic};
 
 /// `{"t":"msg",…}`; the same bytes for every recipient.
 pub fn message_json(message: &Message) -> Vec<u8> {
@@ -52,6 +52,34 @@ pub fn recovered(out: &mut Vec<u8>, topic: &Topic, complete: bool) {
     out.extend_from_slice(br#"{"t":"recovered","topic":"#);
     push_string(out, topic.as_str());
     out.extend_from_slice(format!(r#","complete":{complete}}}"#).as_bytes());
+}
+
+/// Items of the user's notification centre were added or changed. `unread` and `categories` count after the change.
+pub fn items(out: &mut Vec<u8>, notice: &ItemsNotice) {
+    out.extend_from_slice(br#"{"t":"items","#);
+    push_items_fields(out, notice);
+    out.push(b'}');
+}
+
+/// The fields of a report of items that all JSON-based protocols share, without braces.
+pub(crate) fn push_items_fields(out: &mut Vec<u8>, notice: &ItemsNotice) {
+    let ItemsNotice { event, ids, more, unread } = notice;
+    out.extend_from_slice(format!(r#""event":"{}","ids":["#, event.as_str()).as_bytes());
+    for (index, id) in ids.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        out.extend_from_slice(format!(r#"{comma}"{id}""#).as_bytes());
+    }
+    out.push(b']');
+    if *more {
+        out.extend_from_slice(br#","more":true"#);
+    }
+    out.extend_from_slice(format!(r#","unread":{},"categories":{{"#, unread.total).as_bytes());
+    for (index, (category, count)) in unread.listed().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // A name needs no escapes.
+        out.extend_from_slice(format!(r#"{comma}"{category}":{count}"#).as_bytes());
+    }
+    out.push(b'}');
 }
 
 /// `code` is a stable name; `message` is for people.

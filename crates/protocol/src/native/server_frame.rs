@@ -16,6 +16,8 @@ pub enum ServerFrame<'a> {
     Msg(Msg<'a>),
     /// What a topic had missed was sent.
     Recovered { topic: Cow<'a, str>, complete: bool },
+    /// Items of the user were added or changed; `event` names what happened, `unread` counts afterwards.
+    Items { event: Cow<'a, str>, unread: u64 },
     /// A frame of the client was rejected.
     Error { code: Cow<'a, str>, message: Cow<'a, str> },
     /// The connection is about to be closed.
@@ -81,6 +83,9 @@ struct Fields<'a> {
     ping_s: Option<u64>,
     complete: Option<bool>,
     #[serde(borrow)]
+    event: Option<Text<'a>>,
+    unread: Option<u64>,
+    #[serde(borrow)]
     code: Option<Text<'a>>,
     #[serde(borrow)]
     message: Option<Text<'a>>,
@@ -112,6 +117,10 @@ pub fn parse_server_frame(text: &str) -> Result<ServerFrame<'_>, ServerFrameErro
         "recovered" => ServerFrame::Recovered {
             topic: required("recovered", "topic", fields.topic)?.0,
             complete: required("recovered", "complete", fields.complete)?,
+        },
+        "items" => ServerFrame::Items {
+            event: required("items", "event", fields.event)?.0,
+            unread: required("items", "unread", fields.unread)?,
         },
         "error" => ServerFrame::Error {
             code: required("error", "code", fields.code)?.0,

@@ -69,6 +69,40 @@ fn message_contains_only_the_fields_that_apply() {
 }
 
 #[test]
+fn items_are_reported_with_counts() {
+    let label = |name: &str| noroshi_types::Label::parse(name).expect(name);
+    let mut unread = noroshi_types::ItemCounts::default();
+    unread.add(None, 1);
+    unread.add(Some(label("news")), 2);
+    unread.add(Some(label("orders")), 3);
+    let id = NotificationId::parse(ID).unwrap();
+    let mut notice = noroshi_types::ItemsNotice {
+        event: noroshi_types::ItemEvent::Read,
+        ids: vec![id, id],
+        more: true,
+        unread,
+    };
+    check_written(
+        |out| items(out, &notice),
+        &format!(
+            r#"{{"t":"items","event":"read","ids":["{ID}","{ID}"],"more":true,"unread":6,"categories":{{"news":2,"orders":3}}}}"#
+        ),
+    );
+    let mut text = Vec::new();
+    items(&mut text, &notice);
+    let text = String::from_utf8(text).unwrap();
+    assert!(matches!(
+        parse_server_frame(&text),
+        Ok(ServerFrame::Items { event, unread: 6 }) if event == "read"
+    ));
+    (notice.ids, notice.more, notice.unread) = (Vec::new(), false, Default::default());
+    check_written(
+        |out| items(out, &notice),
+        r#"{"t":"items","event":"read","ids":[],"unread":0,"categories":{}}"#,
+    );
+}
+
+#[test]
 fn topics_are_escaped() {
     let odd = Message { topic: place(Topic::parse(r#"a"b\c"#).unwrap()), ..message() };
     check(

@@ -3,10 +3,11 @@
 //!
 //! The field order is fixed, so that packets can be compared as text.
 
-use noroshi_types::{CloseReason, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, Topic};
 
 use super::packet::{Kind, MAIN};
 use crate::engine_io::Outgoing;
+use crate::native::encode::push_items_fields;
 
 /// Appends `4<kind>[<attachments>-][<namespace>,][<id>]`.
 pub fn push_head(out: &mut Vec<u8>, kind: Kind, attachments: usize, namespace: &str, id: Option<u64>) {
@@ -63,6 +64,13 @@ pub fn disconnect(namespace: &str) -> Outgoing {
 /// Follows the messages that a `since` requested; `complete` states that none is missing.
 pub fn recovered(topic: &Topic, complete: bool) -> Outgoing {
     event("recovered", &format!(r#"{{"topic":{},"complete":{complete}}}"#, string(topic.as_str())))
+}
+
+/// Items of the user were added or changed.
+pub fn items(notice: &ItemsNotice) -> Outgoing {
+    let mut fields = Vec::new();
+    push_items_fields(&mut fields, notice);
+    event("items", &format!("{{{}}}", String::from_utf8_lossy(&fields)))
 }
 
 /// `code` is a stable name; `message` is for people.
@@ -129,6 +137,14 @@ mod tests {
     fn events_of_the_service() {
         let topic = Topic::parse("a\"b").unwrap();
         check(recovered(&topic, true), r#"42["recovered",{"topic":"a\"b","complete":true}]"#);
+        let mut unread = noroshi_types::ItemCounts::default();
+        unread.add(noroshi_types::Label::parse("orders").ok(), 2);
+        let event = noroshi_types::ItemEvent::Archived;
+        let ids = vec![noroshi_types::NotificationId::from_bytes([0; 16])];
+        check(
+            items(&ItemsNotice { event, ids, more: false, unread }),
+            r#"42["items",{"event":"archived","ids":["00000000-0000-0000-0000-000000000000"],"unread":2,"categories":{"orders":2}}]"#,
+        );
         check(
             error("bad_event", "`x`\n\u{1e}"),
             r#"42["error",{"code":"bad_event","message":"`x`\n\u001e"}]"#,

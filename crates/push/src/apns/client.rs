@@ -17,10 +17,12 @@ use rustls::sign::CertifiedKey;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::channel::is_channel_id;
 use super::config::{Authentication, Config};
 use super::error;
 use super::payload::{Payload, PushType};
-use crate::exchange::{self, Authorization, Header, Request, Response, Verdict};
+use crate::content::ToChannel;
+use crate::exchange::{self, Authorization, ChannelSite, Header, Request, Response, Verdict};
 use crate::fields::is_header_value;
 use crate::key::EcKey;
 use crate::push::{Answer, Push, Reason};
@@ -35,6 +37,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Client {
     origin: Arc<str>,
+    broadcast_origin: Arc<str>,
+    channels: ChannelSite,
     /// With the suffix of each push type, by its index in `PushType::ALL`.
     topics: [Bytes; PushType::ALL.len()],
     authentication: Signing,
@@ -48,9 +52,11 @@ enum Signing {
 
 impl Client {
     pub(crate) fn new(config: Config) -> Self {
-        let Config { authentication, topic, origin } = config;
+        let Config { authentication, topic, origin, broadcast_origin, channels_origin } = config;
         Self {
             origin,
+            broadcast_origin,
+            channels: ChannelSite { origin: channels_origin, bundle: topic.clone() },
             topics: PushType::ALL
                 .map(|push_type| Bytes::from(format!("{topic}{}", push_type.topic_suffix()))),
             authentication: match authentication {
@@ -89,6 +95,14 @@ impl exchange::Client for Client {
         Ok(self.origin.clone())
     }
 
+    fn broadcast_origin(&self) -> Option<Arc<str>> {
+        Some(self.broadcast_origin.clone())
+    }
+
+    fn channels(&self) -> Option<&ChannelSite> {
+        Some(&self.channels)
+    }
+
     fn one_until_authorised(&self) -> bool {
         matches!(self.authentication, Signing::Token(_))
     }
@@ -115,6 +129,9 @@ impl exchange::Client for Client {
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
+        if let Some(to) = push.content.to_channel() {
+            return broadcast(to, push.id, authorization, now);
+        }
         let payload = push.content.payload::<Payload>()?;
         let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
             .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
@@ -139,7 +156,8 @@ impl exchange::Client for Client {
         }
         let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
         add("apns-id", Bytes::copy_from_slice(push.id.hyphenated().encode_lower(&mut id).as_bytes()), false);
-        Ok(Request { path: ["/3/device/", &device.token].concat(), headers, body: payload.body.clone() })
+        let path = ["/3/device/", &device.token].concat();
+        Ok(Request { path, headers, body: payload.body.clone(), readable: None })
     }
 
     fn read(&self, response: &Response<'_>) -> Verdict {
@@ -149,6 +167,34 @@ impl exchange::Client for Client {
     fn goaway(&self, debug: &[u8]) -> Reason {
         error::goaway(debug)
     }
+}
+
+/// "Sending broadcast push notification requests to APNs"
+fn broadcast(
+    to: &ToChannel,
+    id: uuid::Uuid,
+    authorization: Option<&Bytes>,
+    now: Timestamp,
+) -> Result<Request, Answer> {
+    // Both become part of the request's head.
+    if !is_channel_id(&to.channel) || !is_header_value(&to.bundle) {
+        return Err(Answer::Refused { reason: "BadChannelId" });
+    }
+    let mut headers = Vec::with_capacity(6);
+    let mut add = |name, value, shared| headers.push(Header { name, value, shared });
+    if let Some(authorization) = authorization {
+        add("authorization", authorization.clone(), true);
+    }
+    add("apns-channel-id", Bytes::copy_from_slice(to.channel.as_bytes()), false);
+    add("apns-push-type", Bytes::from_static(PushType::LiveActivity.as_str().as_bytes()), true);
+    add("apns-priority", Bytes::from(to.priority.to_string()), true);
+    // A channel that stores nothing takes no other value.
+    let stored = to.is_stored && to.expires_at > now;
+    let expiration = if stored { (to.expires_at.0 / 1_000).to_string() } else { "0".to_owned() };
+    add("apns-expiration", Bytes::from(expiration), false);
+    add("apns-request-id", Bytes::from(id.to_string()), false);
+    let path = format!("/4/broadcasts/apps/{}", to.bundle);
+    Ok(Request { path, headers, body: to.payload.clone(), readable: None })
 }
 
 /// A key, and its current token.

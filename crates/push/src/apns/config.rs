@@ -14,6 +14,8 @@ use crate::object::{Invalid, Object};
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";
+const CHANNELS_PRODUCTION: &str = "https://api-manage-broadcast.push.apple.com:2196";
+const CHANNELS_SANDBOX: &str = "https://api-manage-broadcast.sandbox.push.apple.com:2195";
 /// The length of Apple's key ids and team ids.
 const ID_LENGTH: usize = 10;
 const CERTIFICATES_MAX: usize = 8;
@@ -24,6 +26,10 @@ pub(crate) struct Config {
     /// The bundle id.
     pub(super) topic: String,
     pub(super) origin: Arc<str>,
+    /// For broadcasts to channels. Apple's text names the host of all pushes, its examples another one.
+    pub(super) broadcast_origin: Arc<str>,
+    /// For the management of channels.
+    pub(super) channels_origin: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -54,13 +60,26 @@ impl Config {
                 PushEnvironment::Sandbox => SANDBOX,
             })
         });
-        Ok(Self { authentication, topic, origin })
+        let broadcast_origin = object.origin("broadcast_endpoint")?.unwrap_or_else(|| origin.clone());
+        let channels_origin = object.origin("channels_endpoint")?.unwrap_or_else(|| {
+            Arc::from(match environment {
+                PushEnvironment::Production => CHANNELS_PRODUCTION,
+                PushEnvironment::Sandbox => CHANNELS_SANDBOX,
+            })
+        });
+        Ok(Self { authentication, topic, origin, broadcast_origin, channels_origin })
     }
 
     pub(crate) fn shown(&self) -> Map<String, Value> {
         let mut shown = Map::new();
         shown.insert("topic".to_owned(), json!(self.topic));
         shown.insert("endpoint".to_owned(), json!(&*self.origin));
+        if self.broadcast_origin != self.origin {
+            shown.insert("broadcast_endpoint".to_owned(), json!(&*self.broadcast_origin));
+        }
+        if ![CHANNELS_PRODUCTION, CHANNELS_SANDBOX].contains(&&*self.channels_origin) {
+            shown.insert("channels_endpoint".to_owned(), json!(&*self.channels_origin));
+        }
         let public = match &self.authentication {
             Authentication::Token { key, key_id, team_id } => {
                 shown.insert("key_id".to_owned(), json!(key_id));

@@ -45,7 +45,7 @@ enum Kind {
 }
 
 /// Every reason that Apple documents, and one that only occurs on the wire.
-const REASONS: [(Reason, Kind); 33] = [
+const REASONS: [(Reason, Kind); 39] = [
     // 400
     ("BadCollapseId", Kind::Refused),
     ("BadDeviceToken", Kind::Suspect),
@@ -62,6 +62,13 @@ const REASONS: [(Reason, Kind); 33] = [
     ("MissingTopic", Kind::Refused),
     ("PayloadEmpty", Kind::Refused),
     ("TopicDisallowed", Kind::Refused),
+    // Of broadcasts: about one channel, or about what the app may do with channels. Pushes to devices are not affected.
+    ("BadChannelId", Kind::Refused),
+    ("ChannelNotRegistered", Kind::Refused),
+    ("FeatureNotEnabled", Kind::Refused),
+    ("MissingChannelId", Kind::Refused),
+    ("MissingPushType", Kind::Refused),
+    ("TopicMismatch", Kind::Refused),
     // 403
     ("BadCertificate", Kind::Broken),
     ("BadCertificateEnvironment", Kind::Broken),
@@ -152,7 +159,7 @@ mod tests {
 
     fn answer(status: u16, body: &str, retry_after: Option<u64>) -> Verdict {
         let retry_after = retry_after.map(Duration::from_secs);
-        read(&Response { status, retry_after, body: body.as_bytes(), now: Timestamp(0) })
+        read(&Response { status, retry_after, header: b"", body: body.as_bytes(), now: Timestamp(0) })
     }
 
     fn check(status: u16, reasons: &[Reason], expected: impl Fn(Reason) -> Verdict) {
@@ -173,6 +180,8 @@ mod tests {
         check(400, &["BadCollapseId", "BadExpirationDate", "BadMessageId", "BadPriority"], refused);
         check(400, &["BadTopic", "DuplicateHeaders", "InvalidPushType", "MissingDeviceToken"], refused);
         check(400, &["MissingTopic", "PayloadEmpty", "TopicDisallowed"], refused);
+        check(400, &["BadChannelId", "ChannelNotRegistered", "MissingChannelId", "MissingPushType"], refused);
+        check(403, &["FeatureNotEnabled", "TopicMismatch"], refused);
         check(400, &["BadDeviceToken", "DeviceTokenNotForTopic"], |reason| {
             Verdict::Answer(Answer::Suspect { reason })
         });
@@ -250,7 +259,7 @@ mod tests {
                 "\\{\"reason\":(\"[A-Za-z\\\\\"]{0,12}\"|[0-9]{1,3}|null),\"timestamp\":-?[0-9]{1,22}\\}".prop_map(String::into_bytes),
             ],
         ) {
-            let verdict = read(&Response { status, retry_after: None, body: &body, now: Timestamp(0) });
+            let verdict = read(&Response { status, retry_after: None, header: b"", body: &body, now: Timestamp(0) });
             let gone = matches!(verdict, Verdict::Answer(Answer::Gone { .. }));
             prop_assert!(!gone || status == 410);
             prop_assert_eq!(verdict == Verdict::Answer(Answer::Accepted), status == 200);

@@ -11,6 +11,8 @@ use super::*;
 use crate::exchange::Authorization;
 
 const RSA_KEY: &str = include_str!("../fcm/test_key.pem");
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const OTHER_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 /// A VAPID key for tests: the scalar of RFC 8291 §5.
 const SCALAR: &str = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw";
 const PUBLIC_OF_SCALAR: &str =
@@ -37,6 +39,23 @@ pub(crate) fn webpush_json() -> Value {
     json!({"service": "webpush", "private_key": SCALAR, "subject": "mailto:admin@example.com"})
 }
 
+pub(crate) fn webhook_json() -> Value {
+    json!({"service": "webhook", "name": "mail", "url": "https://provider.example/push?key=hidden", "secret": SECRET})
+}
+
+pub(crate) fn hms_json() -> Value {
+    json!({"service": "hms", "service_account": {
+        "project_id": "388421841221199999", "key_id": "hms-key-1", "private_key": RSA_KEY, "sub_account": "101",
+        "auth_uri": "https://oauth-login.cloud.huawei.com/oauth2/v3/authorize",
+        "token_uri": "https://oauth-login.cloud.huawei.com/oauth2/v3/token",
+    }})
+}
+
+pub(crate) fn wns_json() -> Value {
+    json!({"service": "wns", "client_id": "66666666-7777-8888-9999-000000000000", "client_secret": "a~secret.value",
+        "tenant_id": "11111111-2222-3333-4444-555555555555"})
+}
+
 fn parse(body: &Value) -> Result<Credential, Invalid> {
     Credential::parse(body.to_string().as_bytes())
 }
@@ -60,6 +79,84 @@ fn refused(mut body: Value, pointer: &str, value: Value, field: &str, rule: &str
     let invalid = parse(&body).unwrap_err();
     assert_eq!(invalid.field, field, "{invalid}");
     assert!(invalid.rule.contains(rule), "{invalid}");
+}
+
+#[test]
+fn a_provider_has_a_name_a_url_and_a_secret() {
+    let credential = parsed(&webhook_json());
+    assert_eq!((&*credential.provider, &*credential.name), ("mail", "mail"));
+    let settings = shown(&webhook_json());
+    assert_eq!(settings["url"], "https://provider.example/push", "a query may hold a secret");
+    assert_eq!(
+        [&settings["batch_size"], &settings["concurrency"], &settings["timeout_seconds"]],
+        [&json!(100), &json!(4), &json!(10)]
+    );
+    assert_eq!((&settings["device_tokens"], settings.get("previous_fingerprint")), (&json!(false), None));
+    let mut rotating = webhook_json();
+    rotating["previous_secret"] = json!(OTHER_SECRET);
+    rotating["device_tokens"] = json!(true);
+    rotating["batch_size"] = json!(1);
+    let rotating = shown(&rotating);
+    assert_ne!(rotating["previous_fingerprint"], rotating["fingerprint"]);
+    assert_eq!((&rotating["device_tokens"], &rotating["batch_size"]), (&json!(true), &json!(1)));
+    let whole = format!("{credential:?} {rotating}");
+    assert!(!whole.contains("MfKQ9r8G") && !whole.contains("hidden") && !whole.contains("AAECAw"), "{whole}");
+
+    refused(webhook_json(), "/name", Value::Null, "name", "is missing");
+    refused(webhook_json(), "/name", json!("e mail"), "name", "letters");
+    refused(webhook_json(), "/url", Value::Null, "url", "is missing");
+    for url in ["http://provider.example/", "ftp://provider.example/", "provider.example"] {
+        refused(webhook_json(), "/url", json!(url), "url", "URL");
+    }
+    refused(webhook_json(), "/url", json!("https://u:p@provider.example/"), "url", "password");
+    refused(webhook_json(), "/secret", Value::Null, "secret", "is missing");
+    refused(webhook_json(), "/secret", json!("whsec_AAAA"), "secret", "24 to 64 bytes");
+    refused(webhook_json(), "/previous_secret", json!(SECRET), "previous_secret", "must differ");
+    for (field, bad) in [
+        ("batch_size", json!(0)),
+        ("batch_size", json!(501)),
+        ("concurrency", json!(33)),
+        ("timeout_seconds", json!(31)),
+        ("timeout_seconds", json!(1.5)),
+        ("batch_size", json!("10")),
+    ] {
+        refused(webhook_json(), &format!("/{field}"), bad, field, "whole number");
+    }
+    refused(webhook_json(), "/device_tokens", json!("yes"), "device_tokens", "true or false");
+    refused(webhook_json(), "/environment", json!("sandbox"), "environment", "production");
+    refused(webhook_json(), "/topic", json!("x"), "topic", "not a field");
+    let mut local = webhook_json();
+    local["url"] = json!("http://127.0.0.1:9000/push");
+    assert!(parse(&local).is_ok(), "for development");
+}
+
+#[test]
+fn a_service_account_of_huawei_and_an_app_of_microsoft_are_read() {
+    let hms = shown(&hms_json());
+    assert_eq!(
+        [&hms["project_id"], &hms["sub_account"], &hms["category"]],
+        ["388421841221199999", "101", "MARKETING"]
+    );
+    assert_eq!(hms["endpoint"], "https://push-api.cloud.huawei.com");
+    for field in ["project_id", "sub_account", "key_id", "private_key"] {
+        let at = format!("service_account.{field}");
+        refused(hms_json(), &format!("/service_account/{field}"), Value::Null, &at, "is missing");
+    }
+    refused(
+        hms_json(),
+        "/service_account/project_id",
+        json!("a/b"),
+        "service_account.project_id",
+        "id of a project",
+    );
+    refused(hms_json(), "/category", json!("im"), "category", "capital letters");
+
+    let wns = shown(&wns_json());
+    assert_eq!(wns["client_id"], "66666666-7777-8888-9999-000000000000");
+    assert!(!format!("{wns} {:?}", parsed(&wns_json())).contains("a~secret"));
+    refused(wns_json(), "/client_secret", Value::Null, "client_secret", "is missing");
+    refused(wns_json(), "/tenant_id", Value::Null, "tenant_id", "is missing");
+    refused(wns_json(), "/tenant_id", json!("a/../b"), "tenant_id", "tenant");
 }
 
 #[test]

@@ -1,7 +1,4 @@
-//! The client of one FCM credential: signs the assertion, keeps the access token, and turns messages into requests.
-//!
-//! The pool fetches the access token, one fetch at a time. The client stores it, reports it as due minutes before it
-//! expires, so that no push waits for the next one, and accepts at most one renewal a minute.
+//! The client of one FCM credential: signs the assertion for an access token, and turns messages into requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_types::{PushToken, Timestamp};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::config::Config;
 use super::error;
 use super::payload::Payload;
+use crate::access::AccessToken;
 use crate::exchange::{
     self, Authorization, DeviceLimit, Header, Quota, Request, Response, TokenRequest, Verdict,
 };
@@ -25,15 +22,6 @@ use crate::push::{Answer, Push, Reason};
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 /// "exp: at most one hour after iat."
 const ASSERTION_SECONDS: u64 = 3_600;
-/// The token is due this long before its expiry, or in the last quarter of a shorter lifetime.
-const DUE_BEFORE: Duration = Duration::from_secs(5 * 60);
-/// The peer reads a request within this time.
-const USED_UNTIL_BEFORE: Duration = Duration::from_secs(30);
-const RENEW_NO_SOONER: Duration = Duration::from_secs(60);
-/// Google's lifetime if the response names none.
-const LIFETIME_DEFAULT_SECONDS: u64 = 3_600;
-const LIFETIME_MAX_SECONDS: u64 = 86_400;
-
 /// 600,000 per minute and project, in windows that are not aligned with the clock; "ramp up over at least 60 seconds".
 /// 240 per minute and 5,000 per hour to one Android device.
 pub(super) const QUOTA: Quota = Quota {
@@ -50,27 +38,13 @@ pub(super) const QUOTA: Quota = Quota {
 pub(crate) struct Client {
     config: Config,
     path: String,
-    /// The lock guards only the access token. No signature and no `.await` happens under it.
-    access: Mutex<Option<Access>>,
-}
-
-struct Access {
-    value: Bytes,
-    fetched_at: Timestamp,
-    due_at: Timestamp,
-    used_until: Timestamp,
-}
-
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access").field("used_until", &self.used_until).finish_non_exhaustive()
-    }
+    access: AccessToken,
 }
 
 impl Client {
     pub(crate) fn new(config: Config) -> Self {
         let path = format!("/v1/projects/{}/messages:send", config.project_id);
-        Self { config, path, access: Mutex::new(None) }
+        Self { config, path, access: AccessToken::default() }
     }
 }
 
@@ -81,26 +55,13 @@ struct DeviceToken<'a> {
     token: Cow<'a, str>,
 }
 
-/// RFC 6749 §5.1
-#[derive(Deserialize)]
-struct TokenResponse<'a> {
-    #[serde(borrow)]
-    access_token: Cow<'a, str>,
-    expires_in: Option<u64>,
-}
-
 impl exchange::Client for Client {
     fn origin(&self, _: &PushToken) -> Result<Arc<str>, Reason> {
         Ok(self.config.origin.clone())
     }
 
     fn authorization(&self, _: &str, now: Timestamp) -> Authorization {
-        match &*self.access.lock() {
-            Some(access) if now >= access.used_until => Authorization::Missing,
-            Some(access) if now >= access.due_at => Authorization::Due(access.value.clone()),
-            Some(access) => Authorization::Ready(access.value.clone()),
-            None => Authorization::Missing,
-        }
+        self.access.authorization(now)
     }
 
     fn token_request(&self, now: Timestamp) -> Option<TokenRequest> {
@@ -127,39 +88,14 @@ impl exchange::Client for Client {
     }
 
     fn authorized(&self, response: &Response<'_>) -> Result<(), Verdict> {
-        let refused = || error::read_token(response);
-        if response.status != 200 {
-            return Err(refused());
+        match self.access.store(response) {
+            true => Ok(()),
+            false => Err(error::read_token(response)),
         }
-        let token: TokenResponse<'_> = serde_json::from_slice(response.body).map_err(|_| refused())?;
-        if !is_header_value(&token.access_token) {
-            return Err(refused());
-        }
-        let lifetime = token.expires_in.unwrap_or(LIFETIME_DEFAULT_SECONDS).min(LIFETIME_MAX_SECONDS);
-        let lifetime = Duration::from_secs(lifetime);
-        let before =
-            |margin: Duration| response.now.saturating_add(lifetime.saturating_sub(margin.min(lifetime / 4)));
-        *self.access.lock() = Some(Access {
-            value: Bytes::from(format!("Bearer {}", token.access_token)),
-            fetched_at: response.now,
-            due_at: before(DUE_BEFORE),
-            used_until: before(USED_UNTIL_BEFORE),
-        });
-        Ok(())
     }
 
     fn renew(&self, _: &str, used: &Bytes, now: Timestamp) -> bool {
-        let mut access = self.access.lock();
-        match &*access {
-            Some(last) if last.value == used => {
-                let old = now < last.fetched_at || now.saturating_since(last.fetched_at) >= RENEW_NO_SOONER;
-                if old {
-                    *access = None;
-                }
-                old
-            }
-            _ => true,
-        }
+        self.access.renew(used, now)
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
@@ -175,7 +111,8 @@ impl exchange::Client for Client {
         if let Some(authorization) = authorization {
             headers.push(Header { name: "authorization", value: authorization.clone(), shared: true });
         }
-        Ok(Request { path: self.path.clone(), headers, body: payload.body(&device.token, now) })
+        let body = payload.body(&device.token, now);
+        Ok(Request { path: self.path.clone(), headers, body, readable: None })
     }
 
     fn read(&self, response: &Response<'_>) -> Verdict {

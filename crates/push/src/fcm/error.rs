@@ -168,7 +168,7 @@ mod tests {
 
     fn answer(status: u16, body: &str, retry_after: Option<u64>) -> Verdict {
         let retry_after = retry_after.map(Duration::from_secs);
-        read(&Response { status, retry_after, body: body.as_bytes(), now: Timestamp(0) })
+        read(&Response { status, retry_after, header: b"", body: body.as_bytes(), now: Timestamp(0) })
     }
 
     fn error(status: &str, code: &str, detail: Value) -> String {
@@ -251,7 +251,13 @@ mod tests {
     #[test]
     fn a_rejecting_token_endpoint_differs_from_a_failing_one() {
         let read = |status, body: &str| {
-            read_token(&Response { status, retry_after: None, body: body.as_bytes(), now: Timestamp(0) })
+            read_token(&Response {
+                status,
+                retry_after: None,
+                header: b"",
+                body: body.as_bytes(),
+                now: Timestamp(0),
+            })
         };
         for word in TOKEN_WORDS {
             let body = json!({"error": word, "error_description": "d"}).to_string();
@@ -272,7 +278,7 @@ mod tests {
                     .prop_map(String::into_bytes),
             ],
         ) {
-            let response = Response { status, retry_after: None, body: &body, now: Timestamp(0) };
+            let response = Response { status, retry_after: None, header: b"", body: &body, now: Timestamp(0) };
             let verdict = read(&response);
             let gone = matches!(verdict, Verdict::Answer(Answer::Gone { .. }));
             prop_assert!(!gone);

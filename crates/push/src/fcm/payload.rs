@@ -19,9 +19,12 @@ use noroshi_types::{PushService, Timestamp, Urgency};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::apns::typed_aps;
 use crate::collapse;
 use crate::content;
-use crate::fields::{Fields, InvalidContent, Shown, merge_patch, own_fields};
+use crate::fields::{Fields, InvalidContent, merge_patch, own_fields};
+use crate::shown::{Action, Level, Shown};
+use crate::webpush::options;
 
 /// The limit of what reaches the device: notification and data.
 const PAYLOAD_BYTES_MAX: usize = 4_096;
@@ -63,13 +66,17 @@ struct TimeLeft {
 impl content::Payload for Payload {
     const SERVICE: PushService = PushService::Fcm;
 
-    fn new(fields: &Fields) -> Result<Self, InvalidContent> {
-        let own = canonical(own_fields(PushService::Fcm, fields.fcm.as_ref(), &OWN)?, &OPAQUE);
+    fn render(fields: &Fields, shown: &Shown) -> Result<Self, InvalidContent> {
+        let own = canonical(own_fields(PushService::Fcm, fields, &OWN)?, &OPAQUE);
         let android = match own.contains_key("androidV2") {
             true => "androidV2",
             false => "android",
         };
-        let mut message = derived(fields, android);
+        let mut message = derived(fields, shown, android);
+        if shown.has_extras() {
+            let remote = at(&own, &["androidV2", "remoteNotification"]).is_some();
+            insert_typed(&mut message, shown, (android == "android" || remote).then_some(android));
+        }
         merge_patch(&mut message, own);
         for part in ["notification", "data", "android", "androidV2", "apns", "webpush", "fcmOptions"] {
             if message.get(part).is_some_and(|value| !value.is_object()) {
@@ -142,10 +149,9 @@ fn invalid(field: &str, rule: &'static str) -> InvalidContent {
     InvalidContent::invalid(PushService::Fcm, format!("push.fcm.{field}"), rule)
 }
 
-fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
-    let shown = fields.shown().unwrap_or_default();
+fn derived(fields: &Fields, shown: &Shown, android: &str) -> Map<String, Value> {
     let mut message = Map::new();
-    message.insert("data".to_owned(), Value::Object(data(fields, &shown)));
+    message.insert("data".to_owned(), Value::Object(data(fields, shown)));
     let mut notification = Map::new();
     for (key, value) in [("title", &shown.title), ("body", &shown.body), ("image", &shown.image)] {
         if let Some(value) = value {
@@ -170,7 +176,12 @@ fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
         put(&mut message, &["apns", "headers"], "apns-collapse-id", collapse::apns_id(key));
         put(&mut message, &["webpush", "headers"], "Topic", collapse::web_push_topic(key));
     }
-    match (is_shown, fields.urgency) {
+    let aps = typed_aps(shown, is_shown);
+    let is_noticed = is_shown || aps.contains_key("badge") || aps.contains_key("sound");
+    for (key, value) in aps {
+        put(&mut message, &["apns", "payload", "aps"], &key, value);
+    }
+    match (is_noticed, fields.urgency) {
         // "When sending payloads containing only data fields to iOS devices, only normal priority is allowed."
         (false, _) => {
             put(&mut message, &["apns", "headers"], "apns-push-type", "background");
@@ -183,14 +194,73 @@ fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
             put(&mut message, &["apns", "headers"], "apns-priority", "10");
         }
     }
-    if is_shown && shown.image.is_some() {
-        put(&mut message, &["apns", "payload", "aps"], "mutable-content", 1);
-    }
     // "For all URL values, HTTPS is required."
-    if let Some(url) = shown.url.filter(|url| url.starts_with("https://")) {
+    if let Some(url) = shown.url.as_deref().filter(|url| url.starts_with("https://")) {
         put(&mut message, &["webpush", "fcmOptions"], "link", url);
     }
     message
+}
+
+/// The typed fields for Android and browsers; those of iOS are in [`derived`].
+///
+/// | Noroshi | FCM |
+/// |---|---|
+/// | sound, badge, level, `android_*` | `android.notification`: `sound`, `notificationCount`, `notificationPriority`, … |
+/// | icon, lang, dir, actions, level passive | `webpush.notification`, as for Web Push |
+/// | actions | also `data.noroshi_actions`, as JSON text |
+/// | fcm_analytics_label | `fcmOptions.analyticsLabel` |
+///
+/// `android`: the part that holds Android's notification, if it has one.
+fn insert_typed(message: &mut Map<String, Value>, shown: &Shown, android: Option<&str>) {
+    if let Some(label) = shown.fcm_analytics_label.as_deref() {
+        put(message, &["fcmOptions"], "analyticsLabel", label);
+    }
+    if !message.contains_key("notification") {
+        // Android would show a notification without a text.
+        return;
+    }
+    match android {
+        Some("androidV2") => {
+            put_all(
+                message,
+                &["androidV2", "remoteNotification", "notification"],
+                android_notification(shown),
+            );
+            if let Some(mutable) = shown.mutable {
+                put(message, &["androidV2", "remoteNotification"], "mutableContent", mutable);
+            }
+        }
+        Some(android) => put_all(message, &[android, "notification"], android_notification(shown)),
+        None => {}
+    }
+    put_all(message, &["webpush", "notification"], options(shown));
+}
+
+fn android_notification(shown: &Shown) -> Map<String, Value> {
+    let mut notification = Map::new();
+    let mut insert = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            notification.insert(key.to_owned(), value);
+        }
+    };
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    insert("channelId", text(&shown.android_channel));
+    insert("icon", text(&shown.android_icon));
+    insert("color", text(&shown.android_color));
+    insert("clickAction", text(&shown.android_click_action));
+    // A resource of the app, whose name has no extension. iOS needs the extension.
+    let sound = shown.sound.as_ref().and_then(|sound| sound.name.split('.').next());
+    insert("sound", sound.filter(|name| !name.is_empty()).map(Value::from));
+    // "If zero or unspecified, systems that support badging use the default" of one more.
+    insert("notificationCount", shown.badge_count().filter(|count| *count > 0).map(Value::from));
+    let priority = shown.level.and_then(|level| match level {
+        Level::Passive => Some("PRIORITY_LOW"),
+        Level::Active => None,
+        Level::TimeSensitive => Some("PRIORITY_HIGH"),
+        Level::Critical => Some("PRIORITY_MAX"),
+    });
+    insert("notificationPriority", priority.map(Value::from));
+    notification
 }
 
 /// `map<string, string>`.
@@ -205,6 +275,10 @@ fn data(fields: &Fields, shown: &Shown) -> Map<String, Value> {
     }
     if let Some(url) = &shown.url {
         data.insert("noroshi_url".to_owned(), json!(url));
+    }
+    if !shown.actions.is_empty() {
+        let actions: Value = shown.actions.iter().map(Action::json).collect();
+        data.insert("noroshi_actions".to_owned(), as_string(actions));
     }
     data
 }
@@ -301,5 +375,12 @@ fn put(message: &mut Map<String, Value>, path: &[&str], key: &str, value: impl I
     inner.insert(key.to_owned(), value.into());
 }
 
+/// Sets nested values, if there are any.
+fn put_all(message: &mut Map<String, Value>, path: &[&str], values: Map<String, Value>) {
+    for (key, value) in values {
+        put(message, path, &key, value);
+    }
+}
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

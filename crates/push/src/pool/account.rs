@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::Pool;
-use super::pending::RETRY_AFTER;
+use crate::apns::channel;
 use crate::backoff::{Backoff, chance};
 use crate::breaker::{Breaker, Pass};
 use crate::catalog;
@@ -27,7 +27,8 @@ use crate::exchange::{Authorization, Client, Response, Verdict};
 use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::quota::{Devices, Rate};
-use crate::{Answer, Credential};
+use crate::service::Origins;
+use crate::{Answer, ChannelAnswer, ChannelCall, ChannelError, ChannelSite, Credential, Push, call};
 
 /// How long everything pauses when a push service is overloaded and names no time.
 const OVERLOADS: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
@@ -52,6 +53,7 @@ pub(crate) struct Account {
     pub(crate) app: AppId,
     pub(crate) service: PushService,
     pub(crate) environment: PushEnvironment,
+    pub(crate) provider: Arc<str>,
     pub(crate) client: Arc<dyn Client>,
     pub(crate) counters: Counters,
     pub(crate) context: AccountContext,
@@ -118,6 +120,7 @@ impl Account {
             app,
             service: credential.service,
             environment: credential.environment,
+            provider: credential.provider,
             client: credential.client,
             counters,
             gate: Mutex::new(Gate {
@@ -138,16 +141,34 @@ impl Account {
         })
     }
 
-    /// Clients name its servers.
-    pub(crate) fn has_origins_from_devices(&self) -> bool {
-        catalog::service(self.service).origins_from_devices
+    /// Who chooses its servers.
+    pub(crate) fn origins(&self) -> Origins {
+        catalog::service(self.service).origins
     }
 
-    /// The pool of a token's origin, created if necessary. Origins of Web Push come from clients: at the limit the
+    pub(crate) fn has_origins_from_devices(&self) -> bool {
+        self.origins() == Origins::Devices
+    }
+
+    pub(crate) fn connections_max(&self) -> usize {
+        let own = self.client.batches().map(|batches| batches.limits().connections_max);
+        own.unwrap_or(self.context.config.connections_max).max(1)
+    }
+
+    /// How long a push waits at least after a failure for which the service named no time.
+    pub(crate) fn retry_after(&self) -> Duration {
+        catalog::service(self.service).retry_after
+    }
+
+    /// The pool of a push's origin, created if necessary. Origins of Web Push come from clients: at the limit the
     /// least recently used idle pool closes; without an idle one the answer is to retry. None: the account is closed,
     /// and a new pool would never close.
-    pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Option<Arc<Pool>>, Answer> {
-        let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
+    pub(crate) fn pool(self: &Arc<Self>, push: &Push) -> Result<Option<Arc<Pool>>, Answer> {
+        let origin = match push.content.to_channel() {
+            Some(_) => self.client.broadcast_origin().ok_or("no_channels"),
+            None => self.client.origin(&push.token),
+        };
+        let origin = origin.map_err(|reason| Answer::Refused { reason })?;
         let mut pools = self.pools.lock();
         // Under the lock that `close` takes them all under.
         if self.is_closing() {
@@ -159,7 +180,7 @@ impl Account {
         if pools.len() >= self.context.config.pools_max {
             let idle = pools.values().filter(|pool| pool.is_idle());
             let Some(oldest) = idle.min_by_key(|pool| pool.used_at()).cloned() else {
-                return Err(Answer::Later { reason: "too_many_origins", after: RETRY_AFTER });
+                return Err(Answer::Later { reason: "too_many_origins", after: self.retry_after() });
             };
             pools.remove(oldest.origin());
             oldest.close();
@@ -311,7 +332,7 @@ impl Account {
         // Inconclusive: another push may probe.
         gate.breaker.unsent();
         drop(gate);
-        after.unwrap_or(RETRY_AFTER).max(pause.unwrap_or_default()).mul_f64(1.0 + chance() / 2.0)
+        after.unwrap_or(self.retry_after()).max(pause.unwrap_or_default()).mul_f64(1.0 + chance() / 2.0)
     }
 
     /// The authorization for requests, or the time until which there is none (the pools are woken earlier if it
@@ -368,9 +389,55 @@ impl Account {
             tracing::warn!(app = self.app.0, service = self.service.as_str(), %error, "failed to fetch an access token");
             Verdict::Overloaded { reason: error.label(), after: None }
         })?;
-        let response =
-            Response { status: answer.status, retry_after: None, body: &answer.body, now: wall_clock() };
+        let response = Response {
+            status: answer.status,
+            retry_after: None,
+            header: b"",
+            body: &answer.body,
+            now: wall_clock(),
+        };
         self.client.authorized(&response)
+    }
+
+    /// One call about channels, with a new provider token if Apple rejects the first one as too old.
+    pub(crate) async fn call_channels(
+        &self,
+        site: &ChannelSite,
+        call: &ChannelCall,
+    ) -> Result<ChannelAnswer, ChannelError> {
+        let (egress, limit) = (self.context.egress.for_app(self.app.0), self.context.config.request_timeout);
+        let id = uuid::Uuid::now_v7();
+        let mut renewed = false;
+        loop {
+            let authorization = match self.client.authorization(&site.origin, wall_clock()) {
+                Authorization::Ready(value) | Authorization::Due(value) => Some(value),
+                Authorization::NotNeeded | Authorization::Missing => None,
+            };
+            let (method, request) = channel::request(site, call, id, authorization.as_ref());
+            let called = call::call(&egress, &*self.client, (&site.origin, method), &request, limit).await;
+            let called = called.map_err(|failed| {
+                let call::Failed { reason, may_be_done } = failed;
+                tracing::warn!(app = self.app.0, reason, "failed to ask APNs about channels");
+                ChannelError::Failed { reason, may_be_done }
+            })?;
+            let id_of = called.headers.get("apns-channel-id").and_then(|id| std::str::from_utf8(id).ok());
+            let called = channel::Called {
+                status: called.status,
+                retry_after: called.retry_after,
+                channel: id_of.map(str::to_owned),
+                body: called.body,
+            };
+            match (channel::read(call, &called), authorization) {
+                (channel::Read::Answer(answer), _) => return answer,
+                (channel::Read::Renew(_), Some(used))
+                    if !renewed && self.client.renew(&site.origin, &used, wall_clock()) =>
+                {
+                    renewed = true;
+                    self.counters.renewed("refused");
+                }
+                (channel::Read::Renew(reason), _) => return Err(ChannelError::Rejected(reason)),
+            }
+        }
     }
 
     /// No push waits for it while the old token is valid.
@@ -410,13 +477,19 @@ impl Account {
         let connections = pools.iter().map(|pool| pool.connections()).sum();
         // Taken last: a pool takes the gate's lock under its own.
         let gate = self.gate.lock();
+        let now = Instant::now();
         CredentialStatus {
             service: self.service,
             environment: self.environment,
+            provider: self.provider.clone(),
             connections,
             in_flight: pools.iter().map(|pool| pool.in_flight()).sum(),
             queued: pools.iter().map(|pool| pool.queued()).sum(),
-            breaker_open: gate.breaker.open(),
+            breaker: gate.breaker.condition(now),
+            paused: gate
+                .paused
+                .map(|(reason, until)| (reason, until.saturating_duration_since(now)))
+                .filter(|(_, left)| !left.is_zero()),
             last_error: gate.last_error,
         }
     }

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::growth::Attempt;
 use super::{Pool, http1};
 use crate::push::Reason;
+use crate::service::Origins;
 
 /// RFC 9113 §3.2
 const H2: &[u8] = b"h2";
@@ -100,20 +101,25 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
 
 async fn dial(pool: &Pool) -> Result<Connected, Error> {
     let client = &pool.account.client;
-    let mut tls = Tls::alpn(if pool.account.has_origins_from_devices() { &[H2, HTTP_1_1] } else { &[H2] });
+    let mut tls = Tls::alpn(match pool.account.origins() {
+        Origins::Service => &[H2],
+        Origins::Credential => &[HTTP_1_1],
+        Origins::Devices => &[H2, HTTP_1_1],
+    });
     tls.identity = client.identity().map(Into::into);
     let target = &pool.target;
     let egress = pool.account.context.egress.for_app(pool.account.app.0);
     egress.connect(target.https, &target.host.to_string(), target.port, tls).await
 }
 
-/// Without TLS a test server of APNs or FCM speaks HTTP/2 with prior knowledge (RFC 9113 §3.3), and a Web Push service
+/// Without TLS a test server of APNs or FCM speaks HTTP/2 with prior knowledge (RFC 9113 §3.3), and any other server
 /// HTTP/1.1.
 fn is_http2(pool: &Pool, connected: &Connected) -> Result<bool, Failure> {
-    match connected.alpn.as_deref() {
-        Some(H2) => Ok(true),
-        _ if pool.account.has_origins_from_devices() => Ok(false),
-        None if !pool.target.https => Ok(true),
-        _ => Err(Failure { reason: "no_http2", permanent: false }),
+    match (pool.account.origins(), connected.alpn.as_deref()) {
+        (Origins::Credential, _) => Ok(false),
+        (_, Some(H2)) => Ok(true),
+        (Origins::Devices, _) => Ok(false),
+        (Origins::Service, None) if !pool.target.https => Ok(true),
+        (Origins::Service, _) => Err(Failure { reason: "no_http2", permanent: false }),
     }
 }

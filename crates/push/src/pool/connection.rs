@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
 use super::growth::Place;
-use super::pending::{Pending, RETRY_AFTER};
+use super::pending::Pending;
 use super::verdict::{InFlight, Next, prepare, resend, settle};
 use super::{Pool, Take, wall_clock};
 use crate::exchange::Response;
@@ -179,7 +179,7 @@ impl Connection {
         let pool = self.pool.clone();
         pool.account.counters.connection_closed(reason);
         for in_flight in self.in_flight.drain() {
-            in_flight.pending.later(reason, RETRY_AFTER, &pool.account.counters);
+            in_flight.unanswered(&pool, reason);
         }
         self.count();
         if self.lost.is_none() {
@@ -305,7 +305,9 @@ impl Connection {
             self.pool.answered_first();
         }
         let retry_after = headers.get("retry-after").and_then(retry_after);
-        let response = Response { status, retry_after, body, now: wall_clock() };
+        let header =
+            self.pool.account.client.answer_header().and_then(|name| headers.get(name)).unwrap_or_default();
+        let response = Response { status, retry_after, header, body, now: wall_clock() };
         match settle(&self.pool, in_flight, &response, now, &mut self.again) {
             Next::Continue if self.authorized => {}
             Next::Continue => {
@@ -319,10 +321,8 @@ impl Connection {
 
     fn reset(&mut self, key: Key, code: u32, processed: bool) {
         let Some(in_flight) = self.in_flight.try_remove(key.0 as usize) else { return };
-        let InFlight { pending, .. } = in_flight;
         if processed {
-            pending.later("stream_reset", RETRY_AFTER, &self.pool.account.counters);
-            return;
+            return in_flight.unanswered(&self.pool, "stream_reset");
         }
         if code == code::REFUSED_STREAM && !self.http.is_closing() {
             // The peer rejects more streams than this, whatever its SETTINGS say.
@@ -330,7 +330,7 @@ impl Connection {
             self.limit();
         }
         let reason = if self.http.is_closing() { "goaway" } else { "refused_stream" };
-        resend(&self.pool, pending, reason, &mut self.again);
+        resend(&self.pool, in_flight.pending, reason, &mut self.again);
     }
 
     /// Takes as many pushes as there are free streams. True if more may be taken after these are written.
@@ -403,10 +403,12 @@ impl Connection {
                 headers: &fields,
             };
             let slot = self.in_flight.vacant_entry();
-            match self.http.request(Key(slot.key() as u64), &head, request.body) {
+            let written = self.http.request(Key(slot.key() as u64), &head, request.body.clone());
+            drop(fields);
+            match written {
                 Ok(()) => {
                     self.sent += 1;
-                    slot.insert(InFlight { pending, sent_at: now, authorization: authorization.cloned() });
+                    slot.insert(InFlight::new(pending, now, authorization, request));
                 }
                 Err(http2::Closed) => self.again.push(pending),
             }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::{Member, Pool, State, count_lanes, pending};
+use super::{Member, Pool, State, count_lanes};
 use crate::Answer;
 use crate::backoff::{Backoff, chance};
 use crate::push::Reason;
 
-/// Between attempts while there is no connection.
-const RECONNECTS: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
+/// Between attempts while there is no connection. Pushes that live for 20 s find the end of an outage with this maximum.
+const RECONNECTS: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(8) };
 /// After this many failed attempts the queued pushes are answered.
 const CONNECT_FAILURES_MAX: u32 = 3;
 /// How long the lower ceiling lasts after another connection was rejected.
@@ -58,7 +58,7 @@ impl Pool {
         if state.connecting || state.aborted || state.queue.is_empty() {
             return false;
         }
-        let most = self.account.context.config.connections_max.max(1);
+        let most = self.account.connections_max();
         let most = match &mut state.ceiling {
             Some((ceiling, until)) if Instant::now() < *until => most.min(*ceiling),
             Some((ceiling, _)) => most.min(*ceiling + 1),
@@ -147,7 +147,8 @@ impl Pool {
     /// Answers the queued pushes, and those that arrive before the next attempt, as unreachable.
     fn give_up(&self, mut state: MutexGuard<'_, State>, reason: Reason, delay: Duration) {
         state.unreachable = Some((reason, Instant::now() + delay));
-        self.flush(state, &Answer::Later { reason, after: delay.max(pending::RETRY_AFTER) });
+        // No push reached the service, so it need not wait longer than the next attempt to connect.
+        self.flush(state, &Answer::Later { reason, after: delay });
     }
 
     /// Answers pushes that waited too long although none of our limits held them back: connections exist, but their
@@ -172,7 +173,7 @@ impl Pool {
         self.queued.store(state.queue.len(), Ordering::Relaxed);
         self.taken(state, count_lanes(&overdue));
         overdue.into_iter().for_each(|pending| {
-            pending.later("queue_timeout", pending::RETRY_AFTER, &self.account.counters);
+            pending.later("queue_timeout", self.account.retry_after(), &self.account.counters);
         });
     }
 

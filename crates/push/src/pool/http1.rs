@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection to a Web Push service that does not support HTTP/2: one request at a time. The rules are the
-//! same as for HTTP/2.
+//! One HTTP/1.1 connection: to a Web Push service that does not support HTTP/2, or to a provider behind a webhook, whose
+//! requests carry several pushes. One request at a time. The rules are the same as for HTTP/2.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,14 +15,16 @@ use noroshi_egress::fetch::retry_after;
 use tokio::task::JoinHandle;
 
 use super::growth::Place;
-use super::pending::{Pending, RETRY_AFTER};
-use super::verdict::{InFlight, Next, prepare, resend, settle};
+use super::pending::Pending;
+use super::verdict::{BatchInFlight, InFlight, Next, prepare, prepare_batch, resend, settle, settle_batch};
 use super::{Pool, Take, wall_clock};
-use crate::exchange::{Request, Response};
+use crate::exchange::{BatchResponse, Batches, Request, Response};
 use crate::push::Reason;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 16 << 10;
+/// A result of each of 500 pushes has some 100 bytes.
+const BATCH_BODY_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Connection {
     pool: Arc<Pool>,
@@ -44,9 +46,10 @@ impl Drop for Driver {
 struct Received {
     status: u16,
     retry_after: Option<Duration>,
-    body: Bytes,
-    /// Whether another request may follow on this connection.
-    whole: bool,
+    /// As in [`Response::header`].
+    header: Bytes,
+    /// None: it is too large, or ended too early. No other request may follow on this connection.
+    body: Option<Bytes>,
 }
 
 /// Why there is no response.
@@ -58,7 +61,7 @@ enum Failed {
 
 /// What an idle connection does next.
 enum Turn {
-    Send(Pending, Option<Bytes>, bool),
+    Send(Vec<Pending>, Option<Bytes>, bool),
     End(Reason),
 }
 
@@ -83,8 +86,15 @@ impl Connection {
             match self.turn(id).await {
                 Turn::End(reason) => break reason,
                 Turn::Send(pending, authorization, probe) => {
-                    let counted = Counted::new(self.pool.clone());
-                    let end = self.exchange(pending, authorization, probe).await;
+                    let counted = Counted::new(self.pool.clone(), pending.len());
+                    let end = match self.pool.account.client.clone().batches() {
+                        Some(batches) => {
+                            // Other connections may send what waits meanwhile.
+                            self.pool.grow();
+                            self.exchange_batch(batches, pending, probe).await
+                        }
+                        None => self.exchange(pending, authorization, probe).await,
+                    };
                     drop(counted);
                     if let Err(reason) = end {
                         refused = (self.answered == 0).then_some(reason);
@@ -101,11 +111,12 @@ impl Connection {
     async fn turn(&mut self, id: u32) -> Turn {
         let config = self.pool.account.context.config.clone();
         let idle_at = Instant::now() + config.idle_close;
-        let mut batch = Vec::with_capacity(1);
+        let most = self.pool.account.client.batches().map_or(1, |batches| batches.limits().pushes_max);
+        let mut batch = Vec::new();
         loop {
             let authorization = self.pool.account.authorization(self.pool.origin());
             let (room, until) = match &authorization {
-                Ok(_) => (1, None),
+                Ok(_) => (most, None),
                 Err(until) => (0, Some(*until)),
             };
             let pool = self.pool.clone();
@@ -121,13 +132,13 @@ impl Connection {
                 take = taken => take,
                 () = tokio::time::sleep_until(idle_at.into()) => return Turn::End("idle"),
             };
-            match (take, batch.pop()) {
-                (Take::Some { probe }, Some(pending)) => {
-                    return Turn::Send(pending, authorization.ok().flatten(), probe);
+            match take {
+                Take::Some { probe } if !batch.is_empty() => {
+                    return Turn::Send(batch, authorization.ok().flatten(), probe);
                 }
-                (Take::Close, _) => return Turn::End("closed"),
-                (Take::Wait(until), _) => tokio::time::sleep_until(until.into()).await,
-                (take, _) => {
+                Take::Close => return Turn::End("closed"),
+                Take::Wait(until) => tokio::time::sleep_until(until.into()).await,
+                take => {
                     // The probe was not sent.
                     self.pool.account.unsent(0, take == Take::Some { probe: true });
                     if let Some(until) = until {
@@ -141,52 +152,98 @@ impl Connection {
     /// The error is why the connection is unusable.
     async fn exchange(
         &mut self,
-        pending: Pending,
+        mut pending: Vec<Pending>,
         authorization: Option<Bytes>,
         probe: bool,
     ) -> Result<(), Reason> {
         let pool = self.pool.clone();
         let account = &pool.account;
         let sent_at = Instant::now();
+        let Some(pending) = pending.pop() else { return Ok(()) };
         let Some((pending, request)) = prepare(&pool, pending, authorization.as_ref(), sent_at) else {
             account.unsent(1, probe);
             return Ok(());
         };
+        let in_flight = InFlight::new(pending, sent_at, authorization.as_ref(), request.clone());
         let mut again = Vec::new();
         let received = match self.received(request).await {
             Ok(received) => received,
             Err(Failed::Unsent(reason)) => {
                 account.unsent(1, probe);
-                resend(&pool, pending, reason, &mut again);
+                resend(&pool, in_flight.pending, reason, &mut again);
                 pool.put_back(&mut again);
                 return Err(reason);
             }
             Err(Failed::Unknown(reason)) => {
                 account.counters.sent.inc();
-                pending.later(reason, RETRY_AFTER, &account.counters);
+                in_flight.unanswered(&pool, reason);
                 return Err(reason);
             }
         };
         account.counters.sent.inc();
-        self.answered += 1;
-        if self.answered == 1 {
-            pool.answered_first();
-        }
+        self.answered();
         let now = wall_clock();
-        let response = Response {
-            status: received.status,
-            retry_after: received.retry_after,
-            body: &received.body,
-            now,
-        };
-        let in_flight = InFlight { pending, sent_at, authorization };
+        // The status decides; a truncated or oversized body changes nothing.
+        let (body, whole) = (received.body.as_deref().unwrap_or_default(), received.body.is_some());
+        let (status, retry_after) = (received.status, received.retry_after);
+        let header = &*received.header;
+        let response = Response { status, retry_after, header, body, now };
         let next = settle(&pool, in_flight, &response, Instant::now(), &mut again);
         pool.put_back(&mut again);
         pool.answer_overdue(Instant::now());
         match next {
-            Next::Continue | Next::Unauthorized if received.whole => Ok(()),
+            Next::Continue | Next::Unauthorized if whole => Ok(()),
             Next::Continue | Next::Unauthorized => Err("connection_lost"),
             Next::Retire(reason) => Err(reason),
+        }
+    }
+
+    /// As [`Self::exchange`], for a service whose requests carry several pushes.
+    async fn exchange_batch(
+        &mut self,
+        batches: &dyn Batches,
+        pending: Vec<Pending>,
+        probe: bool,
+    ) -> Result<(), Reason> {
+        let pool = self.pool.clone();
+        let account = &pool.account;
+        let (taken, sent_at, mut again) = (pending.len(), Instant::now(), Vec::new());
+        let Some((pending, request)) = prepare_batch(&pool, batches, pending, sent_at, &mut again) else {
+            account.unsent(taken, probe);
+            return Ok(());
+        };
+        let count = pending.len();
+        account.unsent(taken - count, false);
+        pool.put_back(&mut again);
+        let in_flight = BatchInFlight { pending, sent_at, request: request.clone() };
+        let end = match self.received(request).await {
+            Ok(Received { status, retry_after, body, .. }) => {
+                account.counters.sent.inc_by(count as u64);
+                self.answered();
+                let response = BatchResponse { status, retry_after, body: body.as_deref() };
+                settle_batch(&pool, batches, in_flight, &response);
+                if body.is_some() { Ok(()) } else { Err("connection_lost") }
+            }
+            Err(Failed::Unsent(reason)) => {
+                account.unsent(count, probe);
+                in_flight.pending.into_iter().for_each(|one| resend(&pool, one, reason, &mut again));
+                pool.put_back(&mut again);
+                Err(reason)
+            }
+            Err(Failed::Unknown(reason)) => {
+                account.counters.sent.inc_by(count as u64);
+                in_flight.unanswered(&pool, reason);
+                Err(reason)
+            }
+        };
+        pool.answer_overdue(Instant::now());
+        end
+    }
+
+    fn answered(&mut self) {
+        self.answered += 1;
+        if self.answered == 1 {
+            self.pool.answered_first();
         }
     }
 
@@ -194,6 +251,8 @@ impl Connection {
     async fn received(&mut self, request: Request) -> Result<Received, Failed> {
         let pool = self.pool.clone();
         let config = &pool.account.context.config;
+        let own = pool.account.client.batches().map(|batches| batches.limits().timeout);
+        let timeout = own.map_or(config.request_timeout, |own| own.min(config.request_timeout));
         let aborted = async {
             while !pool.is_aborted() {
                 tokio::time::sleep(config.tick()).await;
@@ -201,7 +260,7 @@ impl Connection {
         };
         tokio::select! {
             result = self.ask(request) => result,
-            () = tokio::time::sleep(config.request_timeout) => Err(Failed::Unknown("timeout")),
+            () = tokio::time::sleep(timeout) => Err(Failed::Unknown("timeout")),
             () = aborted => Err(Failed::Unknown("drain")),
         }
     }
@@ -222,25 +281,29 @@ impl Connection {
         let status = response.status().as_u16();
         let after = response.headers().get(http::header::RETRY_AFTER);
         let retry_after = after.and_then(|value| retry_after(value.as_bytes()));
-        // The status decides; a truncated or oversized body changes nothing.
-        let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-        let (body, whole) = body.map_or((Bytes::new(), false), |body| (body.to_bytes(), true));
-        Ok(Received { status, retry_after, body, whole })
+        let named = self.pool.account.client.answer_header().and_then(|name| response.headers().get(name));
+        let header = named.map(|value| Bytes::copy_from_slice(value.as_bytes())).unwrap_or_default();
+        let bytes_max = match self.pool.account.client.batches() {
+            Some(_) => BATCH_BODY_BYTES_MAX,
+            None => BODY_BYTES_MAX,
+        };
+        let body = Limited::new(response.into_body(), bytes_max).collect().await;
+        Ok(Received { status, retry_after, header, body: body.ok().map(|body| body.to_bytes()) })
     }
 }
 
-/// Counts the one push in flight while it exists.
-struct Counted(Arc<Pool>);
+/// Counts the pushes in flight while it exists.
+struct Counted(Arc<Pool>, usize);
 
 impl Counted {
-    fn new(pool: Arc<Pool>) -> Self {
-        pool.count_in_flight(0, 1);
-        Self(pool)
+    fn new(pool: Arc<Pool>, count: usize) -> Self {
+        pool.count_in_flight(0, count);
+        Self(pool, count)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.count_in_flight(1, 0);
+        self.0.count_in_flight(self.1, 0);
     }
 }

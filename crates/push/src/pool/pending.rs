@@ -9,9 +9,8 @@ use crate::metrics::Counters;
 use crate::push::Reason;
 use crate::{Answer, Push};
 
-/// The delay of a retry after our own failure or a network failure: FCM requires 10 s before the first retry, and the
-/// others accept it.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// The longest of the services' own: this file does not know the service.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Pending {

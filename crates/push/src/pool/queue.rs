@@ -80,7 +80,9 @@ fn index(lane: Lane) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use noroshi_types::{AppId, JsonText, PushEnvironment, PushService, PushToken, Timestamp, Urgency};
+    use noroshi_types::{
+        AppId, JsonText, OwnFields, PushEnvironment, PushService, PushToken, Timestamp, Urgency,
+    };
 
     use super::*;
     use crate::{Answer, Answered, Content, Fields, Push, Reply};
@@ -93,15 +95,15 @@ mod tests {
 
     fn pending(lane: Lane, index: u32) -> Pending {
         let fields = Fields {
+            unread: None,
+            kind: None,
             notification_id: None,
             notification: None,
             data: None,
             urgency: Urgency::Normal,
             collapse_key: None,
             expires_at: Timestamp(1),
-            apns: None,
-            fcm: None,
-            webpush: None,
+            own: OwnFields::default(),
         };
         let token = PushToken {
             service: PushService::Apns,
@@ -114,7 +116,8 @@ mod tests {
             token,
             content: Arc::new(Content::new(fields)),
             id: uuid::Uuid::nil(),
-            trace: None,
+            details: None,
+            record: crate::Record::Nothing,
             reply: Reply { to: Arc::new(Nobody), index },
         };
         Pending::new(push, Timestamp(0))

@@ -1,14 +1,18 @@
 //! Applies a verdict, for every version of HTTP: the rules that all connections of a credential follow.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use noroshi_types::Timestamp;
 
-use super::pending::{Pending, RETRY_AFTER};
+use super::pending::Pending;
 use super::{Pool, wall_clock};
-use crate::exchange::{Header, Request, Response, Verdict};
-use crate::push::Reason;
+use crate::attempt::{Attempt, Received, Record};
+use crate::exchange::{
+    BatchRequest, BatchResponse, BatchVerdict, Batches, Header, Request, Response, Verdict,
+};
+use crate::push::{Push, Reason};
 
 /// How often an unprocessed push is resent at once; after that it is queued again.
 const RESENDS_MAX: u8 = 5;
@@ -18,6 +22,40 @@ pub(crate) struct InFlight {
     pub(crate) pending: Pending,
     pub(crate) sent_at: Instant,
     pub(crate) authorization: Option<Bytes>,
+    /// Kept for the report of the attempt, if the push wants one.
+    pub(crate) sent: Option<Box<Request>>,
+}
+
+impl InFlight {
+    pub(crate) fn new(
+        pending: Pending,
+        sent_at: Instant,
+        authorization: Option<&Bytes>,
+        request: Request,
+    ) -> Self {
+        let wanted = pending.push().is_some_and(|push| push.record != Record::Nothing);
+        let sent = wanted.then(|| Box::new(request));
+        Self { pending, sent_at, authorization: authorization.cloned(), sent }
+    }
+
+    /// Ends the attempt without a response: the push service may have processed it.
+    pub(crate) fn unanswered(mut self, pool: &Pool, reason: Reason) {
+        self.report(pool, None, Some(reason), Instant::now());
+        let account = &pool.account;
+        self.pending.later(reason, account.retry_after(), &account.counters);
+    }
+
+    fn report(&mut self, pool: &Pool, response: Option<&Response<'_>>, reason: Option<Reason>, now: Instant) {
+        let Some(sent) = self.sent.take() else { return };
+        let Some(push) = self.pending.push() else { return };
+        if push.record.wants(reason) {
+            let took = now.saturating_duration_since(self.sent_at);
+            let sent = (pool.origin().clone(), *sent);
+            let received = response.map(|response| Received::new(response.status, response.body));
+            let attempt = attempt(sent, (wall_clock(), took), received, reason);
+            push.reply.to.attempted(push.reply.index, attempt);
+        }
+    }
 }
 
 /// What the connection does after an answer.
@@ -30,16 +68,10 @@ pub(crate) enum Next {
     Retire(Reason),
 }
 
-/// Builds the request of a push, or answers the push.
-pub(crate) fn prepare(
-    pool: &Pool,
-    pending: Pending,
-    authorization: Option<&Bytes>,
-    now: Instant,
-) -> Option<(Pending, Request)> {
+/// The push, unless it expired or its device reached its quota: then answers it.
+fn admitted(pool: &Pool, pending: Pending, now: Instant) -> Option<Pending> {
     let counters = &pool.account.counters;
-    let time = wall_clock();
-    if pending.is_expired(time) {
+    if pending.is_expired(wall_clock()) {
         pending.answer(crate::Answer::Expired, counters);
         return None;
     }
@@ -48,9 +80,21 @@ pub(crate) fn prepare(
         pending.later("device_quota", after, counters);
         return None;
     }
+    Some(pending)
+}
+
+/// Builds the request of a push, or answers the push.
+pub(crate) fn prepare(
+    pool: &Pool,
+    pending: Pending,
+    authorization: Option<&Bytes>,
+    now: Instant,
+) -> Option<(Pending, Request)> {
+    let pending = admitted(pool, pending, now)?;
+    let (push, counters, time) = (pending.push()?, &pool.account.counters, wall_clock());
     match pool.account.client.request(push, authorization, time) {
         Ok(mut request) => {
-            if let Some(trace) = &push.trace {
+            if let Some(trace) = push.trace() {
                 let value = Bytes::from(trace.to_string());
                 request.headers.push(Header { name: "traceparent", value, shared: false });
             }
@@ -63,18 +107,120 @@ pub(crate) fn prepare(
     }
 }
 
+/// Builds one request of several pushes, as many as fit: the others go into `again`. None if all pushes are answered.
+pub(crate) fn prepare_batch(
+    pool: &Pool,
+    batches: &dyn Batches,
+    pending: Vec<Pending>,
+    now: Instant,
+    again: &mut Vec<Pending>,
+) -> Option<(Vec<Pending>, Request)> {
+    let mut pending: Vec<Pending> = pending.into_iter().filter_map(|one| admitted(pool, one, now)).collect();
+    let pushes: Vec<&Push> = pending.iter().filter_map(Pending::push).collect();
+    let first = pushes.first()?;
+    let BatchRequest { mut request, count } = batches.request(&pushes, wall_clock());
+    // Pushes of several traces have no common parent.
+    let trace = first.trace().filter(|trace| pushes[..count].iter().all(|push| push.trace() == Some(*trace)));
+    if let Some(trace) = trace {
+        let value = Bytes::from(trace.to_string());
+        request.headers.push(Header { name: "traceparent", value, shared: false });
+    }
+    again.extend(pending.split_off(count));
+    Some((pending, request))
+}
+
+/// A request of several pushes that was sent.
+pub(crate) struct BatchInFlight {
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) sent_at: Instant,
+    pub(crate) request: Request,
+}
+
+impl BatchInFlight {
+    /// Ends the attempt without a response: the service may have processed it.
+    pub(crate) fn unanswered(self, pool: &Pool, reason: Reason) {
+        self.report(pool, None, |_| Some(reason));
+        let account = &pool.account;
+        let after = account.retry_after();
+        self.pending.into_iter().for_each(|one| one.later(reason, after, &account.counters));
+    }
+
+    /// Reports the request to each of its pushes that wants it. `reason`: by the push's place.
+    fn report(
+        &self,
+        pool: &Pool,
+        response: Option<&BatchResponse<'_>>,
+        reason: impl Fn(usize) -> Option<Reason>,
+    ) {
+        let (now, took) = (wall_clock(), self.sent_at.elapsed());
+        let received =
+            response.map(|response| Received::new(response.status, response.body.unwrap_or_default()));
+        for (place, push) in self.pending.iter().enumerate().filter_map(|(i, one)| Some((i, one.push()?))) {
+            let reason = reason(place);
+            if push.record.wants(reason) {
+                let sent = (pool.origin().clone(), self.request.clone());
+                let attempt = attempt(sent, (now, took), received.clone(), reason);
+                push.reply.to.attempted(push.reply.index, attempt);
+            }
+        }
+    }
+}
+
+/// Answers the pushes of one request by the meaning of its response. What concerns the whole service counts once.
+pub(crate) fn settle_batch(
+    pool: &Pool,
+    batches: &dyn Batches,
+    in_flight: BatchInFlight,
+    response: &BatchResponse<'_>,
+) {
+    let account = &pool.account;
+    let counters = &account.counters;
+    let (pending, sent_at) = (&in_flight.pending, in_flight.sent_at);
+    let seconds = Instant::now().saturating_duration_since(sent_at);
+    pending.iter().for_each(|_| counters.answer_seconds.observe(seconds));
+    let pushes: Vec<&Push> = pending.iter().filter_map(Pending::push).collect();
+    let verdict = batches.read(&pushes, response);
+    in_flight.report(pool, Some(response), |place| match &verdict {
+        BatchVerdict::Each(answers) => answers.get(place).and_then(crate::Answer::reason),
+        BatchVerdict::All(verdict) => verdict.reason(),
+    });
+    let pending = in_flight.pending;
+    let (reason, after) = match verdict {
+        BatchVerdict::Each(answers) => {
+            account.worked(sent_at);
+            pending.into_iter().zip(answers).for_each(|(one, answer)| one.answer(answer, counters));
+            return;
+        }
+        BatchVerdict::All(Verdict::Answer(answer)) => {
+            account.worked(sent_at);
+            pending.into_iter().for_each(|one| one.answer(answer.clone(), counters));
+            return;
+        }
+        BatchVerdict::All(Verdict::Overloaded { reason, after }) => {
+            (reason, account.overloaded(reason, after))
+        }
+        // Such services have no authorization to renew.
+        BatchVerdict::All(
+            Verdict::Broken { reason } | Verdict::Unauthorized { reason } | Verdict::Wedged { reason },
+        ) => (reason, account.broken(reason, sent_at)),
+    };
+    pending.into_iter().for_each(|one| one.later(reason, after, counters));
+}
+
 /// Answers a push by the meaning of its response, or leaves it in `again` for another attempt.
 pub(crate) fn settle(
     pool: &Pool,
-    in_flight: InFlight,
+    mut in_flight: InFlight,
     response: &Response<'_>,
     now: Instant,
     again: &mut Vec<Pending>,
 ) -> Next {
     let account = &pool.account;
-    let InFlight { pending, sent_at, authorization } = in_flight;
+    let verdict = account.client.read(response);
+    in_flight.report(pool, Some(response), verdict.reason(), now);
+    let InFlight { pending, sent_at, authorization, .. } = in_flight;
     account.counters.answer_seconds.observe(now.saturating_duration_since(sent_at));
-    match account.client.read(response) {
+    match verdict {
         Verdict::Answer(answer) => {
             account.worked(sent_at);
             pending.answer(answer, &account.counters);
@@ -132,6 +278,26 @@ pub(crate) fn resend(pool: &Arc<Pool>, mut pending: Pending, reason: Reason, aga
         pending.resends += 1;
         again.push(pending);
     } else {
-        pending.later(reason, RETRY_AFTER, counters);
+        pending.later(reason, pool.account.retry_after(), counters);
+    }
+}
+
+/// An attempt that ends now, after `took`.
+fn attempt(
+    (origin, request): (Arc<str>, Request),
+    (now, took): (Timestamp, Duration),
+    response: Option<Received>,
+    reason: Option<Reason>,
+) -> Attempt {
+    let shown = |header: Header| (!header.is_secret()).then_some((header.name, header.value));
+    Attempt {
+        sent_at: Timestamp(now.0.saturating_sub(took.as_millis() as u64)),
+        took,
+        origin,
+        path: request.path,
+        headers: request.headers.into_iter().filter_map(shown).collect(),
+        body: request.readable.unwrap_or(request.body),
+        response,
+        reason,
     }
 }

@@ -175,6 +175,7 @@ impl exchange::Client for Client {
             path: url[Position::BeforePath..Position::AfterQuery].to_owned(),
             headers,
             body: body.into(),
+            readable: Some(payload.plaintext.clone()),
         })
     }
 

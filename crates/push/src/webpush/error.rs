@@ -8,8 +8,10 @@ use std::time::Duration;
 use crate::exchange::{Response, Verdict};
 use crate::push::{Answer, Reason};
 
-/// If the service names no time.
-const PAUSE: Duration = Duration::from_secs(60);
+/// If the service names no time: the rate limit of one push resource.
+const RATE_PAUSE: Duration = Duration::from_secs(60);
+/// The same for a server that failed. The caller waits longer after each attempt.
+const FAILURE_PAUSE: Duration = super::RETRY_AFTER;
 /// Tokens are renewed hours before they expire, so a rejected one needs an operator or a corrected clock.
 const UNAUTHORIZED_PAUSE: Duration = Duration::from_secs(15 * 60);
 
@@ -35,11 +37,11 @@ fn answer(response: &Response<'_>) -> Answer {
         404 => gone("not_found"),
         // Most services use this status instead.
         410 => gone("gone"),
-        408 => later("request_timeout", PAUSE),
+        408 => later("request_timeout", FAILURE_PAUSE),
         413 => refused("payload_too_large"),
         // RFC 8030 §8.4: the rate limit of one push resource.
-        429 => later("too_many_requests", PAUSE),
-        500..=599 => later("server_error", PAUSE),
+        429 => later("too_many_requests", RATE_PAUSE),
+        500..=599 => later("server_error", FAILURE_PAUSE),
         _ => refused("other"),
     }
 }
@@ -52,7 +54,8 @@ mod tests {
 
     fn check(status: u16, retry_after: Option<u64>, expected: Verdict) {
         let retry_after = retry_after.map(Duration::from_secs);
-        let response = Response { status, retry_after, body: b"{\"errno\":1}", now: Timestamp(0) };
+        let response =
+            Response { status, retry_after, header: b"", body: b"{\"errno\":1}", now: Timestamp(0) };
         assert_eq!(read(&response), expected, "{status}");
     }
 
@@ -72,10 +75,10 @@ mod tests {
         check(413, None, refused("payload_too_large"));
         check(429, Some(5), later("too_many_requests", 5));
         check(429, None, later("too_many_requests", 60));
-        check(408, None, later("request_timeout", 60));
+        check(408, None, later("request_timeout", 1));
         check(307, None, refused("redirect"));
         check(418, None, refused("other"));
-        check(500, None, later("server_error", 60));
+        check(500, None, later("server_error", 1));
         check(502, Some(9), later("server_error", 9));
         check(503, Some(u64::MAX), later("server_error", 86_400));
     }
@@ -83,7 +86,7 @@ mod tests {
     #[test]
     fn only_404_and_410_end_a_subscription() {
         for status in 100..600 {
-            let response = Response { status, retry_after: None, body: b"", now: Timestamp(0) };
+            let response = Response { status, retry_after: None, header: b"", body: b"", now: Timestamp(0) };
             let Verdict::Answer(answer) = read(&response) else { panic!("{status}") };
             assert_eq!(matches!(answer, Answer::Gone { .. }), matches!(status, 404 | 410), "{status}");
         }

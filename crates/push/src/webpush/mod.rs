@@ -4,29 +4,42 @@
 //! into requests, `error` interprets answers. The same four files as in `apns` and `fcm`, plus `encryption`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::content::Payload as _;
 use crate::exchange::Quota;
-use crate::service::Service;
+use crate::service::{Origins, Service};
 
 mod client;
 mod config;
 mod encryption;
 mod error;
 mod payload;
+mod warning;
 
 use client::Client;
 use config::Config;
 use payload::Payload;
 
+pub(crate) use payload::options;
+#[cfg(test)]
+pub(crate) use payload::tests::rendered;
+
+/// RFC 8030 names no time.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 pub(crate) const SERVICE: Service = Service {
     has_sandbox: false,
-    origins_from_devices: true,
+    origins: Origins::Devices,
+    provider: None,
+    names_recipients: false,
     quota: Quota::UNLIMITED,
-    read: |object, _| {
+    retry_after: RETRY_AFTER,
+    read: |object, _, _| {
         let config = Config::read(object)?;
         let shown = config.shown();
         Ok((Arc::new(Client::new(config)), shown))
     },
-    check: |fields| Payload::new(fields).map(drop),
+    check: |fields, shown| Payload::render(fields, shown).map(drop),
+    warn: warning::warnings,
 };

@@ -3,30 +3,38 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use noroshi_push::{Answer, Answered};
+use noroshi_push::{Answer, Answered, Attempt};
 use parking_lot::Mutex;
 
 /// For events that take milliseconds on a healthy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub(crate) struct Answers(Mutex<BTreeMap<u32, Vec<Answer>>>);
+pub(crate) struct Answers {
+    answers: Mutex<BTreeMap<u32, Vec<Answer>>>,
+    attempts: Mutex<BTreeMap<u32, Vec<Attempt>>>,
+}
 
 impl Answered for Answers {
     fn answered(&self, index: u32, answer: Answer) {
-        self.0.lock().entry(index).or_default().push(answer);
+        self.answers.lock().entry(index).or_default().push(answer);
+    }
+
+    fn attempted(&self, index: u32, attempt: Attempt) {
+        assert!(!self.answers.lock().contains_key(&index), "an attempt after the answer");
+        self.attempts.lock().entry(index).or_default().push(attempt);
     }
 }
 
 impl Answers {
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().values().map(Vec::len).sum()
+        self.answers.lock().values().map(Vec::len).sum()
     }
 
     /// Waits for `count` answers, checks that each push has one, and returns them by index.
     pub(crate) async fn wait(&self, count: usize) -> BTreeMap<u32, Answer> {
         until("all answers", || self.count() >= count).await;
-        let answers = self.0.lock();
+        let answers = self.answers.lock();
         answers
             .iter()
             .map(|(index, answers)| match &answers[..] {
@@ -34,6 +42,10 @@ impl Answers {
                 more => panic!("push {index} was answered {} times: {more:?}", more.len()),
             })
             .collect()
+    }
+
+    pub(crate) fn attempts(&self, index: u32) -> Vec<Attempt> {
+        self.attempts.lock().get(&index).cloned().unwrap_or_default()
     }
 
     pub(crate) async fn all_accepted(&self, count: u32) {
@@ -45,15 +57,7 @@ impl Answers {
 }
 
 pub(crate) fn reason(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Accepted => "accepted",
-        Answer::Gone { reason, .. }
-        | Answer::Suspect { reason }
-        | Answer::Refused { reason }
-        | Answer::Later { reason, .. } => reason,
-        Answer::Unconfigured => "unconfigured",
-        Answer::Expired => "expired",
-    }
+    answer.reason().unwrap_or("accepted")
 }
 
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use noroshi_push::backoff::Backoff;
-use noroshi_push::{Answer, Config};
+use noroshi_push::{Answer, Condition, Config};
 use noroshi_types::{AppId, Lane, PushService};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -117,7 +117,9 @@ async fn the_breaker_opens_probes_and_closes() {
     let answers = bench.answers.wait(1).await;
     assert!(matches!(answers[&0], Answer::Later { reason: "broken", .. }), "{answers:?}");
     assert!((bench.metric("noroshi_push_breaker_open") - 1.0).abs() < 0.5);
-    assert_eq!(bench.services.status(APP)[0].breaker_open, Some("broken"));
+    let condition = || bench.services.status(APP)[0].breaker;
+    assert!(matches!(condition(), Condition::Open { reason: "broken", .. }), "{:?}", condition());
+    until("the wait before the probe", || condition() == Condition::HalfOpen { reason: "broken" }).await;
     mended.store(true, Ordering::SeqCst);
     // Meanwhile pushes are answered without being sent, until one succeeds and closes the breaker.
     let mut sent = 1;
@@ -133,7 +135,7 @@ async fn the_breaker_opens_probes_and_closes() {
     let accepted = answers.values().filter(|answer| **answer == Answer::Accepted).count();
     assert!(accepted >= 1 && accepted + 1 == server.log.ids().len(), "{accepted}");
     assert!(answers.values().all(|answer| ["broken", "accepted"].contains(&reason(answer))));
-    assert_eq!(bench.services.status(APP)[0].breaker_open, None);
+    assert_eq!(condition(), Condition::Closed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,6 +155,8 @@ async fn an_overload_pauses_everything_for_retry_after() {
     }
     let answers = bench.answers.wait(100).await;
     assert_eq!(server.log.ids().len(), 1);
+    let (reason, left) = bench.services.status(APP)[0].paused.expect("a pause");
+    assert!(reason == "overloaded" && left > Duration::from_secs(500), "{reason} {left:?}");
     for answer in answers.values() {
         let Answer::Later { reason: "overloaded", after } = answer else { panic!("{answer:?}") };
         assert!(*after > Duration::from_secs(300), "{after:?}");
@@ -174,8 +178,51 @@ async fn replaced_credentials_close_their_connections() {
     bench.services.send(bench.push(2, Lane::Direct)).await;
     assert_eq!(bench.answers.wait(3).await[&2], Answer::Unconfigured);
     until("the connection to close", || server.log.connections_open.load(Ordering::SeqCst) == 0).await;
+    let next = |generation: u32| {
+        let knobs = Knobs::new(PushService::Apns, server.origin());
+        knobs.generation.store(generation, Ordering::SeqCst);
+        vec![credential(Arc::new(knobs))]
+    };
+    for generation in 2..4 {
+        bench.services.set_credentials(APP, next(generation));
+        bench.services.send(bench.push(generation + 2, Lane::Direct)).await;
+        bench.answers.wait(generation as usize + 2).await;
+    }
+    until("the first of two to close", || server.log.connections_open.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(server.log.received.lock().last().expect("a push").authorization, "token 3");
     let mut foreign = bench.push(3, Lane::Direct);
     foreign.app = AppId(8);
     bench.services.send(foreign).await;
-    assert_eq!(bench.answers.wait(4).await[&3], Answer::Unconfigured);
+    assert_eq!(bench.answers.wait(6).await[&3], Answer::Unconfigured);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_alarm_of_a_replaced_or_removed_credential_ends() {
+    let server = Server::start(Options::default(), |received| async move {
+        status(if received.authorization == "token 3" { 200 } else { 403 })
+    })
+    .await;
+    let knobs = |generation: u32| {
+        let knobs = Knobs::new(PushService::Apns, server.origin());
+        knobs.generation.store(generation, Ordering::SeqCst);
+        knobs
+    };
+    let bench = Bench::new(config(), knobs(1), vec![server.ca.clone()]);
+    let alarm = || bench.metric("noroshi_push_breaker_open").round() as i64;
+    bench.send_all(1).await;
+    bench.answers.wait(1).await;
+    assert_eq!(alarm(), 1);
+    // Replaced by one that is rejected too: one alarm, not two.
+    bench.services.set_credentials(APP, vec![credential(Arc::new(knobs(2)))]);
+    assert_eq!(alarm(), 0, "nothing is known about the new one");
+    bench.services.send(bench.push(1, Lane::Direct)).await;
+    bench.answers.wait(2).await;
+    assert_eq!(alarm(), 1);
+    bench.services.set_credentials(APP, vec![]);
+    assert_eq!(alarm(), 0, "removed");
+    bench.services.set_credentials(APP, vec![credential(Arc::new(knobs(3)))]);
+    bench.services.send(bench.push(2, Lane::Direct)).await;
+    assert_eq!(bench.answers.wait(3).await[&2], Answer::Accepted);
+    assert_eq!((alarm(), bench.services.status(APP)[0].breaker), (0, Condition::Closed));
+    until("the other connections to close", || server.log.connections_open.load(Ordering::SeqCst) == 1).await;
 }

@@ -10,9 +10,11 @@ use noroshi_push::exchange::{
     Authorization, Client, Header, Quota, Request, Response, TokenRequest, Verdict,
 };
 use noroshi_push::push::Reason;
-use noroshi_push::{Answer, Config, Content, Credential, Fields, Push, Reply, Services};
+use noroshi_push::{Answer, Config, Content, Credential, Fields, Push, Record, Reply, Services};
 use noroshi_telemetry::Registry;
-use noroshi_types::{AppId, JsonText, Lane, PushEnvironment, PushService, PushToken, Timestamp, Urgency};
+use noroshi_types::{
+    AppId, JsonText, Lane, OwnFields, PushEnvironment, PushService, PushToken, Timestamp, Urgency,
+};
 use rustls_pki_types::CertificateDer;
 
 use crate::answers::Answers;
@@ -108,6 +110,7 @@ impl Client for Knobs {
             path: format!("/push/{}", push.reply.index),
             headers: vec![Header { name: "authorization", value: authorization, shared: true }],
             body: Bytes::from(push.id.to_string()),
+            readable: None,
         })
     }
 
@@ -159,7 +162,8 @@ impl Bench {
             token: PushToken { service: self.client.service, environment, json: JsonText::from_valid(token) },
             content: Arc::new(Content::new(fields())),
             id: uuid::Uuid::from_u128(u128::from(index)),
-            trace: None,
+            details: None,
+            record: Record::All,
             reply: Reply { to: self.answers.clone(), index },
         }
     }
@@ -183,6 +187,7 @@ pub(crate) fn credential(client: Arc<Knobs>) -> Credential {
     Credential {
         service: client.service,
         environment: PushEnvironment::Production,
+        provider: "".into(),
         name: String::new(),
         quota: client.quota,
         client,
@@ -192,14 +197,14 @@ pub(crate) fn credential(client: Arc<Knobs>) -> Credential {
 
 fn fields() -> Fields {
     Fields {
+        unread: None,
+        kind: None,
         notification_id: None,
         notification: None,
         data: None,
         urgency: Urgency::Normal,
         collapse_key: None,
         expires_at: Timestamp(u64::MAX),
-        apns: None,
-        fcm: None,
-        webpush: None,
+        own: OwnFields::default(),
     }
 }

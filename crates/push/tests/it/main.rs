@@ -2,7 +2,9 @@
 //! and no limit is exceeded, whatever the peer does.
 
 mod answers;
+mod attempts;
 mod authorization;
+mod batches;
 mod bounds;
 mod client;
 mod frames;

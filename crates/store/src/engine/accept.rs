@@ -29,13 +29,15 @@ impl Accepted {
         departed: RemovedMessages,
     ) -> Self {
         let targets = accept.request.target.named_count();
-        Self { message: Arc::new(message), targets, parts, departed, replayed: false }
+        let message = Arc::new(message);
+        Self { message, targets, parts, departed, item_users: Vec::new(), replayed: false }
     }
 
     /// The answer to a repeated request. The same body names the same targets.
     pub(crate) fn replay(accept: &Accept, message: Arc<Message>) -> Self {
         let targets = accept.request.target.named_count();
-        Self { message, targets, parts: Vec::new(), departed: RemovedMessages::default(), replayed: true }
+        let departed = RemovedMessages::default();
+        Self { message, targets, parts: Vec::new(), departed, item_users: Vec::new(), replayed: true }
     }
 }
 

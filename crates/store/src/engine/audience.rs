@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, CampaignId, Condition, Topic};
+use noroshi_types::{AppId, CampaignId, Condition, TokenKey, Topic};
 
 use super::accept::TruthTable;
 use super::campaign;
-use super::device::{MEMBER_COLUMNS, member_of};
+use super::device::{member_columns, member_of};
+use super::push_token::Pushed;
 use super::record::Record;
 use super::session::{Session, values};
 use crate::{AudienceMember, AudiencePage};
@@ -19,11 +20,16 @@ pub(crate) async fn everyone<S: Session>(
     app: AppId,
     after: i64,
     limit: usize,
+    token: Option<&TokenKey>,
 ) -> Result<AudiencePage, S::Error> {
+    let pushed = Pushed::new(token, '$', 4);
     let sql = format!(
-        "SELECT {MEMBER_COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 ORDER BY d.num LIMIT $3"
+        "SELECT {} FROM devices d{} WHERE d.app = $1 AND d.num > $2 ORDER BY d.num LIMIT $3",
+        member_columns(&pushed),
+        pushed.join()
     );
-    Ok(page_of(session.query(&sql, &values![app, after, limit], |row| member_of(row)).await?, limit))
+    let values = [&values![app, after, limit], &pushed.values()[..]].concat();
+    Ok(page_of(session.query(&sql, &values, |row| member_of(row)).await?, limit))
 }
 
 pub(crate) async fn of_topic<S: Session>(
@@ -32,19 +38,23 @@ pub(crate) async fn of_topic<S: Session>(
     topic: &Topic,
     after: i64,
     limit: usize,
+    token: Option<&TokenKey>,
 ) -> Result<AudiencePage, S::Error> {
     if topic.is_everyone() {
-        return everyone(session, app, after, limit).await;
+        return everyone(session, app, after, limit, token).await;
     }
+    let pushed = Pushed::new(token, '$', 5);
     let sql = format!(
-        "SELECT {MEMBER_COLUMNS} FROM (
+        "SELECT {} FROM (
              SELECT device FROM subscriptions
              WHERE topic = (SELECT num FROM topics WHERE app = $1 AND name = $2) AND named = 1 AND device > $3
-             ORDER BY device LIMIT $4) s {} devices d ON d.num = s.device
+             ORDER BY device LIMIT $4) s {} devices d ON d.num = s.device{}
          ORDER BY d.num",
-        S::ORDERED_JOIN
+        member_columns(&pushed),
+        S::ORDERED_JOIN,
+        pushed.join()
     );
-    let values = values![app, topic.as_str(), after, limit];
+    let values = [&values![app, topic.as_str(), after, limit], &pushed.values()[..]].concat();
     Ok(page_of(session.query(&sql, &values, |row| member_of(row)).await?, limit))
 }
 
@@ -55,22 +65,27 @@ pub(crate) async fn of_upload<S: Session>(
     id: CampaignId,
     after: i64,
     limit: usize,
+    token: Option<&TokenKey>,
 ) -> Result<AudiencePage, S::Error> {
     let mut page = AudiencePage::default();
     let Some(campaign) = campaign::number(session, app, id).await? else { return Ok(page) };
+    let pushed = Pushed::new(token, '$', 5);
     let sql = format!(
-        "SELECT {MEMBER_COLUMNS}, l.seq, l.lines FROM (
+        "SELECT {}, l.seq, l.lines FROM (
              SELECT seq, \"user\", count(*) OVER () AS lines FROM (
                  SELECT seq, \"user\" FROM campaign_lines WHERE campaign = $2 AND seq > $3
                  ORDER BY seq LIMIT $4) page) l
-         LEFT JOIN devices d ON d.app = $1 AND d.\"user\" = l.\"user\"
-         ORDER BY l.seq, d.num"
+         LEFT JOIN devices d ON d.app = $1 AND d.\"user\" = l.\"user\"{}
+         ORDER BY l.seq, d.num",
+        member_columns(&pushed),
+        pushed.join()
     );
+    let values = [&values![app, campaign, after, limit], &pushed.values()[..]].concat();
     let line_of = |row: &dyn Record| {
         let member = row.int_or_null(0)?.map(|_| member_of(row)).transpose()?;
         Ok((member, row.int(9)?, row.count(10)? as usize))
     };
-    let rows = session.query(&sql, &values![app, campaign, after, limit], line_of).await?;
+    let rows = session.query(&sql, &values, line_of).await?;
     let (mut last, mut lines) = (after, 0);
     for (member, seq, count) in rows {
         if seq != last && page.members.len() >= limit {

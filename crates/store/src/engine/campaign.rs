@@ -6,7 +6,9 @@ use super::notification::{TO_CAMPAIGN, push_text};
 use super::record::{Record, array, unknown};
 use super::session::{self, Session, values};
 use crate::ids::{self, Ids, Num};
-use crate::{Campaign, CampaignState, Error, NewCampaign, UploadLine, VariantNum, VariantSums};
+use crate::{
+    Campaign, CampaignState, Error, NewCampaign, UploadLine, VariantNum, VariantSums, Waiting, WaitingStep,
+};
 
 /// A campaign's number inside the store.
 pub(crate) type CampaignNum = i64;
@@ -158,6 +160,53 @@ async fn insert_notification<S: Session>(
     ];
     session.execute(sql, &values).await?;
     Ok(())
+}
+
+/// Batches that one call of [`make_due`] changes.
+const MADE_DUE_MAX: usize = 1_000;
+
+/// See [`crate::Campaigns::make_due`].
+pub(crate) async fn make_due<S: Session>(
+    session: &S,
+    id: CampaignId,
+    started_at: Timestamp,
+    now: Timestamp,
+) -> Result<u64, S::Error> {
+    let sql = format!(
+        "UPDATE push_queue SET due_at = $3 WHERE id IN (
+             SELECT q.id FROM campaigns c JOIN push_queue q ON q.campaign = c.num AND q.campaign > 0
+             WHERE c.id = $1 AND q.due_at <= $2 AND q.due_at > $3 AND q.leased_until = 0 LIMIT $4 {})",
+        if S::FOR_UPDATE_SKIP_LOCKED.is_empty() { "" } else { "FOR UPDATE OF q SKIP LOCKED" }
+    );
+    session.execute(&sql, &values![id.as_bytes(), started_at, now, MADE_DUE_MAX]).await
+}
+
+/// Batches that are due within this time of each other make one step.
+const STEP_MS: u64 = 60_000;
+
+/// See [`crate::Campaigns::waiting_batches`]: a seek and a count for each step.
+pub(crate) async fn waiting<S: Session>(
+    session: &S,
+    app: AppId,
+    id: CampaignId,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Waiting, S::Error> {
+    let Some(num) = number(session, app, id).await? else { return Err(Error::NotFound.into()) };
+    let sql = "SELECT max(due_at) FROM push_queue WHERE campaign = $1 AND campaign > 0 AND due_at > $2";
+    let last_due_at = session::one(session, sql, &values![num, now], |row| row.time_or_null(0)).await?;
+    let (mut steps, mut after) = (Vec::new(), now);
+    while steps.len() < limit && last_due_at.is_some_and(|last| last > after) {
+        let sql = "SELECT min(due_at) FROM push_queue WHERE campaign = $1 AND campaign > 0 AND due_at > $2";
+        let next = session::one(session, sql, &values![num, after], |row| row.time_or_null(0)).await?;
+        let Some(due_at) = next else { break };
+        after = Timestamp(due_at.0 + STEP_MS - 1);
+        let sql = "SELECT count(*) FROM push_queue
+                   WHERE campaign = $1 AND campaign > 0 AND due_at >= $2 AND due_at <= $3";
+        let batches = session::one(session, sql, &values![num, due_at, after], |row| row.count(0)).await?;
+        steps.push(WaitingStep { due_at, batches });
+    }
+    Ok(Waiting { steps, last_due_at })
 }
 
 /// Fails with [`Error::Conflict`] if lines cannot be uploaded any more.

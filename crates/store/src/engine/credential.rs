@@ -6,7 +6,7 @@ use super::record::{Record, unknown};
 use super::session::{self, Session, values};
 use crate::{Error, NewCredential, StoredCredential};
 
-const COLUMNS: &str = "id, app, service, environment, name, shown, sealed, created_at";
+const COLUMNS: &str = "id, app, service, environment, provider, name, shown, sealed, created_at";
 
 fn credential_of(row: &dyn Record) -> Result<StoredCredential, Error> {
     Ok(StoredCredential {
@@ -14,10 +14,11 @@ fn credential_of(row: &dyn Record) -> Result<StoredCredential, Error> {
         app: row.app(1)?,
         service: PushService::from_code(row.code(2)?).ok_or_else(|| unknown("push service"))?,
         environment: PushEnvironment::from_code(row.code(3)?).ok_or_else(|| unknown("push environment"))?,
-        name: row.string(4)?,
-        shown: JsonText::from_valid(row.string(5)?),
-        sealed: row.bytes(6)?.to_vec(),
-        created_at: row.time(7)?,
+        provider: row.string(4)?,
+        name: row.string(5)?,
+        shown: JsonText::from_valid(row.string(6)?),
+        sealed: row.bytes(7)?.to_vec(),
+        created_at: row.time(8)?,
     })
 }
 
@@ -39,12 +40,14 @@ pub(crate) async fn put<S: Session>(
         false => "DO NOTHING",
     };
     let sql = format!(
-        "INSERT INTO push_credentials (app, service, environment, name, shown, sealed, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (app, service, environment) {conflict}
+        "INSERT INTO push_credentials (app, service, environment, provider, name, shown, sealed, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, service, environment, provider) {conflict}
          RETURNING {COLUMNS}"
     );
     let (service, environment) = (new.service as u8, new.environment as u8);
-    let values = values![new.app, service, environment, &new.name, new.shown.as_str(), &new.sealed, now];
+    let provider = new.provider.as_str();
+    let values =
+        values![new.app, service, environment, provider, &new.name, new.shown.as_str(), &new.sealed, now];
     Ok(session::first(session, &sql, &values, credential_of).await?.ok_or(Error::Exists)?)
 }
 

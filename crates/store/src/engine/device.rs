@@ -1,18 +1,20 @@
 //! Devices: what registrations and changes do to them, their rows, and the rows of push recipients.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use noroshi_types::{
     AppId, DeviceId, DeviceNum, JsonText, PushEnvironment, PushService, PushToken, Timestamp, Topic, UserId,
     limits,
 };
 
+use super::push_token::{self, Pushed, TokenWrites};
 use super::record::{Record, invalid};
 use super::session::{self, Session, values};
 use crate::revocation::Subject;
 use crate::{
     Attributes, AudienceMember, Device, DeviceChange, DeviceFilter, Error, PushRecipient, Registration,
-    Revocation, Suspect, ids,
+    Revocation, Suspect, TokenChange, ids,
 };
 
 pub(crate) async fn number<S: Session>(
@@ -32,7 +34,8 @@ pub(crate) async fn list<S: Session>(
 ) -> Result<Vec<Device>, S::Error> {
     let by_user = if filter.user.is_some() { "d.\"user\" = $4" } else { "CAST($4 AS TEXT) IS NULL" };
     let sql = format!(
-        "SELECT {COLUMNS} FROM devices d WHERE d.app = $1 AND d.num > $2 AND {by_user} ORDER BY d.num LIMIT $3"
+        "SELECT {} FROM devices d WHERE d.app = $1 AND d.num > $2 AND {by_user} ORDER BY d.num LIMIT $3",
+        *COLUMNS
     );
     let after = filter.after.map_or(0, |num| num.0);
     let values = values![app, after, filter.limit, filter.user.as_ref().map(UserId::as_str)];
@@ -44,8 +47,8 @@ pub(crate) async fn list<S: Session>(
 pub(crate) struct Effects {
     /// The device belongs to another user from now on.
     pub other_user: bool,
-    /// The caller named the push token, even if it is the same one.
-    pub names_token: bool,
+    /// Changes of tokens other than the main one.
+    pub tokens: TokenWrites,
     /// Topics without a subscription so far, sorted.
     pub new_topics: Vec<Topic>,
 }
@@ -68,7 +71,9 @@ impl Device {
             attributes: Attributes::default(),
             topics: Vec::new(),
             push_token: None,
+            push_token_at: None,
             push_suspect: None,
+            push_tokens: Vec::new(),
             token_version: 1,
             revoked: Revocation::default(),
             created_at: now,
@@ -76,8 +81,9 @@ impl Device {
     }
 
     /// Applies a registration. After an error the device is in an undefined state.
-    pub(crate) fn register(&mut self, registration: Registration) -> Result<Effects, Error> {
-        let Registration { device: _, user, attributes, topics, push_token, issued: _ } = registration;
+    pub(crate) fn register(&mut self, registration: Registration, now: Timestamp) -> Result<Effects, Error> {
+        let Registration { device: _, user, attributes, topics, push_token, push_tokens, issued: _ } =
+            registration;
         let other_user = user.is_some() && user != self.user;
         self.user = user.or(self.user.take());
         let known = &mut self.attributes;
@@ -87,29 +93,23 @@ impl Device {
         known.timezone = timezone.or(known.timezone.take());
         known.app_version = app_version.or(known.app_version.take());
         known.tags.extend(tags);
-        let names_token = push_token.is_some();
-        if let Some(token) = push_token {
-            self.push_token = Some(token);
-            self.push_suspect = None;
-        }
+        let changes = push_tokens.into_iter().map(TokenChange::Set).collect();
+        let tokens = self.change_tokens(changes, push_token.map(Some), now)?;
         let wanted: BTreeSet<Topic> = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
         let mut all: BTreeSet<Topic> = self.topics.drain(..).collect();
         let new_topics = wanted.into_iter().filter(|topic| all.insert(topic.clone())).collect();
         self.topics = all.into_iter().collect();
         self.check_limits()?;
-        Ok(Effects { other_user, names_token, new_topics })
+        Ok(Effects { other_user, tokens, new_topics })
     }
 
     /// Applies a change. After an error the device is in an undefined state.
-    pub(crate) fn change(&mut self, change: DeviceChange) -> Result<Effects, Error> {
-        let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
+    pub(crate) fn change(&mut self, change: DeviceChange, now: Timestamp) -> Result<Effects, Error> {
+        let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token, push_tokens } =
+            change;
         let other_user = user.as_ref().is_some_and(|user| *user != self.user);
         self.user = user.unwrap_or(self.user.take());
-        let names_token = push_token.is_some();
-        if let Some(token) = push_token {
-            self.push_token = token;
-            self.push_suspect = None;
-        }
+        let tokens = self.change_tokens(push_tokens, push_token, now)?;
         let known = &mut self.attributes;
         known.platform = platform.unwrap_or(known.platform.take());
         known.locale = locale.unwrap_or(known.locale.take());
@@ -122,7 +122,7 @@ impl Device {
             };
         }
         self.check_limits()?;
-        Ok(Effects { other_user, names_token, new_topics: Vec::new() })
+        Ok(Effects { other_user, tokens, new_topics: Vec::new() })
     }
 
     fn check_limits(&self) -> Result<(), Error> {
@@ -172,11 +172,17 @@ pub(crate) fn tags_text(tags: &BTreeMap<String, String>) -> Result<Option<String
 }
 
 /// Columns of `devices d` for [`device_of`].
-pub(crate) const COLUMNS: &str = "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
-     d.push_token, d.token_version, d.created_at, d.push_service, d.push_environment, d.push_suspect_at, \
-     d.push_suspect_reason, \
-     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 0 AND r.id = d.id), \
-     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 1 AND r.id = d.\"user\")";
+pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
+         d.push_token, d.token_version, d.created_at, d.push_service, d.push_environment, d.push_suspect_at, \
+         d.push_suspect_reason, \
+         (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 0 AND r.id = d.id), \
+         (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 1 AND r.id = d.\"user\"), \
+         d.push_token_at, {}",
+        push_token::LIST
+    )
+});
 
 /// The device of a row, without its topics.
 pub(crate) fn device_of(row: &(impl Record + ?Sized)) -> Result<Device, Error> {
@@ -192,7 +198,9 @@ pub(crate) fn device_of(row: &(impl Record + ?Sized)) -> Result<Device, Error> {
         attributes: attributes_of(row, 4)?,
         topics: Vec::new(),
         push_token: token_of(row, 9, 12)?,
+        push_token_at: row.time_or_null(18)?,
         push_suspect,
+        push_tokens: push_token::list_of(row.text_or_null(19)?)?,
         token_version: row.int(10)? as u32,
         revoked: Revocation { device: row.time_or_null(16)?, user: row.time_or_null(17)? },
         created_at: row.time(11)?,
@@ -233,9 +241,14 @@ fn token_of(row: &(impl Record + ?Sized), json: usize, service: usize) -> Result
     Ok(Some(PushToken { service, environment, json: JsonText::from_valid(json) }))
 }
 
-/// Columns of `devices d` for [`member_of`].
-pub(crate) const MEMBER_COLUMNS: &str = "d.num, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
-     d.push_service, d.push_suspect_at IS NOT NULL";
+/// Columns of `devices d` for [`member_of`]; [`Pushed`] says of which token.
+pub(crate) fn member_columns(pushed: &Pushed<'_>) -> String {
+    let [_, service, _, _, suspect, _] = pushed.columns();
+    format!(
+        "d.num, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, {service}, \
+         {suspect} IS NOT NULL"
+    )
+}
 
 pub(crate) fn member_of(row: &(impl Record + ?Sized)) -> Result<AudienceMember, Error> {
     Ok(AudienceMember {
@@ -247,9 +260,14 @@ pub(crate) fn member_of(row: &(impl Record + ?Sized)) -> Result<AudienceMember, 
     })
 }
 
-/// Columns of `devices d` for [`recipient_of`].
-pub(crate) const RECIPIENT_COLUMNS: &str = "d.num, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, \
-     d.tags, d.push_token, d.push_service, d.push_environment, d.push_token_at, d.push_suspect_at IS NOT NULL";
+/// Columns of `devices d` for [`recipient_of`]; [`Pushed`] says of which token.
+pub(crate) fn recipient_columns(pushed: &Pushed<'_>) -> String {
+    let [json, service, environment, at, suspect, expires_at] = pushed.columns();
+    format!(
+        "d.num, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
+         {json}, {service}, {environment}, {at}, {suspect} IS NOT NULL, {expires_at}"
+    )
+}
 
 /// The recipient of a row, without the line of a campaign.
 pub(crate) fn recipient_of(row: &(impl Record + ?Sized)) -> Result<PushRecipient, Error> {
@@ -260,6 +278,7 @@ pub(crate) fn recipient_of(row: &(impl Record + ?Sized)) -> Result<PushRecipient
         attributes: attributes_of(row, 3)?,
         token: token_of(row, 8, 9)?,
         token_at: row.time_or_null(11)?.unwrap_or(Timestamp(0)),
+        token_expires_at: row.time_or_null(13)?,
         suspect: row.flag(12)?,
         line: None,
     })

@@ -5,11 +5,16 @@ use noroshi_types::DeviceNum;
 
 /// `devices` must be sorted.
 pub(crate) fn encode(devices: &[DeviceNum]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(devices.len() * 2 + 8);
+    encode_numbers(devices.iter().map(|device| device.0), devices.len() * 2 + 8)
+}
+
+/// Any sorted numbers, in about `bytes` bytes.
+pub(crate) fn encode_numbers(numbers: impl Iterator<Item = u64>, bytes: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(bytes);
     let mut last = 0;
-    for device in devices {
-        let mut rest = device.0 - last;
-        last = device.0;
+    for number in numbers {
+        let mut rest = number - last;
+        last = number;
         while rest >= 0x80 {
             bytes.push(rest as u8 | 0x80);
             rest >>= 7;
@@ -20,7 +25,12 @@ pub(crate) fn encode(devices: &[DeviceNum]) -> Vec<u8> {
 }
 
 /// The devices in order; ends early where the bytes are cut.
-pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = DeviceNum> {
+pub(crate) fn decode(bytes: &[u8]) -> impl Iterator<Item = DeviceNum> {
+    decode_numbers(bytes).map(DeviceNum)
+}
+
+/// The numbers in order; ends early where the bytes are cut.
+pub(crate) fn decode_numbers(mut bytes: &[u8]) -> impl Iterator<Item = u64> {
     let mut last = 0u64;
     std::iter::from_fn(move || {
         let mut value = 0u64;
@@ -30,7 +40,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = DeviceNum> {
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 last = last.wrapping_add(value);
-                return Some(DeviceNum(last));
+                return Some(last);
             }
         }
         None

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_types::{
-    Epoch, Message, NotificationId, Outcome, Position, Push, PushMode, Request, Target, Timestamp, Topic,
-    TopicPosition, Urgency, When, limits,
+    Epoch, Message, NotificationId, Outcome, OwnFields, Position, Push, PushMode, PushService, Request,
+    Target, Timestamp, Topic, TopicPosition, Urgency, When, limits,
 };
 
 use super::outcome::{self, Sums};
+use super::push_token::key_of;
 use super::record::{Record, trace_of, unknown};
 use crate::ids::Ids;
 use crate::{Accept, Error, NotificationState, PushContent, RequestSummary, State};
@@ -41,7 +42,7 @@ impl Standing {
 }
 
 /// Kinds of targets by their stored code.
-const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
+pub(crate) const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
 
 pub(crate) fn target_of(target: &Target) -> (u8, Option<&str>) {
     match target {
@@ -96,19 +97,22 @@ fn push_mode(text: Option<&str>) -> PushMode {
 
 /// The push section as JSON, with `waits` if idle devices do not receive the message yet; `None` for the defaults.
 pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
-    // Without `..`: a new field must be stored too.
-    let Push { mode, after, apns, fcm, webpush } = push;
+    // Without `..`: a new field must be stored too. Broadcasts have rows of their own.
+    let Push { mode, after, token, own, broadcast: _ } = push;
     let mut text = format!(r#"{{"mode":"{}","after_ms":{}"#, mode.as_str(), after.as_millis());
-    for (service, own) in [("apns", apns), ("fcm", fcm), ("webpush", webpush)] {
-        if let Some(own) = own {
-            text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
-        }
+    if let Some(token) = token {
+        // Kind and name need no escapes.
+        text.push_str(&format!(r#","token":"{token}""#));
+    }
+    for (service, own) in own.iter() {
+        text.push_str(&format!(r#","{}":{}"#, service.as_str(), own.as_str()));
     }
     if waits_for_use {
         text.push_str(r#","waits":"use""#);
     }
     text.push('}');
-    (waits_for_use || *push != Push::default()).then_some(text)
+    let is_default = *push == Push { broadcast: push.broadcast.clone(), ..Push::default() };
+    (waits_for_use || !is_default).then_some(text)
 }
 
 /// Acknowledgements of a topic's subscribers are not recorded per message, so a message in a log is pending until its
@@ -221,8 +225,13 @@ pub(crate) fn notification_state(
     Ok(NotificationState { message: Arc::new(message), request, state, counts })
 }
 
-/// Reads `notification, data, urgency, collapse_key`, of the push section `mode, after_ms, apns, fcm, webpush`, then
-/// `created_at, expires_at, trace`.
+/// The push section's fields of each service, as columns. `of`: the column of a service's name.
+pub(crate) fn own_columns(of: impl Fn(&str) -> String) -> String {
+    PushService::ALL.map(|service| of(service.as_str())).join(", ")
+}
+
+/// Reads `notification, data, urgency, collapse_key`, of the push section `mode, after_ms, token`, then
+/// `created_at, expires_at, trace`, and [`own_columns`].
 pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Error> {
     Ok(PushContent {
         notification: row.json_or_null(0)?,
@@ -232,12 +241,23 @@ pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Er
         push: Push {
             mode: push_mode(row.text_or_null(4)?),
             after: Duration::from_millis(row.count_or_null(5)?.unwrap_or(0)),
-            apns: row.json_or_null(6)?,
-            fcm: row.json_or_null(7)?,
-            webpush: row.json_or_null(8)?,
+            token: key_of(row, 6)?,
+            own: own_of(row, 11)?,
+            broadcast: None,
         },
-        sent_at: row.time(9)?,
-        expires_at: row.time(10)?,
-        trace: trace_of(row, 11)?,
+        sent_at: row.time(7)?,
+        expires_at: row.time(8)?,
+        trace: trace_of(row, 9)?,
+        names_recipients: matches!(TARGETS.get(usize::from(row.code(10)?)), Some(&("users" | "devices"))),
     })
+}
+
+fn own_of(row: &(impl Record + ?Sized), first: usize) -> Result<OwnFields, Error> {
+    let mut own = OwnFields::default();
+    for (index, service) in PushService::ALL.into_iter().enumerate() {
+        if let Some(fields) = row.json_or_null(first + index)? {
+            own.set(service, fields);
+        }
+    }
+    Ok(own)
 }

@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
-use super::record::{Record, trace_of};
-use super::session::{self, Session, values};
-use super::{device_list, opened};
+use super::device_list;
+use crate::OutcomePart;
 use crate::ids::{Ids, Num};
-use crate::{Error, OutcomePart, Trace, TraceStep};
 
 /// A part to write: `count` devices with the same outcome at the same time.
 #[derive(Debug, Clone)]
@@ -81,37 +79,4 @@ impl OutstandingDevices {
         self.kept.retain(|device| !self.left.contains(device));
         self.kept
     }
-}
-
-/// The step of a device, if the part lists it. Outcomes that only a newer program knows are skipped.
-fn step_of(row: &dyn Record, device: DeviceNum) -> Result<Option<TraceStep>, Error> {
-    let Some(outcome) = Outcome::from_code(row.code(0)?) else { return Ok(None) };
-    match device_list::decode(row.bytes(2)?).any(|listed| listed == device) {
-        true => Ok(Some(TraceStep { at: row.time(1)?, outcome, reason: row.string_or_null(3)? })),
-        false => Ok(None),
-    }
-}
-
-/// What became of a notification on a device.
-pub(crate) async fn trace<S: Session>(
-    session: &S,
-    num: Num,
-    app: AppId,
-    device: &DeviceId,
-) -> Result<Option<Trace>, S::Error> {
-    let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
-                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
-                      n.trace
-               FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
-    let values = values![num, app, device.as_str()];
-    let found = session::first(session, sql, &values, |row| {
-        Ok((row.device(0)?, row.flag(1)?, row.flag(2)?, trace_of(row, 3)?))
-    });
-    let Some((device, in_inbox, subscribed, trace)) = found.await? else { return Ok(None) };
-    let sql = "SELECT outcome, at, devices, reason FROM outcomes WHERE num = $1 ORDER BY seq";
-    let steps = session.query(sql, &values![num], |row| step_of(row, device)).await?;
-    let mut steps: Vec<TraceStep> = steps.into_iter().flatten().collect();
-    steps.extend(opened::step(session, num, device).await?);
-    steps.sort_by_key(|step| (step.at, step.outcome as u8));
-    Ok(Some(Trace { steps, in_inbox, subscribed, trace }))
 }

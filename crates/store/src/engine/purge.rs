@@ -68,9 +68,23 @@ const fn with_children(
 }
 
 /// Push work comes first, so that no more pushes are sent. Few batches are leased at a time.
-const OWNED: [Owned; 15] = [
+const OWNED: [Owned; 22] = [
     in_parts("push_queue", "id", &["lane IN (1, 2, 3) AND leased_until = 0", "leased_until > 0"]),
     without_children("push_walks", "id"),
+    without_children("push_records", "id"),
+    without_children("broadcasts", "num"),
+    without_children("push_channels", "num"),
+    with_children(
+        "activities",
+        "num",
+        "num",
+        &[
+            ("activity_slices", "id", "activity"),
+            ("activity_devices", "activity, device", "activity"),
+            ("activity_counts", "activity, outcome, reason", "activity"),
+        ],
+    ),
+    without_children("activity_apps", "app"),
     with_children(
         "campaigns",
         "num",
@@ -95,6 +109,8 @@ const OWNED: [Owned; 15] = [
             ("share_members", "share, device", "device"),
         ],
     ),
+    without_children("items", "app, \"user\", num"),
+    without_children("item_contents", "num"),
     without_children("share_groups", "num"),
     with_children("topics", "num", "name", &[("topic_log", "topic, topic_offset", "topic")]),
     in_parts("definitions", "num", &["archived_at IS NULL", "archived_at IS NOT NULL"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use noroshi_types::{
     AppId, BatchId, CampaignId, Condition, DeviceNum, Lane, Outcome, PushEnvironment, PushService, Timestamp,
-    Topic,
+    TokenKey, TokenKind, Topic,
 };
 
 use super::campaign::{CampaignNum, CampaignRow, Count, VariantNotifications};
@@ -12,12 +12,13 @@ use super::device;
 use super::device_list;
 use super::notification::{Fallback, Standing};
 use super::outcome::Part;
+use super::push_token::key_of;
 use super::record::{Record, invalid, unknown};
 use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{Ids, Num};
 use crate::{
-    AbandonedBatch, Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart,
+    AbandonedBatch, Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart, Rest,
     SENDER_ENDED, TAKES_MAX, Taken, VariantNum, Walk, Work,
 };
 
@@ -28,7 +29,7 @@ pub(crate) const DEVICES_MAX: usize = 16_384;
 pub(crate) const WAITING_MAX: usize = 256;
 
 /// What the rows of one piece of work have in common.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub app: AppId,
     pub lane: Lane,
@@ -43,10 +44,12 @@ pub(crate) struct Entry {
     pub due_at: Timestamp,
     pub attempt: u32,
     pub fallback: Fallback,
+    /// The token of each device that the push is for; `None`: the main token.
+    pub token: Option<TokenKey>,
 }
 
 impl Entry {
-    /// Reads `app, lane, service, campaign, num, due_at` from column `first` on.
+    /// Reads `app, lane, service, campaign, num, due_at, token` from column `first` on.
     pub(crate) fn of_row(row: &(impl Record + ?Sized), first: usize) -> Result<Self, Error> {
         Ok(Self {
             app: row.app(first)?,
@@ -58,7 +61,13 @@ impl Entry {
             due_at: row.time(first + 5)?,
             attempt: 0,
             fallback: Fallback::Settled,
+            token: key_of(row, first + 6)?,
         })
+    }
+
+    /// The tokens that the batch was sent to: those of this kind and name. `None`: it was published.
+    pub(crate) fn sent_to(&self) -> Option<TokenKey> {
+        self.token.clone().or_else(|| self.service.map(TokenKey::of_messages))
     }
 }
 
@@ -117,8 +126,8 @@ pub(crate) struct QueueRow {
 }
 
 /// Columns of `push_queue q` for [`QueueRow::of_row`].
-pub(crate) const QUEUE_COLUMNS: &str = "q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, \
-     q.recipients, q.takes, q.variant, \
+pub(crate) const QUEUE_COLUMNS: &str = "q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.token, q.attempt, \
+     q.fallback, q.recipients, q.takes, q.variant, \
      CASE WHEN q.variant > 0 THEN (SELECT v.notification FROM campaign_variants v \
                                    WHERE v.campaign = q.campaign AND v.variant = q.variant) END";
 
@@ -128,14 +137,14 @@ impl QueueRow {
         Ok(Self {
             id: row.int(0)?,
             entry: Entry {
-                attempt: row.int(7)? as u32,
-                fallback: Fallback::from_code(row.code(8)?),
-                variant: VariantNum::from_code(row.code(11)?),
+                attempt: row.int(8)? as u32,
+                fallback: Fallback::from_code(row.code(9)?),
+                variant: VariantNum::from_code(row.code(12)?),
                 ..Entry::of_row(row, 1)?
             },
-            takes: row.int(10)? as u32,
-            recipients: device_list::decode(row.bytes(9)?).collect(),
-            variant_num: row.int_or_null(12)?,
+            takes: row.int(11)? as u32,
+            recipients: device_list::decode(row.bytes(10)?).collect(),
+            variant_num: row.int_or_null(13)?,
             known: None,
             campaign: None,
         })
@@ -186,7 +195,7 @@ impl QueueRow {
         leased_until: Timestamp,
         recipients: Vec<DeviceNum>,
     ) -> Option<Batch> {
-        let Entry { app, lane, service, variant, due_at, attempt, .. } = self.entry;
+        let Entry { app, lane, service, variant, due_at, attempt, ref token, .. } = self.entry;
         Some(Batch {
             id: BatchId(self.id as u64),
             app,
@@ -197,6 +206,7 @@ impl QueueRow {
             work: self.work(ids)?,
             campaign: self.campaign.map(|campaign| campaign.id),
             variant,
+            token: token.clone(),
             leased_until,
             recipients,
         })
@@ -234,7 +244,28 @@ pub(crate) fn leased_until(asked: &crate::Take) -> Timestamp {
     Timestamp(asked.now.saturating_add(asked.lease).0.max(1))
 }
 
-/// A batch that ends: its row is removed.
+/// What became of a part of a batch's results.
+pub(crate) enum Kept<T> {
+    /// This call writes it.
+    Now(T),
+    /// It was written by an earlier call.
+    Before,
+    /// The batch has another lease, or no row.
+    Stale,
+}
+
+impl Kept<Entry> {
+    /// By the row of the batch: its lease and its encoded recipients.
+    pub(crate) fn of(entry: Entry, leased_until: Timestamp, recipients: &[u8], rest: &Rest) -> Self {
+        match leased_until == rest.leased_until {
+            false => Self::Stale,
+            true if recipients == device_list::encode(&rest.recipients) => Self::Before,
+            true => Self::Now(entry),
+        }
+    }
+}
+
+/// A batch that ends, or has a part of its results. In the first case its row is removed.
 pub(crate) struct Ended {
     pub entry: Entry,
     /// `None`: the batch belongs to none, or the campaign was deleted.
@@ -276,7 +307,8 @@ impl FinishWrites {
             let recipients = sorted(again.recipients.clone());
             if wanted {
                 let Again { due_at, attempt, variant, .. } = *again;
-                self.retries.push((Entry { due_at, attempt, variant, ..ended.entry }, recipients));
+                let entry = ended.entry.clone();
+                self.retries.push((Entry { due_at, attempt, variant, ..entry }, recipients));
             } else {
                 self.add_part(ended, &again.cancelled(), variants, now);
                 counts.cancelled.add(work, Outcome::Cancelled, now, &recipients);
@@ -311,7 +343,8 @@ pub(crate) fn has_variant(finished: &[Finished]) -> bool {
     parts.chain(again).any(|variant| variant.is_some())
 }
 
-/// Reads `id, app, num, lane, due_at, cursor`, the target's text, whether it is a topic, and how many batches wait.
+/// Reads `id, app, num, lane, due_at, cursor`, the target's text, whether it is a topic, how many batches wait, and the
+/// token.
 pub(crate) fn walk_of(row: &(impl Record + ?Sized), ids: &Ids) -> Result<Walk, Error> {
     let audience = match (row.text_or_null(6)?, row.flag(7)?) {
         (Some(topic), true) => Audience::Topic(Topic::from_trusted(topic)),
@@ -329,6 +362,7 @@ pub(crate) fn walk_of(row: &(impl Record + ?Sized), ids: &Ids) -> Result<Walk, E
         lane: lane_of(row, 3)?,
         due_at: row.time(4)?,
         batches_waiting: row.count(8)? as usize,
+        token: key_of(row, 9)?,
     })
 }
 
@@ -339,21 +373,35 @@ pub(crate) const DUE_WALKS: &str = "SELECT w.id, w.app, w.num, w.lane, w.due_at,
             (SELECT count(*) FROM (
                 SELECT 1 FROM push_queue q
                 WHERE q.num = w.num AND q.num > 0 AND q.leased_until = 0 AND q.due_at <= $1 LIMIT $3) AS waiting)
-                AS waiting
-     FROM (SELECT id, app, num, lane, due_at, cursor FROM push_walks WHERE due_at <= $1
+                AS waiting, w.token
+     FROM (SELECT id, app, num, lane, due_at, cursor, token FROM push_walks WHERE due_at <= $1
            ORDER BY due_at LIMIT 10000) AS w
      JOIN notifications n ON n.num = w.num
      ORDER BY waiting, w.due_at, w.id LIMIT $2";
 
+/// What the batches of a walk inherit.
+pub(crate) struct WalkRow {
+    pub app: AppId,
+    pub num: Num,
+    fallback: Fallback,
+    token: Option<TokenKey>,
+}
+
+impl WalkRow {
+    /// Reads `app, num, fallback, token`.
+    pub(crate) fn of_row(row: &(impl Record + ?Sized)) -> Result<Self, Error> {
+        let (app, num, fallback) = (row.app(0)?, row.int(1)?, Fallback::from_code(row.code(2)?));
+        Ok(Self { app, num, fallback, token: key_of(row, 3)? })
+    }
+}
+
 /// An entry of a walk's page. Every batch of a walk goes to a push service.
-pub(crate) fn walk_entry(
-    (app, num, fallback): (AppId, Num, Fallback),
-    batch: &crate::NewBatch,
-) -> Result<Entry, Error> {
+pub(crate) fn walk_entry(walk: &WalkRow, batch: &crate::NewBatch) -> Result<Entry, Error> {
+    let WalkRow { app, num, fallback, ref token } = *walk;
     if batch.service.is_none() {
         return Err(Error::Engine("a batch of a walk names no push service".to_owned()));
     }
-    Ok(Entry { app, num, fallback, ..new_entry(batch) })
+    Ok(Entry { app, num, fallback, token: token.clone(), ..new_entry(batch) })
 }
 
 /// An entry of a campaign's page.
@@ -372,6 +420,7 @@ fn new_entry(batch: &crate::NewBatch) -> Entry {
         due_at: batch.due_at,
         attempt: 0,
         fallback: Fallback::Settled,
+        token: batch.token.clone(),
     }
 }
 
@@ -388,18 +437,30 @@ pub(crate) async fn invalidations<S: Session>(
     after: u64,
     limit: usize,
 ) -> Result<Vec<Invalidation>, S::Error> {
-    let sql = "SELECT seq, at, device, service, environment, reason, removed FROM push_invalidations
+    let sql =
+        "SELECT seq, at, device, service, environment, reason, removed, kind, name FROM push_invalidations
                WHERE app = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     session.query(sql, &values![app, after, limit], invalidation_of).await
 }
 
 fn invalidation_of(row: &dyn Record) -> Result<Invalidation, Error> {
+    let service = PushService::from_code(row.code(3)?).ok_or_else(|| unknown("push service"))?;
+    // Older programs know only message tokens, and write no kind.
+    let key = match row.code_or_null(7)? {
+        None => TokenKey::of_messages(service),
+        Some(code) => {
+            let kind = TokenKind::from_code(code).ok_or_else(|| unknown("kind of push token"))?;
+            let name = row.text_or_null(8)?.unwrap_or_default();
+            TokenKey::new(kind, name).map_err(|error| invalid("name of a push token", error))?
+        }
+    };
     Ok(Invalidation {
         seq: row.count(0)?,
         at: row.time(1)?,
         device: device::id_of(row, 2)?,
-        service: PushService::from_code(row.code(3)?).ok_or_else(|| unknown("push service"))?,
+        service,
+        key,
         environment: PushEnvironment::from_code(row.code(4)?).unwrap_or_default(),
         reason: row.string(5)?,
         removed: row.flag(6)?,

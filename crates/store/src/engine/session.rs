@@ -21,6 +21,15 @@ pub(crate) trait Session {
     /// The table of topics' logs, read by the messages' numbers.
     const TOPIC_LOG_BY_AGE: &str;
 
+    /// A table with the column `num`: the numbers of a value that is a JSON array. `value` is how the statement writes it.
+    fn numbers(value: &str) -> String;
+
+    /// As [`Self::numbers`], for the column `text`.
+    fn texts(value: &str) -> String;
+
+    /// Now: by the clock that all processes of the store share, or `value` if there is only one process.
+    fn engine_now(value: &str) -> String;
+
     /// The rows of a statement, in its order.
     fn query<T: Send>(
         &self,

@@ -11,6 +11,9 @@
 //! that each group leaves in its transaction then shows whether it was committed; transaction numbers do not, because
 //! a server that crashed may assign the same number again.
 
+mod waiting;
+
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,32 +22,64 @@ use deadpool_postgres::ClientWrapper;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use noroshi_supervision::{Heartbeat, What};
+use noroshi_types::{AppId, Target};
+use tokio::sync::mpsc;
 
-use super::StoreContext;
+pub(super) use self::waiting::Waiting;
 use super::connect::Connector;
-use super::group::{self, Answer, Mark};
+use super::expansion;
+use super::group::{self, Answer, Form, Mark, Ranks};
 use super::order;
 use super::queue::Queued;
 use super::transaction::{Failed, error_of, is_connection_lost};
+use super::{Postgres, StoreContext};
+use crate::engine::accept::is_stored;
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error, statement_log};
 
 /// Awaited after the answers of a group, before any node commits the next one.
 pub(super) type HandOver = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// Expansions that ended and wait for the task: each app has one at a time, and more wait themselves.
+const ENDINGS: usize = 64;
+
+/// An expansion that ended: with the operation to accept, unless it was answered.
+struct Ending {
+    app: AppId,
+    operation: Option<Operation>,
+}
+
 /// Between two attempts, doubled each time up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A notification to accept and its answer. It is answered exactly once, at the latest by its drop.
 pub(super) struct Operation {
-    accept: Accept,
+    pub accept: Accept,
+    pub form: Form,
     done: Option<Done>,
     queued_at: Instant,
 }
 
 impl Operation {
     pub(super) fn new(accept: Accept, done: Done) -> Self {
-        Self { accept, done: Some(done), queued_at: Instant::now() }
+        Self { accept, form: Form::Whole, done: Some(done), queued_at: Instant::now() }
+    }
+
+    /// Rows that it may write, about.
+    pub(super) fn rows(&self) -> usize {
+        rows_of(&self.accept)
+    }
+
+    /// Its wait for others does not count.
+    pub(super) fn begin_again(&mut self) {
+        self.queued_at = Instant::now();
+    }
+
+    /// It takes longer than one commit, or waits for one that does.
+    pub(super) fn waits(&self) {
+        if let Some(gate) = &self.accept.gate {
+            gate.waits();
+        }
     }
 
     /// False if the callback of the answer panicked.
@@ -68,8 +103,14 @@ impl Drop for Operation {
     }
 }
 
+/// Rows that an acceptance may write, about.
+pub(super) fn rows_of(accept: &Accept) -> usize {
+    accept.request.target.named_count().unwrap_or(0) as usize + 1
+}
+
 /// The accepting task.
 pub(super) struct Acceptor {
+    pub store: Postgres,
     pub connector: Connector,
     pub context: Arc<StoreContext>,
     pub metrics: Metrics,
@@ -77,8 +118,11 @@ pub(super) struct Acceptor {
     pub hand_over: Arc<OnceLock<HandOver>>,
     /// `None` before first use, and after the connection was lost.
     pub session: Option<ClientWrapper>,
+    /// Empty after an attempt that failed.
+    pub ranks: Ranks,
     /// The mark of the last group that was tried.
     pub mark: Mark,
+    pub waiting: Waiting,
     pub pulse: Heartbeat,
 }
 
@@ -97,6 +141,8 @@ enum AttemptError {
     Silent,
     /// Planning the group panicked before anything of it was committed.
     Panicked,
+    /// Expansions of other nodes: operations of these apps wait. Nothing was done.
+    Waits(HashSet<AppId>),
 }
 
 impl From<tokio_postgres::Error> for AttemptError {
@@ -106,16 +152,70 @@ impl From<tokio_postgres::Error> for AttemptError {
 }
 
 impl Acceptor {
-    /// Runs until the queue is closed and empty.
+    /// Runs until the queue is closed and empty, and nothing waits.
     pub(super) async fn run(mut self) {
         let (operations_max, rows_max) =
             (self.context.options.group_operations_max, self.context.options.group_rows_max);
-        while let Some(group) = self.queued.group(operations_max, rows_max).await {
-            self.metrics.queue_operations.dec_by(group.len() as i64);
+        let (ended, mut endings) = mpsc::channel(ENDINGS);
+        let mut is_open = true;
+        while is_open || !self.waiting.is_idle() {
+            let group = tokio::select! {
+                biased;
+                Some(Ending { app, operation }) = endings.recv() => {
+                    self.end(operation).await;
+                    self.waiting.ended(app);
+                    continue;
+                }
+                released = self.waiting.released(operations_max) => released,
+                group = self.queued.group(operations_max, rows_max), if is_open => match group {
+                    Some(group) => {
+                        self.metrics.queue_operations.dec_by(group.len() as i64);
+                        let (group, refused) = self.waiting.pass(group, &self.context.options);
+                        self.metrics.refused.inc_by(refused.len() as u64);
+                        for operation in refused {
+                            operation.finish(Err(Error::Overloaded));
+                        }
+                        group
+                    }
+                    None => {
+                        is_open = false;
+                        continue;
+                    }
+                },
+            };
             // A commit has its own timeouts, so starting a group counts as progress.
             self.pulse.working();
             self.pulse.waiting();
+            let (group, later) = split(&self.store, group).await;
             self.commit(group).await;
+            for operation in later {
+                let app = operation.accept.app;
+                if self.waiting.has(app) {
+                    self.waiting.set_aside(operation);
+                    continue;
+                }
+                self.waiting.begin(app);
+                let (store, ended) = (self.store.clone(), ended.clone());
+                let expansion = async move {
+                    let operation = expand(&store, operation).await;
+                    // The acceptor waits for it.
+                    let _ = ended.send(Ending { app, operation }).await;
+                };
+                self.store.tasks.spawn(expansion);
+            }
+        }
+    }
+
+    /// Accepts a notification whose rows are written.
+    async fn end(&mut self, operation: Option<Operation>) {
+        let Some(mut operation) = operation else { return };
+        let num = if let Form::Expanded(expanded) = &operation.form { Some(expanded.num) } else { None };
+        operation.begin_again();
+        self.commit(vec![operation]).await;
+        if let Some(num) = num {
+            // Does nothing if it was accepted.
+            let store = self.store.clone();
+            self.store.tasks.spawn(async move { expansion::abandon(&store, num).await });
         }
     }
 
@@ -130,7 +230,8 @@ impl Acceptor {
         }
         while !group.is_empty() {
             let accepts: Vec<&Accept> = group.iter().map(|operation| &operation.accept).collect();
-            match self.attempt(&accepts, unanswered.take()).await {
+            let forms: Vec<&Form> = group.iter().map(|operation| &operation.form).collect();
+            match self.attempt(&accepts, &forms, unanswered.take()).await {
                 Ok(answers) => {
                     self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
                     self.metrics.commit_operations.observe(group.len() as f64);
@@ -173,6 +274,11 @@ impl Acceptor {
                 Err(AttemptError::Silent) => {
                     self.session = None;
                     group = self.refuse_expired(group, &Error::Overloaded);
+                }
+                Err(AttemptError::Waits(apps)) => {
+                    self.abandon(false);
+                    group = self.waiting.wait_for(&apps, group);
+                    continue;
                 }
             }
             tokio::time::sleep(pause).await;
@@ -219,6 +325,7 @@ impl Acceptor {
     async fn attempt(
         &mut self,
         accepts: &[&Accept],
+        forms: &[&Form],
         unanswered: Option<UnansweredCommit>,
     ) -> Result<Vec<Answer>, AttemptError> {
         // Longer than the server's own timeouts.
@@ -246,24 +353,35 @@ impl Acceptor {
                 Err(_) => return Err(AttemptError::UnknownCommit(unanswered, Error::Overloaded)),
             }
         }
+        let mut ranks = std::mem::take(&mut self.ranks);
         let planned = async {
             #[cfg(debug_assertions)]
             noroshi_supervision::fault::strike("store-plan");
-            let reading = group::read(session, &lock, accepts, &self.context.ids).await?;
-            let mut plan = group::plan(accepts, &reading, &self.context.options, &self.context.ids);
+            let reading = group::read(session, &lock, accepts, forms, &self.context.ids, &mut ranks).await?;
+            let waits = accepts.iter().zip(forms).filter(|(accept, form)| reading.waits(accept.app, form));
+            let waits: HashSet<AppId> = waits.map(|(accept, _)| accept.app).collect();
+            if !waits.is_empty() {
+                return Err(AttemptError::Waits(waits));
+            }
+            let mut plan = group::plan(accepts, forms, &reading, &self.context.options, &self.context.ids);
             group::make_room(session, &mut plan, self.context.options.inbox_rows).await?;
-            Ok::<_, tokio_postgres::Error>(plan)
+            Ok::<_, AttemptError>(plan)
         };
         let planned = AssertUnwindSafe(planned).catch_unwind();
         let planned = tokio::time::timeout(limit, planned).await.map_err(|_| AttemptError::Silent)?;
         let plan = planned.map_err(|_| AttemptError::Panicked)??;
-        let ready = plan.ready(accepts, &self.context.ids);
+        let mut ready = plan.ready(accepts, &self.context.ids);
+        let (last, written_ranks) = ready.ranks();
         self.mark.count += 1;
         let mark = self.mark;
         let result = tokio::time::timeout(limit, ready.commit(session, &mark)).await;
         let (writes, answers) = (ready.writes(), ready.answers);
         match (result, writes) {
-            (Ok(Ok(())), _) => Ok(answers),
+            (Ok(Ok(())), _) => {
+                ranks.committed(last, written_ranks);
+                self.ranks = ranks;
+                Ok(answers)
+            }
             (Ok(Err(error)), true) if is_connection_lost(&error) => {
                 Err(AttemptError::UnknownCommit(UnansweredCommit { mark, answers }, error_of(&error)))
             }
@@ -282,7 +400,7 @@ impl Acceptor {
         }
         self.session = None;
         let session = self.connector.session().await?;
-        for sql in group::reading_statements().iter().map(String::as_str).chain(group::WRITING_STATEMENTS) {
+        for sql in group::reading_statements().iter().map(String::as_str).chain(group::writing_statements()) {
             statement_log::postgres(sql);
             session.prepare_cached(sql).await?;
         }
@@ -301,6 +419,50 @@ impl Acceptor {
             release(session);
         }
     }
+}
+
+/// Writes the inbox rows of a large condition. Returns the operation with the form in which a group accepts it, or
+/// answers it with an error.
+async fn expand(store: &Postgres, mut operation: Operation) -> Option<Operation> {
+    operation.waits();
+    let rows = expansion::write(store, Arc::new(operation.accept.clone()));
+    let panicked = |_| Err(Error::Engine("an operation panicked".to_owned()));
+    match AssertUnwindSafe(rows).catch_unwind().await.unwrap_or_else(panicked) {
+        Ok(form) => {
+            operation.form = form;
+            Some(operation)
+        }
+        Err(error) => {
+            operation.finish(Err(error));
+            None
+        }
+    }
+}
+
+/// Separates conditions that select many devices, and operations of their apps that come after them.
+async fn split(store: &Postgres, group: Vec<Operation>) -> (Vec<Operation>, Vec<Operation>) {
+    let accepts: Vec<&Accept> = group.iter().map(|operation| &operation.accept).collect();
+    let measured = expansion::measure(store, &accepts).await;
+    let (mut now, mut later) = (Vec::with_capacity(group.len()), Vec::new());
+    let mut apps = HashSet::new();
+    for (place, operation) in group.into_iter().enumerate() {
+        let is_large = match &measured {
+            Some(is_large) => is_large.get(place).is_some_and(|large| *large),
+            // It will try again for longer.
+            None => {
+                let accept = &operation.accept;
+                matches!(accept.request.target, Target::Condition(_)) && is_stored(accept)
+            }
+        };
+        let app = operation.accept.app;
+        if apps.contains(&app) || is_large {
+            apps.insert(app);
+            later.push(operation);
+        } else {
+            now.push(operation);
+        }
+    }
+    (now, later)
 }
 
 /// Ends the transaction and releases the order lock without waiting for the answer: later statements on the

@@ -1,22 +1,27 @@
-//! Acknowledgements: inbox rows are removed, and positions in topics move forward, with a few statements for a whole
-//! batch.
+//! Acknowledgements: inbox rows are removed, and positions in topics move forward, with a few statements for all calls
+//! that share a commit. One task writes them, so that a commit has many rows.
 //!
 //! The locks of an acknowledgement and of the claim of a push determine which comes first. Their order is that of
 //! [`super::push::claim`]: the bucket of the notification, inbox rows by device and number, then subscriptions by
 //! device and topic.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
 
+use futures_util::StreamExt as _;
+use noroshi_supervision::Heartbeat;
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
+use tokio::sync::oneshot;
 
 use super::push::claim;
+use super::queue::Queued;
 use super::transaction::{Failed, Tx, Values};
-use super::{campaign_sum, inbox, outcome};
+use super::{Postgres, campaign_sum, inbox, outcome};
 use crate::engine::notification::Standing;
-use crate::engine::outcome::Part;
 use crate::engine::topic::TopicNum;
 use crate::ids::Num;
-use crate::{Ack, Acked};
+use crate::{Ack, Acked, Error, engine};
 
 /// What acknowledging a notification does.
 #[derive(Clone, Copy)]
@@ -30,14 +35,110 @@ enum MessageKind {
     Nothing,
 }
 
-/// Processes a batch. Returns what was outstanding.
-pub(crate) async fn ack(tx: &Tx, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Failed> {
+/// A queued call.
+pub(super) struct AckCall {
+    acks: Vec<Ack>,
+    now: Timestamp,
+    /// The caller may be gone and no longer need the answer.
+    answer: oneshot::Sender<Result<Vec<Acked>, Error>>,
+}
+
+/// Calls and ids in one transaction. A call with more ids has a transaction to itself.
+const GROUP_CALLS: usize = 512;
+const GROUP_IDS: usize = 16_384;
+/// While one group waits for the disk, the next one is written. Further calls gather for a larger group.
+const GROUPS_AT_ONCE: usize = 2;
+
+/// The task that writes acknowledgements: those that are queued meanwhile share the next transaction.
+pub(super) struct AckWriter {
+    pub store: Postgres,
+    pub queued: Queued<AckCall>,
+    pub pulse: Heartbeat,
+}
+
+/// Processes a batch. Returns what was outstanding. Dropping the future only loses the answer.
+pub(crate) async fn ack(store: &Postgres, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
+    let ids = acks.iter().map(|ack| ack.ids.len()).sum();
+    let (answer, answered) = oneshot::channel();
+    if let Err((_, error)) = store.acks.push(ids, AckCall { acks, now, answer }) {
+        store.metrics.refused.inc();
+        return Err(error);
+    }
+    store.metrics.queue_operations.inc();
+    answered.await.unwrap_or(Err(Error::Closed))
+}
+
+impl AckWriter {
+    /// Runs until the queue is closed and empty.
+    pub(super) async fn run(self) {
+        let Self { store, queued, pulse } = self;
+        let groups = futures_util::stream::unfold(queued, async |mut queued| {
+            Some((queued.group(GROUP_CALLS, GROUP_IDS).await?, queued))
+        });
+        let write = async |calls| {
+            // The write has its own timeouts, so the task only reports that it continues, never that it works.
+            pulse.working();
+            pulse.waiting();
+            write_group(&store, calls).await;
+        };
+        groups.for_each_concurrent(GROUPS_AT_ONCE, write).await;
+    }
+}
+
+async fn write_group(store: &Postgres, calls: Vec<AckCall>) {
+    let started = Instant::now();
+    let (calls, answers): (Vec<_>, Vec<_>) =
+        calls.into_iter().map(|AckCall { acks, now, answer }| ((acks, now), answer)).unzip();
+    store.metrics.queue_operations.dec_by(answers.len() as i64);
+    let calls = Arc::new(calls);
+    let written = store.write_here(move |tx| write(tx, Arc::clone(&calls))).await;
+    store.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+    store.metrics.commit_operations.observe(answers.len() as f64);
+    match written {
+        Ok(acked) => {
+            store.metrics.commits.inc();
+            for (answer, acked) in answers.into_iter().zip(acked) {
+                drop(answer.send(Ok(acked)));
+            }
+        }
+        Err(error) => {
+            store.metrics.commit_failures.inc();
+            for answer in answers {
+                drop(answer.send(Err(error.clone())));
+            }
+        }
+    }
+}
+
+/// Writes a group in one transaction. Returns what was outstanding, by call. Of several calls that acknowledge the same
+/// on a device, the first one counts.
+async fn write(tx: Tx, calls: Arc<Vec<(Vec<Ack>, Timestamp)>>) -> Result<Vec<Vec<Acked>>, Failed> {
     let ids = tx.ids();
-    let pairs = acks.iter().flat_map(|ack| ack.ids.iter().map(move |id| (ack.device, *id)));
-    let pairs = pairs.filter_map(|(device, id)| Some((device, ids.num(id)?)));
-    let mut pairs: Vec<(DeviceNum, Num)> = pairs.collect();
-    pairs.sort_unstable();
-    pairs.dedup();
+    let mut asked: Vec<(DeviceNum, Num, usize)> = Vec::new();
+    for (call, (acks, _)) in calls.iter().enumerate() {
+        let pairs = acks.iter().flat_map(|ack| ack.ids.iter().map(move |id| (ack.device, *id)));
+        asked.extend(pairs.filter_map(|(device, id)| Some((device, ids.num(id)?, call))));
+    }
+    asked.sort_unstable();
+    asked.dedup_by_key(|(device, num, _)| (*device, *num));
+    let mut nums: Vec<Vec<Num>> = vec![Vec::new(); calls.len()];
+    let mut acknowledged = Vec::with_capacity(asked.len());
+    for (device, num) in
+        acknowledge(&tx, asked.iter().map(|(device, num, _)| (*device, *num)).collect()).await?
+    {
+        let place = asked.binary_search_by_key(&(device, num), |(device, num, _)| (*device, *num));
+        let Some(&(_, _, call)) = place.ok().and_then(|place| asked.get(place)) else { continue };
+        nums[call].push(num);
+        acknowledged.push((num, calls[call].1, device));
+    }
+    let parts = engine::ack::parts(acknowledged);
+    let of_variants = parts.iter().map(|part| (part.num, Outcome::Acked, None, part.count));
+    tokio::try_join!(biased; outcome::add(&tx, &parts), campaign_sum::count_variants(&tx, of_variants))?;
+    Ok(nums.into_iter().map(|nums| engine::ack::answer(ids, nums)).collect())
+}
+
+/// Returns those of the pairs (sorted, each once) that were outstanding.
+async fn acknowledge(tx: &Tx, pairs: Vec<(DeviceNum, Num)>) -> Result<Vec<(DeviceNum, Num)>, Failed> {
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
@@ -53,27 +154,16 @@ pub(crate) async fn ack(tx: &Tx, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
     if !waiting.1.is_empty() {
         claim::keep_out(tx, &waiting.1).await?;
     }
-    let acknowledge_sql = acknowledge_sql();
-    tx.prepare(&[inbox::REMOVE, ADVANCE, &acknowledge_sql]).await?;
-    let (removed, moved, acknowledged) = tokio::try_join!(
+    let confirm_sql = confirm_sql();
+    tx.prepare(&[inbox::REMOVE, ADVANCE, &confirm_sql]).await?;
+    let (mut all, moved, confirmed) = tokio::try_join!(
         biased;
         inbox::remove(tx, &direct.0, &direct.1),
         positions.advance(tx),
-        acknowledge(tx, &acknowledge_sql, &waiting),
+        confirm(tx, &confirm_sql, &waiting),
     )?;
-    let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
-    for (device, num) in removed.into_iter().chain(moved).chain(acknowledged) {
-        all.entry(num).or_default().push(device);
-    }
-    let (mut parts, mut acked) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
-    for (num, mut devices) in all {
-        devices.sort_unstable();
-        acked.push(Acked { id: ids.id(num), count: devices.len() as u64 });
-        parts.push(Part::of(num, Outcome::Acked, now, devices));
-    }
-    let of_variants = parts.iter().map(|part| (part.num, Outcome::Acked, None, part.count));
-    tokio::try_join!(biased; outcome::add(tx, &parts), campaign_sum::count_variants(tx, of_variants))?;
-    Ok(acked)
+    all.extend(moved.into_iter().chain(confirmed));
+    Ok(all)
 }
 
 /// Only stored messages move a position: an acknowledgement of a live message says nothing about the stored messages
@@ -109,7 +199,7 @@ const WAITS: &str = "coalesce(
         (SELECT true FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3 LIMIT 1), false)";
 
 /// Acknowledgements of devices of the notification's app, while a push waits.
-fn acknowledge_sql() -> String {
+fn confirm_sql() -> String {
     format!(
         "INSERT INTO push_confirmed (num, device)
          SELECT n.num, d.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
@@ -118,7 +208,7 @@ fn acknowledge_sql() -> String {
     )
 }
 
-async fn acknowledge(
+async fn confirm(
     tx: &Tx,
     sql: &str,
     (devices, nums): &(Vec<i64>, Vec<Num>),

@@ -1,10 +1,12 @@
 //! Pages of audiences, as [`crate::engine::audience`] describes them.
 
-use noroshi_types::{AppId, Condition, Topic};
+use noroshi_types::{AppId, Condition, TokenKey, Topic};
+use tokio_postgres::types::ToSql;
 
 use super::transaction::{Failed, Tx};
 use crate::engine::audience::{self, Windows};
-use crate::engine::device::{MEMBER_COLUMNS, member_of};
+use crate::engine::device::{member_columns, member_of};
+use crate::engine::push_token::Pushed;
 use crate::engine::record::Record;
 use crate::{Audience, AudiencePage, Error};
 
@@ -14,13 +16,14 @@ pub(crate) async fn page(
     of: &Audience,
     after: u64,
     limit: usize,
+    token: Option<&TokenKey>,
 ) -> Result<AudiencePage, Failed> {
     let (after, limit) = (after as i64, limit.max(1));
     match of {
-        Audience::Everyone => audience::everyone(tx, app, after, limit).await,
-        Audience::Topic(topic) => audience::of_topic(tx, app, topic, after, limit).await,
-        Audience::Condition(condition) => of_condition(tx, app, condition, after, limit).await,
-        Audience::Upload(campaign) => audience::of_upload(tx, app, *campaign, after, limit).await,
+        Audience::Everyone => audience::everyone(tx, app, after, limit, token).await,
+        Audience::Topic(topic) => audience::of_topic(tx, app, topic, after, limit, token).await,
+        Audience::Condition(condition) => of_condition(tx, app, condition, after, limit, token).await,
+        Audience::Upload(campaign) => audience::of_upload(tx, app, *campaign, after, limit, token).await,
     }
 }
 
@@ -30,7 +33,31 @@ async fn of_condition(
     condition: &Condition,
     after: i64,
     limit: usize,
+    token: Option<&TokenKey>,
 ) -> Result<AudiencePage, Failed> {
+    let (selected, next) = numbers(tx, app, condition, after, limit).await?;
+    let pushed = Pushed::new(token, '$', 2);
+    let sql = format!(
+        "SELECT {} FROM devices d{} WHERE d.num = ANY($1) ORDER BY d.num",
+        member_columns(&pushed),
+        pushed.join()
+    );
+    let own = pushed.values();
+    let values: Vec<&(dyn ToSql + Sync)> =
+        std::iter::once(&selected as _).chain(own.iter().map(|value| value as _)).collect();
+    let rows = tx.query(&sql, &values).await?;
+    let members = rows.iter().map(member_of).collect::<Result<_, Error>>()?;
+    Ok(AudiencePage { members, unknown: 0, next })
+}
+
+/// The next devices that a condition selects, at most `limit`, in order, and where the next page starts.
+pub(super) async fn numbers(
+    tx: &Tx,
+    app: AppId,
+    condition: &Condition,
+    after: i64,
+    limit: usize,
+) -> Result<(Vec<i64>, Option<u64>), Failed> {
     let mut windows = Windows::new(limit);
     for (bit, devices) in subscribers(tx, app, &condition.topics(), after, limit).await?.iter().enumerate() {
         windows.add(devices, 1 << bit);
@@ -40,11 +67,7 @@ async fn of_condition(
         let rows = tx.query(sql, &[&i64::from(app.0), &after, &(limit as i64)]).await?;
         windows.add(&rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?, 0);
     }
-    let (selected, next) = windows.select(condition);
-    let sql = format!("SELECT {MEMBER_COLUMNS} FROM devices d WHERE d.num = ANY($1) ORDER BY d.num");
-    let rows = tx.query(&sql, &[&selected]).await?;
-    let members = rows.iter().map(member_of).collect::<Result<_, Error>>()?;
-    Ok(AudiencePage { members, unknown: 0, next })
+    Ok(windows.select(condition))
 }
 
 /// The next subscribers of each topic, in order.

@@ -60,6 +60,7 @@ impl Connector {
     /// A connection outside the pool.
     pub(crate) async fn session(&self) -> Result<ClientWrapper, Error> {
         let (client, driver) = self.open().await?;
+        client.batch_execute("SET plan_cache_mode = force_custom_plan").await?;
         Ok(ClientWrapper::new(client, driver))
     }
 
@@ -152,9 +153,11 @@ fn server_of(config: &Config) -> String {
     text + "/" + config.get_dbname().unwrap_or_default()
 }
 
-/// Settings of every session. Statements are point lookups by index for many values, so other plans are always worse.
-/// PostgreSQL chooses the index each time, from the number of values and the current size of the tables: a cached plan
-/// would fit the size at its creation, and tables grow. Planning is cheap compared with hundreds of values.
+/// Settings of every session. Statements are point lookups by index, so other plans are always worse.
+///
+/// A statement outside a transaction reads one device. It reuses its plan: planning takes 280 µs, execution 38 µs, and
+/// only one index fits. Transactions and [`Connector::session`] plan each execution: their statements are for many
+/// values, and PostgreSQL chooses the index from their number and the current size of the tables.
 ///
 /// Keepalives detect a node that disappeared, so its locks, including its slot, are free within 20 s instead of the
 /// system default of hours.
@@ -163,7 +166,7 @@ fn settings(options: &PostgresOptions) -> String {
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
          SET idle_session_timeout = 0; SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 3;
          SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET TimeZone = 'UTC';
-         SET plan_cache_mode = force_custom_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
+         SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
          SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
         options.statement_timeout.as_millis(),

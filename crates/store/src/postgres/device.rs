@@ -6,9 +6,11 @@
 //! after the other.
 
 mod change;
+mod tokens;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
@@ -18,6 +20,7 @@ use super::subscription::NewRows;
 use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, order, revocation, topic};
 use crate::engine::device::{COLUMNS, check_topics, device_of, draw_id, id_of};
+use crate::engine::expansion::SliceSize;
 use crate::engine::record::Record;
 use crate::revocation::Subject;
 use crate::{Device, DeviceChange, DeviceFilter, Error, Issued, Registration, Revocation, engine};
@@ -25,6 +28,9 @@ use crate::{Device, DeviceChange, DeviceFilter, Error, Issued, Registration, Rev
 /// Attempts of a registration whose device another call creates at the same time. After each attempt at least one
 /// more device exists.
 const COLLISIONS_MAX: usize = 8;
+
+/// Devices of the first commit of many.
+const REGISTERED_FIRST: usize = 200;
 
 /// A device to create or update.
 #[derive(Clone)]
@@ -35,7 +41,7 @@ pub(super) struct NewDevice {
     pub now: Timestamp,
 }
 
-/// Creates or updates devices in one commit.
+/// Creates or updates devices, many of them in several commits.
 pub(crate) async fn register_many(
     store: &Postgres,
     app: AppId,
@@ -51,12 +57,24 @@ pub(crate) async fn register_many(
 }
 
 impl Postgres {
-    /// Creates or updates devices of any apps in one commit; answers in order.
+    /// Creates or updates devices of any apps, many of them in several commits; answers in order.
     pub(super) async fn register_all(
         &self,
         wanted: Vec<NewDevice>,
     ) -> Result<Vec<Result<Device, Error>>, Error> {
-        let wanted: Arc<[NewDevice]> = wanted.into();
+        let (mut answers, mut slices) = (Vec::with_capacity(wanted.len()), SliceSize::new(REGISTERED_FIRST));
+        let mut wanted = wanted.into_iter().peekable();
+        while wanted.peek().is_some() {
+            let slice: Vec<_> = wanted.by_ref().take(slices.size()).collect();
+            let (size, started) = (slice.len(), Instant::now());
+            answers.extend(self.register_slice(slice.into()).await?);
+            slices.took(size, started.elapsed());
+        }
+        Ok(answers)
+    }
+
+    /// In one commit.
+    async fn register_slice(&self, wanted: Arc<[NewDevice]>) -> Result<Vec<Result<Device, Error>>, Error> {
         for _ in 0..COLLISIONS_MAX {
             let again = Arc::clone(&wanted);
             match self.write(move |tx| register(tx, Arc::clone(&again))).await {
@@ -86,17 +104,9 @@ impl Keys {
 const ASKED: &str = "unnest($1::bigint[], $2::text[]) AS asked (app, id)
      JOIN devices d ON d.app = asked.app AND d.id = asked.id";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lock {
-    None,
-    /// Excludes other changes of the device and of rows that belong to it.
-    Change,
-}
-
-/// Devices with their topics.
-async fn load(tx: &Tx, keys: &Keys, lock: Lock) -> Result<HashMap<(AppId, DeviceId), Device>, Failed> {
-    let lock = if lock == Lock::Change { "FOR NO KEY UPDATE OF d" } else { "" };
-    let devices = format!("SELECT {COLUMNS} FROM {ASKED} ORDER BY d.num {lock}");
+/// Devices with their topics. Excludes other changes of the devices and of rows that belong to them.
+async fn load(tx: &Tx, keys: &Keys) -> Result<HashMap<(AppId, DeviceId), Device>, Failed> {
+    let devices = format!("SELECT {} FROM {ASKED} ORDER BY d.num FOR NO KEY UPDATE OF d", *COLUMNS);
     let topics = format!(
         "SELECT d.num, t.name FROM {ASKED} JOIN subscriptions s ON s.device = d.num AND s.named = 1
          JOIN topics t ON t.num = s.topic ORDER BY d.num, t.name"
@@ -110,8 +120,32 @@ async fn load(tx: &Tx, keys: &Keys, lock: Lock) -> Result<HashMap<(AppId, Device
     Ok(devices.into_iter().map(|device| ((device.app, device.id.clone()), device)).collect())
 }
 
+/// With one statement: one round trip, and a consistent read without a transaction.
 pub(crate) async fn find(tx: &Tx, app: AppId, device: &DeviceId) -> Result<Option<Device>, Failed> {
-    Ok(load(tx, &Keys::of([(app, device)]), Lock::None).await?.into_values().next())
+    let sql = format!(
+        "SELECT {}, subscribed.names FROM devices d CROSS JOIN LATERAL ({TOPIC_NAMES}) AS subscribed
+         WHERE d.app = $1 AND d.id = $2",
+        *COLUMNS
+    );
+    let found = tx.query_opt(&sql, &[&i64::from(app.0), &device.as_str()]).await?;
+    Ok(found.as_ref().map(device_with_topics).transpose()?)
+}
+
+/// The names of the topics that a device `d` durably subscribes to.
+pub(super) const TOPIC_NAMES: &str = "SELECT array_agg(t.name ORDER BY t.name) AS names
+    FROM subscriptions s JOIN topics t ON t.num = s.topic WHERE s.device = d.num AND s.named = 1";
+
+/// The number of columns of a device.
+pub(super) const COLUMN_COUNT: usize = 20;
+
+/// Reads the columns of a device, and the names of its topics after them.
+pub(super) fn device_with_topics(row: &Row) -> Result<Device, Error> {
+    let names: Option<Vec<String>> = row.get(COLUMN_COUNT);
+    let mut device = device_of(row)?;
+    // Sorted by bytes, whatever the database's collation.
+    device.topics = names.unwrap_or_default().iter().map(|name| Topic::from_trusted(name)).collect();
+    device.topics.sort_unstable();
+    Ok(device)
 }
 
 /// Both are ordered by device number.
@@ -161,7 +195,7 @@ async fn register(tx: Tx, wanted: Arc<[NewDevice]>) -> Result<Vec<Result<Device,
     }
     for round in rounds(&wanted) {
         let keys = Keys::of(round.iter().map(|&i| (wanted[i].app, &wanted[i].id)));
-        let mut known = load(&tx, &keys, Lock::Change).await?;
+        let mut known = load(&tx, &keys).await?;
         let revoked = revoked(&tx, &wanted, &round).await?;
         let mut changes = Changes::default();
         for i in round {
@@ -173,7 +207,7 @@ async fn register(tx: Tx, wanted: Arc<[NewDevice]>) -> Result<Vec<Result<Device,
             let found = known.remove(&(app, id.clone()));
             let is_new = found.is_none();
             let mut device = found.unwrap_or_else(|| Device::fresh(app, id, now));
-            match device.register(registration) {
+            match device.register(registration, now) {
                 Ok(effects) => changes.0.push(Change { i, device, effects, is_new, now }),
                 Err(refused) => answers[i] = Err(refused),
             }
@@ -245,7 +279,7 @@ async fn revoke_of(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result<V
 }
 
 async fn locked(tx: &Tx, app: AppId, id: &DeviceId) -> Result<Device, Failed> {
-    let found = load(tx, &Keys::of([(app, id)]), Lock::Change).await?.into_values().next();
+    let found = load(tx, &Keys::of([(app, id)])).await?.into_values().next();
     Ok(found.ok_or(Error::NotFound)?)
 }
 
@@ -257,7 +291,7 @@ pub(crate) async fn update(
     now: Timestamp,
 ) -> Result<Device, Failed> {
     let mut device = locked(tx, app, id).await?;
-    let effects = device.change(change)?;
+    let effects = device.change(change, now)?;
     let mut changes = Changes(vec![Change { i: 0, device, effects, is_new: false, now }]);
     changes.write(tx).await?;
     Ok(changes.0.pop().ok_or(Error::NotFound)?.device)
@@ -300,14 +334,20 @@ const DELETE: &str = "DELETE FROM devices WHERE num = $1";
 /// Marks earlier reads of the device as outdated.
 const REVISE: &str = "UPDATE devices SET revision = revision + 1 WHERE num = $1";
 
-pub(crate) async fn subscribe(tx: &Tx, app: AppId, id: &DeviceId, topic: &Topic) -> Result<bool, Failed> {
+pub(crate) async fn subscribe(
+    tx: &Tx,
+    app: AppId,
+    id: &DeviceId,
+    topic: &Topic,
+    now: Timestamp,
+) -> Result<bool, Failed> {
     let device = locked(tx, app, id).await?;
     if topic.is_everyone() || device.topics.binary_search(topic).is_ok() {
         return Ok(false);
     }
     check_topics(device.topics.len() + 1)?;
     let mut subscriptions = NewRows::default();
-    subscriptions.push(app, id, topic);
+    subscriptions.push(app, id, topic, now);
     let num = device.num.0 as i64;
     let values: Values<'_> = &[&num];
     tx.prepare(&[topic::CREATE, NewRows::INSERT, REVISE]).await?;

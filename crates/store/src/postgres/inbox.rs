@@ -1,8 +1,7 @@
 //! Reading an inbox, and the removal of rows that were acknowledged, expired or cancelled. [`super::group`] removes the
 //! rows that accepting replaces or evicts.
 //!
-//! A removal first locks its rows, ordered by device and notification, so that two removals of the same rows do not
-//! deadlock.
+//! A removal locks its rows ordered by device and notification, so that two removals of the same rows do not deadlock.
 
 use std::sync::Arc;
 
@@ -40,18 +39,20 @@ pub(crate) async fn list(
     Ok((backlog::messages_in_order(tx, &nums.concat()).await?, total))
 }
 
-/// The statement of [`remove`].
-pub(super) const REMOVE: &str = "WITH found AS (
-        SELECT i.device, i.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
-        JOIN inbox i ON i.device = asked.device AND i.num = asked.num ORDER BY i.device, i.num FOR UPDATE OF i)
-    DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
-    RETURNING i.device, i.num";
+/// The statement of [`remove`]. A nested loop over the lists is its only plan ([`super::connect`] turns the other joins
+/// off), so rows are locked in the order of the lists.
+pub(super) const REMOVE: &str =
+    "DELETE FROM inbox i USING unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
+     WHERE i.device = asked.device AND i.num = asked.num RETURNING i.device, i.num";
 
 /// Removes rows by pairs of device and notification. Returns those that existed.
 pub(super) async fn remove(tx: &Tx, devices: &[i64], nums: &[Num]) -> Result<Vec<(DeviceNum, Num)>, Failed> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
+    let mut pairs: Vec<(i64, Num)> = devices.iter().copied().zip(nums.iter().copied()).collect();
+    pairs.sort_unstable();
+    let (devices, nums): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     Ok(tx.query(REMOVE, &[&devices, &nums]).await?.iter().map(pair_of).collect())
 }
 

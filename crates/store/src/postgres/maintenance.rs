@@ -7,10 +7,11 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use super::outcome::{self, StoredPart};
 use super::transaction::{Failed, Tx};
-use super::{Postgres, inbox, topic_log};
+use super::{Postgres, expansion, inbox, topic_log};
+use crate::engine::broadcast::forgotten_broadcasts;
 use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
 use crate::engine::record::Record;
-use crate::engine::{campaign, purge};
+use crate::engine::{campaign, item, purge};
 use crate::ids::Num;
 use crate::{Error, Place, Pruned, Work};
 
@@ -23,19 +24,27 @@ pub(crate) async fn prune(store: &Postgres, now: Timestamp, rows_max: usize) -> 
     let before = Timestamp(now.0.saturating_sub(retention.as_millis() as u64));
     let small = store.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
     let purging = store.write(move |tx| async move { purge::resume(&tx, now, rows_max).await }).await?;
+    let pruned = store.write(move |tx| async move { item::prune(&tx, now, rows_max).await });
+    let (items, more_items) = pruned.await?;
+    let expanded = store.write(move |tx| expansion::settle(tx, now)).await?;
+    let mut departed = expired.departed;
+    departed.append(expanded.departed);
     Ok(Pruned {
-        inbox: expired.inbox,
-        expired: expired.expired,
+        inbox: expired.inbox + expanded.inbox,
+        departed,
         topic_log: expired.topic_log,
         notifications: forgotten.notifications,
-        more: expired.more || forgotten.more || small.more || purging,
+        more: expired.more || forgotten.more || small.more || purging || more_items || expanded.more,
+        items,
         ..small
     })
 }
 
-/// The last commit that accepted a notification, as this transaction sees it.
+/// The last commit that accepted a notification, as this transaction sees it. A notification whose rows are still being
+/// written comes later.
 pub(crate) async fn place(tx: &Tx) -> Result<Place, Failed> {
-    Ok(Place(tx.query_one("SELECT last FROM accept_order", &[]).await?.int(0)?))
+    let sql = "SELECT least(last, (SELECT min(num) - 1 FROM expansions WHERE state = 0 AND until > 0)) FROM accept_order";
+    Ok(Place(tx.query_one(sql, &[]).await?.int(0)?))
 }
 
 pub(crate) async fn lead(store: &Postgres, task: &str, holder: u64, lease: Duration) -> Result<bool, Error> {
@@ -71,6 +80,7 @@ impl Postgres {
         self.tasks.close();
         self.accepts.close();
         self.background.close();
+        self.acks.close();
         self.tasks.wait().await;
         self.closing.cancel();
         self.pool.close();
@@ -98,7 +108,7 @@ async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     pruned.inbox = emptied.expired.iter().map(|part| part.count).sum();
     for part in &emptied.expired {
         let of = Some(Work::Notification(tx.ids().id(part.num)));
-        pruned.expired.add(of, part.outcome, part.at, &part.devices);
+        pruned.departed.add(of, part.outcome, part.at, &part.devices);
     }
     pruned.more |= emptied.more;
     settled.extend(emptied.settled);
@@ -207,11 +217,13 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
                    AND NOT EXISTS (SELECT 1 FROM push_confirmed c WHERE c.num = n.num)
                    AND NOT EXISTS (SELECT 1 FROM openings p WHERE p.num = n.num)";
     pruned.notifications = tx.execute(sql, &[&nums]).await?;
-    // Removes outcomes and openings that were committed while their notification was removed.
+    // Removes outcomes and openings that were committed while their notification was removed. An expansion has outcomes
+    // before its notification.
     // The planner takes a limit that is a value for a tenth of the rows, and would join two scans of the whole table.
     // An array makes it look up each row.
     let sql = "DELETE FROM outcomes WHERE ctid = ANY(ARRAY(
-                   SELECT ctid FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
+                   SELECT ctid FROM outcomes
+                   WHERE num < least((SELECT min(num) FROM notifications), (SELECT min(num) FROM expansions))
                    ORDER BY num, seq LIMIT $1))";
     tx.execute(sql, &[&limit]).await?;
     let sql = "DELETE FROM openings WHERE ctid = ANY(ARRAY(
@@ -247,11 +259,25 @@ async fn forget_small(
     let sql = "DELETE FROM push_invalidations WHERE seq = ANY(ARRAY(
                    SELECT seq FROM push_invalidations WHERE at <= $1 ORDER BY at LIMIT $2))";
     pruned.invalidations = tx.execute(sql, &[&(retained_since.0 as i64), &limit]).await?;
+    // A locked token is being replaced, or its device is being removed.
+    let sql = "DELETE FROM push_tokens p USING (
+                   SELECT device, kind, name FROM push_tokens WHERE expires_at <= $1
+                   ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED) v
+               WHERE p.device = v.device AND p.kind = v.kind AND p.name = v.name";
+    pruned.push_tokens = tx.execute(sql, &[&at, &limit]).await?;
+    let sql = "DELETE FROM push_records WHERE id = ANY(ARRAY(
+                   SELECT id FROM push_records WHERE keep_until <= $1 ORDER BY keep_until LIMIT $2))";
+    pruned.push_records = tx.execute(sql, &[&at, &limit]).await?;
+    let before = forgotten_broadcasts(retained_since, now).0 as i64;
+    let sql = "DELETE FROM broadcasts WHERE num = ANY(ARRAY(
+                   SELECT num FROM broadcasts WHERE ended_at <= $1 ORDER BY ended_at LIMIT $2))";
+    let more_broadcasts = tx.execute(sql, &[&before, &limit]).await? == rows_max as u64;
     // Marks of closed stores; an open store writes its mark again with the next group.
     tx.execute("DELETE FROM accept_marks WHERE at < now() - interval '1 day'", &[]).await?;
     let (lines, more_lines) = campaign::prune_lines(&tx, retained_since, rows_max).await?;
     pruned.campaign_lines = lines;
-    pruned.more =
-        more_lines || pruned.idempotency == rows_max as u64 || pruned.invalidations == rows_max as u64;
+    let Pruned { idempotency, invalidations, push_tokens, push_records, .. } = pruned;
+    let removed = [idempotency, invalidations, push_tokens, push_records];
+    pruned.more = more_lines || more_broadcasts || removed.contains(&(rows_max as u64));
     Ok(pruned)
 }

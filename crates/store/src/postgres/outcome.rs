@@ -20,9 +20,11 @@ columns! {
 
 impl Columns {
     /// Parts without devices are left out.
-    pub(super) fn of(parts: &[Part]) -> Self {
+    pub(super) fn of<'p>(parts: impl IntoIterator<Item = &'p Part>) -> Self {
         let mut columns = Self::default();
-        for Part { num, outcome, reason, at, devices, count } in parts.iter().filter(|part| part.count > 0) {
+        for Part { num, outcome, reason, at, devices, count } in
+            parts.into_iter().filter(|part| part.count > 0)
+        {
             let devices = device_list::encode(devices);
             columns.push_row((*num, *outcome as i64, at.0 as i64, *count as i64, devices, *reason));
         }
@@ -34,7 +36,7 @@ pub(super) const INSERT: &str = "INSERT INTO outcomes (num, outcome, at, count, 
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[])";
 
 /// Adds parts with one statement. Parts without devices are not written.
-pub(super) async fn add(tx: &Tx, parts: &[Part]) -> Result<(), Failed> {
+pub(super) async fn add<'p>(tx: &Tx, parts: impl IntoIterator<Item = &'p Part>) -> Result<(), Failed> {
     let columns = Columns::of(parts);
     if !columns.nums.is_empty() {
         tx.execute(INSERT, &columns.values()).await?;

@@ -8,5 +8,5 @@ pub(super) mod claim;
 pub(crate) mod finish;
 pub(crate) mod recipient;
 pub(crate) mod take;
-mod token;
+pub(crate) mod token;
 pub(crate) mod walk;

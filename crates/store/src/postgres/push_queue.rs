@@ -12,6 +12,7 @@ use super::transaction::{Failed, Tx};
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
 use crate::engine::push::{Entry, service_code};
+use crate::engine::push_token::key_text;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Lease, Renewal, VariantNum};
@@ -23,14 +24,15 @@ columns! {
     /// Columns of [`INSERT`].
     NewRows {
         apps: i64, lanes: i64, services: i64, campaigns: i64, nums: Num, variants: i64, dues: i64, attempts: i64,
-        fallbacks: i64, recipients: Vec<u8>,
+        fallbacks: i64, recipients: Vec<u8>, tokens: Option<String>,
     }
 }
 
 impl NewRows {
     /// Adds one batch, unless it has no recipients; they must be sorted.
     pub(super) fn push(&mut self, entry: &Entry, recipients: &[DeviceNum]) {
-        let &Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback } = entry;
+        let &Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback, ref token } =
+            entry;
         if !recipients.is_empty() {
             self.push_row((
                 app.0.into(),
@@ -43,6 +45,7 @@ impl NewRows {
                 attempt.into(),
                 fallback as i64,
                 device_list::encode(recipients),
+                key_text(token.as_ref()),
             ));
         }
     }
@@ -57,11 +60,11 @@ impl NewRows {
 
 pub(super) const INSERT: &str =
     "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt,
-                                                         fallback, leased_until, recipients)
-     SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
+                                                         fallback, leased_until, recipients, token)
+     SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients, token
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                 $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
-         AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)";
+                 $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::text[])
+         AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients, token)";
 
 /// Leases are identified by when they end by their taker's clock; by the server's clock they last for `lease` from now.
 pub(crate) async fn renew(

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use noroshi_supervision::{Kind, Threads};
-use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
+use tokio::sync::mpsc::{
+    self, Receiver, Sender,
+    error::{TryRecvError, TrySendError},
+};
 
 use crate::Error;
 
@@ -62,14 +65,30 @@ impl<T> Queued<T> {
     /// Waits for an item and takes those queued after it, up to both limits (not counting the rows of the last one).
     /// `None` once the queue is closed and empty.
     pub(super) async fn group(&mut self, operations_max: usize, rows_max: usize) -> Option<Vec<T>> {
-        let (mut rows, first) = self.receiver.recv().await?;
+        let (rows, first) = self.receiver.recv().await?;
+        self.rows.fetch_sub(rows, Ordering::Relaxed);
         let mut group = vec![first];
+        self.add_to(&mut group, operations_max, rows_max.saturating_sub(rows));
+        Some(group)
+    }
+
+    /// Takes queued items without waiting, until the group has `operations_max` items or `rows_max` rows were taken
+    /// (not counting those of the last one). False once the queue is closed and empty.
+    pub(super) fn add_to(&mut self, group: &mut Vec<T>, operations_max: usize, rows_max: usize) -> bool {
+        let (mut rows, mut is_open) = (0, true);
         while rows < rows_max && group.len() < operations_max {
-            let Ok((more, one)) = self.receiver.try_recv() else { break };
-            rows += more;
-            group.push(one);
+            match self.receiver.try_recv() {
+                Ok((more, one)) => {
+                    rows += more;
+                    group.push(one);
+                }
+                Err(error) => {
+                    is_open = error == TryRecvError::Empty;
+                    break;
+                }
+            }
         }
         self.rows.fetch_sub(rows, Ordering::Relaxed);
-        Some(group)
+        is_open
     }
 }

@@ -1,8 +1,10 @@
 //! Upgrades the database to the schema of this program.
 //!
 //! Migrations are the files of `migrations/postgres/`, applied in order. Each runs in its own transaction, which also
-//! sets the version. An advisory lock serializes nodes that start at the same time; a database of a newer program is
-//! rejected before anything is written.
+//! sets the version; one that commits in between may run again. An advisory lock serializes nodes that start at the same
+//! time; a database of a newer program is rejected before anything is written.
+
+use std::time::Duration;
 
 use tokio_postgres::Client;
 
@@ -10,7 +12,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 24] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -27,6 +29,23 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("../../migrations/postgres/0014_shares.sql"),
     include_str!("../../migrations/postgres/0015_share_ends.sql"),
     include_str!("../../migrations/postgres/0016_deleted_apps.sql"),
+    include_str!("../../migrations/postgres/0017_expansions.sql"),
+    include_str!("../../migrations/postgres/0018_explanations.sql"),
+    include_str!("../../migrations/postgres/0019_push_tokens.sql"),
+    include_str!("../../migrations/postgres/0020_push_records.sql"),
+    include_str!("../../migrations/postgres/0021_providers.sql"),
+    include_str!("../../migrations/postgres/0022_broadcasts.sql"),
+    include_str!("../../migrations/postgres/0023_activities.sql"),
+    include_str!("../../migrations/postgres/0024_items.sql"),
+];
+
+/// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that
+/// are missing, or that a start left unfinished.
+const LARGE_INDEXES: [(&str, &str); 2] = [
+    // The notifications as which a campaign's batches were published, and those of its variants.
+    ("notifications_by_campaign", "notifications (campaign) WHERE campaign IS NOT NULL"),
+    // Main tokens that are suspended.
+    ("devices_suspended", "devices (app, push_suspect_at) WHERE push_suspect_at IS NOT NULL"),
 ];
 
 /// The schema version this program writes.
@@ -35,13 +54,17 @@ const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
 /// Held during the upgrade.
 const MIGRATION_LOCK: i64 = 0x6e6f_726f_7368_6902;
 
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Upgrades the database.
 pub(crate) async fn migrate(connector: &Connector, client: &Client) -> Result<(), PostgresError> {
     let failed = |error: tokio_postgres::Error| connector.failed(&error);
-    // Another node may be upgrading, which may take long.
-    let patient =
-        format!("SET lock_timeout = 0; SET statement_timeout = 0; SELECT pg_advisory_lock({MIGRATION_LOCK})");
-    client.batch_execute(&patient).await.map_err(failed)?;
+    client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(failed)?;
+    // Another node may be upgrading, which may take long. It may build an index, which waits for every statement that
+    // runs: also for one that waits for this lock.
+    while !lock(client).await.map_err(failed)? {
+        tokio::time::sleep(LOCK_INTERVAL).await;
+    }
     let found = version(client).await.map_err(failed)?;
     if found > KNOWN_VERSION {
         return Err(PostgresError::Newer { server: connector.server(), found, known: KNOWN_VERSION });
@@ -57,8 +80,26 @@ pub(crate) async fn migrate(connector: &Connector, client: &Client) -> Result<()
         );
         client.batch_execute(&sql).await.map_err(failed)?;
     }
+    for (name, columns) in LARGE_INDEXES {
+        make_index(client, name, columns).await.map_err(failed)?;
+    }
     let release = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
     client.batch_execute(&release).await.map_err(failed)
+}
+
+/// Whether this connection holds the migration lock now.
+async fn lock(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    Ok(client.query_one("SELECT pg_try_advisory_lock($1)", &[&MIGRATION_LOCK]).await?.get(0))
+}
+
+async fn make_index(client: &Client, name: &str, columns: &str) -> Result<(), tokio_postgres::Error> {
+    let sql = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)";
+    match client.query_opt(sql, &[&name]).await?.map(|row| row.get(0)) {
+        Some(true) => return Ok(()),
+        Some(false) => client.batch_execute(&format!("DROP INDEX CONCURRENTLY {name}")).await?,
+        None => {}
+    }
+    client.batch_execute(&format!("CREATE INDEX CONCURRENTLY {name} ON {columns}")).await
 }
 
 /// 0 for an empty database.

@@ -8,11 +8,11 @@ use noroshi_types::{AppId, DeviceId, Timestamp, Topic};
 use tokio_postgres::Row;
 
 use super::backlog::{self, MESSAGE_COLUMNS, PageRequest, Source};
-use super::device::{Keys, NewDevice};
+use super::device::{COLUMN_COUNT, Keys, NewDevice, TOPIC_NAMES, device_with_topics};
 use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, maintenance, revocation};
 use crate::engine::backlog::{TopicRow, unused_head};
-use crate::engine::device::{COLUMNS, device_of};
+use crate::engine::device::COLUMNS;
 use crate::engine::login::{Answer, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::notification::message_of_row;
 use crate::engine::record::Record;
@@ -180,9 +180,6 @@ pub(crate) async fn recheck(tx: &Tx, checks: &[Recheck]) -> Result<Vec<Rechecked
     answers.map(|(check, row)| Ok(rechecked(check, row.count_or_null(0)?, row.flag(1)?))).collect()
 }
 
-/// The number of columns of a device.
-const DEVICE_COLUMNS: usize = 18;
-
 /// The device with its inbox, with one statement: one round trip, and a consistent read without a transaction. The rows
 /// are one per message, each with the device; one row for a device without messages.
 pub(crate) async fn first_call(
@@ -192,16 +189,18 @@ pub(crate) async fn first_call(
     newest: usize,
     now: Timestamp,
 ) -> Result<Option<FirstCall>, Failed> {
+    let columns = &*COLUMNS;
     let sql = format!(
-        "SELECT {COLUMNS}, subscribed.names, unread.count, unread.expires_at, {MESSAGE_COLUMNS}
+        "SELECT {columns}, subscribed.names, unread.count, unread.expires_at, unread_items.count, {MESSAGE_COLUMNS}
          FROM devices d
-         CROSS JOIN LATERAL (
-             SELECT array_agg(t.name ORDER BY t.name) AS names FROM subscriptions s JOIN topics t ON t.num = s.topic
-             WHERE s.device = d.num AND s.named = 1) AS subscribed
+         CROSS JOIN LATERAL ({TOPIC_NAMES}) AS subscribed
          CROSS JOIN LATERAL (
              SELECT count(*) AS count, min(n.expires_at) AS expires_at
              FROM inbox i JOIN notifications n ON n.num = i.num
              WHERE i.device = d.num AND n.expires_at > $3) AS unread
+         CROSS JOIN LATERAL (
+             SELECT count(*) AS count FROM items i JOIN item_contents c ON c.num = i.num
+             WHERE i.app = d.app AND i.\"user\" = d.\"user\" AND i.state = 1 AND c.expires_at > $3) AS unread_items
          LEFT JOIN LATERAL (
              SELECT n.* FROM inbox i JOIN notifications n ON n.num = i.num
              WHERE i.device = d.num AND n.expires_at > $3 ORDER BY i.num DESC LIMIT $4) AS n ON true
@@ -211,21 +210,18 @@ pub(crate) async fn first_call(
     let values: Values<'_> = &[&i64::from(app.0), &device.as_str(), &(now.0 as i64), &(newest as i64)];
     let rows = tx.query(&sql, values).await?;
     let Some(first) = rows.first() else { return Ok(None) };
-    let names: Option<Vec<String>> = first.get(DEVICE_COLUMNS);
-    let mut device = device_of(first)?;
-    // Sorted by bytes, whatever the database's collation.
-    device.topics = names.unwrap_or_default().iter().map(|name| Topic::from_trusted(name)).collect();
-    device.topics.sort_unstable();
+    let device = device_with_topics(first)?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
-        if row.int_or_null(DEVICE_COLUMNS + 3)?.is_some() {
-            messages.push(Arc::new(message_of_row(row, DEVICE_COLUMNS + 3, tx.ids())?));
+        if row.int_or_null(COLUMN_COUNT + 4)?.is_some() {
+            messages.push(Arc::new(message_of_row(row, COLUMN_COUNT + 4, tx.ids())?));
         }
     }
     Ok(Some(FirstCall {
         device,
-        unread: first.count(DEVICE_COLUMNS + 1)?,
+        unread: first.count(COLUMN_COUNT + 1)?,
         newest: messages,
-        expires_at: first.time_or_null(DEVICE_COLUMNS + 2)?,
+        unread_items: first.count(COLUMN_COUNT + 3)?,
+        expires_at: first.time_or_null(COLUMN_COUNT + 2)?,
     }))
 }

@@ -3,6 +3,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 
+use super::push_queue::ENGINE_NOW;
 use super::transaction::{Failed, Tx};
 use crate::Error;
 use crate::engine::record::Record;
@@ -41,6 +42,20 @@ impl Session for Tx {
     const FOR_UPDATE_SKIP_LOCKED: &str = "FOR UPDATE SKIP LOCKED";
     const ORDERED_JOIN: &str = "JOIN";
     const TOPIC_LOG_BY_AGE: &str = "topic_log";
+
+    fn numbers(value: &str) -> String {
+        let list = format!("json_array_elements_text(CAST(CAST({value} AS TEXT) AS JSON))");
+        format!("(SELECT CAST(value AS BIGINT) AS num FROM {list})")
+    }
+
+    fn texts(value: &str) -> String {
+        let list = format!("json_array_elements_text(CAST(CAST({value} AS TEXT) AS JSON))");
+        format!("(SELECT value AS text FROM {list})")
+    }
+
+    fn engine_now(value: &str) -> String {
+        format!("coalesce({ENGINE_NOW}, CAST({value} AS BIGINT))")
+    }
 
     async fn query<T: Send>(
         &self,

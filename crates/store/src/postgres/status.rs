@@ -5,12 +5,13 @@ use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp};
 use super::backlog::MESSAGE_COLUMNS;
 use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, campaign_row, campaign_sum, inbox, outcome, push_queue, topic_log};
+use crate::engine::broadcast;
 use crate::engine::campaign::CampaignNum;
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
-use crate::engine::opened;
 use crate::engine::outcome::NO_SUMS;
 use crate::engine::push::Done;
 use crate::engine::record::Record;
+use crate::engine::{item, opened};
 use crate::ids::Num;
 use crate::{Cancelled, Error, NotificationState};
 
@@ -56,7 +57,11 @@ async fn cancel_in(
 ) -> Result<Cancelled, Failed> {
     // Not locked: accepting and pruning lock topics before notifications.
     let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = $1 AND app = $2";
-    let row = tx.query_opt(sql, &[&num, &i64::from(app.0)]).await?.ok_or(Error::NotFound)?;
+    let found = tx.query_opt(sql, &[&num, &i64::from(app.0)]).await?;
+    let had_items = item::cancel(&tx, app, num, now).await?;
+    let Some(row) = found else {
+        return if had_items { Ok(Cancelled::default()) } else { Err(Error::NotFound.into()) };
+    };
     let (topic, standing): (_, _) = (row.int_or_null(0)?, Standing::from_code(row.code(2)?));
     let mut changed = false;
     if let Some(topic) = topic {
@@ -71,7 +76,8 @@ async fn cancel_in(
     let nums: Vec<CampaignNum> = work.campaigns.keys().copied().collect();
     let done = end_campaigns(&tx, &nums, now).await?;
     campaign_sum::count(&tx, work.counts(num)).await?;
-    if changed || !removed.is_empty() || work.any {
+    let broadcasts = broadcast::cancel_notification(&tx, id, now).await?;
+    if changed || !removed.is_empty() || work.any || broadcasts {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
     }
     let (result, parts) = work.result((num, id), removed, done, now);

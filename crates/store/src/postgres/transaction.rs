@@ -181,8 +181,12 @@ impl Mode {
     fn begin(self) -> &'static str {
         match self {
             Self::Ask => "",
-            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Self::Write => "BEGIN; SELECT pg_current_xact_id()::text",
+            Self::Read => {
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan"
+            }
+            Self::Write => {
+                "BEGIN; SET LOCAL plan_cache_mode = force_custom_plan; SELECT pg_current_xact_id()::text"
+            }
         }
     }
 }

@@ -1,20 +1,32 @@
 //! [`Notifications`] for SQLite. Accepting a notification is one operation of the writer.
 
+mod broadcast;
+mod expansion;
 mod push_plan;
 mod recipient;
 
-use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, PushMode, Target, Timestamp, Topic};
+use noroshi_types::{
+    AppId, DeviceId, DeviceNum, NotificationId, Outcome, Position, PushMode, Target, Timestamp, Topic,
+};
 
+use self::expansion::AcceptJob;
+pub(super) use self::expansion::{last as last_expansion, settle as settle_expansions};
+use self::recipient::Recipients;
 use super::notification::LogPlace;
 use super::statement::ready;
 use super::status::{CancelStep, Cancelling};
 use super::writer::Write;
-use super::{Sqlite, campaign_row, idempotency, inbox, notification, number, outcome, status, topic};
+use super::{
+    Sqlite, audience, campaign_row, idempotency, inbox, item, notification, number, outcome, status, topic,
+};
 use crate::engine::accept::is_stored;
 use crate::engine::campaign::Count;
+use crate::engine::expansion::AT_ONCE;
 use crate::engine::notification::{Standing, message_of};
-use crate::engine::outcome::{Part, recorded, trace};
+use crate::engine::outcome::{Part, recorded};
 use crate::engine::record::Record;
+use crate::engine::trace::trace;
+use crate::ids::Num;
 use crate::metrics::Held;
 use crate::{
     Accept, Accepted, Cancelled, Done, Error, Gate, Idempotency, NotificationState, Notifications,
@@ -25,7 +37,7 @@ use crate::{
 impl Notifications for Sqlite {
     fn accept(&self, request: Accept, done: Done) {
         let rows = request.request.target.named_count().unwrap_or(0) as usize;
-        self.writer.submit_addition(rows, move |w| accept(w, &request), done);
+        self.writer.submit_job(AcceptJob::new(rows, request, done));
     }
 
     fn note(&self, request: Accept) -> Accepted {
@@ -56,8 +68,8 @@ impl Notifications for Sqlite {
     }
 
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
-        let (Some(num), device) = (self.ids.num(id), device.clone()) else { return Ok(None) };
-        self.read(move |read| ready(trace(read.db, num, app, &device))).await
+        let device = device.clone();
+        self.read(move |read| ready(trace(read.db, read.ids, id, app, &device))).await
     }
 
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
@@ -75,7 +87,7 @@ impl Notifications for Sqlite {
 const PAGES_KEPT_FREE: i64 = 8;
 
 /// Fails if a bounded database has no room for more notifications. A full disk cannot keep anything free.
-fn check_space(w: &Write<'_>) -> Result<(), Error> {
+pub(super) fn check_space(w: &Write<'_>) -> Result<(), Error> {
     if w.options.database_bytes_max.is_none() {
         return Ok(());
     }
@@ -86,49 +98,98 @@ fn check_space(w: &Write<'_>) -> Result<(), Error> {
     }
 }
 
-fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
+/// What accepting leads to.
+pub(super) enum Begun {
+    Accepted(Accepted),
+    /// The condition selects too many devices for one commit.
+    TooMany,
+}
+
+/// Accepts a notification, unless that takes several commits.
+pub(super) fn begin(w: &mut Write<'_>, accept: &Accept) -> Result<Begun, Error> {
     w.held.set(Held::Accept);
-    let Accept { app, request, now, idempotency, campaign, .. } = accept;
+    let Accept { app, request, now, idempotency, .. } = accept;
     if let Some(key) = idempotency
         && let Some(earlier) = answered_before(w, accept, key)?
     {
-        return Ok(earlier);
+        return Ok(Begun::Accepted(earlier));
     }
     check_space(w)?;
+    let mut found = Recipients::default();
+    match &request.target {
+        Target::Topic(_) | Target::Everyone => {}
+        Target::Condition(condition) if is_stored(accept) => {
+            let (devices, next) = audience::numbers(w.db, *app, condition, 0, AT_ONCE)?;
+            if next.is_some() {
+                return Ok(Begun::TooMany);
+            }
+            found.devices = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+        }
+        Target::Condition(_) => {}
+        target if is_stored(accept) || request.push.mode != PushMode::Never => {
+            found = recipient::find(w.db, *app, target)?;
+        }
+        Target::Users(_) | Target::Devices(_) => {}
+    }
     w.staged.count_operation();
     let num = w.ids.next(*now);
     let id = w.ids.id(num);
-    let (mut parts, mut departed) = (Vec::new(), RemovedMessages::default());
-    let mut devices = Vec::new();
-    let (mut standing, mut is_kept, mut place) = (Standing::Nothing, false, None);
+    let mut stored = Stored::default();
     match &request.target {
         Target::Topic(_) | Target::Everyone => {
             let everyone = Topic::everyone();
             let name = if let Target::Topic(topic) = &request.target { topic } else { &everyone };
             let published = topic::publish(w, name, num, accept)?;
-            standing = published.standing;
+            stored.standing = published.standing;
             let position = published.position;
-            place = Some((LogPlace { topic: published.topic, offset: position.offset }, position));
+            stored.place = Some((LogPlace { topic: published.topic, offset: position.offset }, position));
         }
-        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
-            if is_stored(accept) {
-                let found = recipient::find(w.db, *app, &request.target)?;
-                Gate::check(accept.gate.as_ref(), found.devices.len())?;
-                departed = inbox::deliver(w, num, request.collapse_key.as_deref(), &found.devices, *now)?;
-                if found.unknown > 0 {
-                    parts.push(OutcomePart::of_unknown(id, *now, found.unknown));
-                    let part = Part::of(num, Outcome::Unknown, *now, Vec::new());
-                    outcome::add(w.db, &Part { count: found.unknown, ..part })?;
-                }
-                devices = found.devices;
-                is_kept = !devices.is_empty();
-                standing = if is_kept { Standing::Kept } else { Standing::Nothing };
-            } else if request.push.mode != PushMode::Never && !matches!(request.target, Target::Condition(_))
-            {
-                devices = recipient::find(w.db, *app, &request.target)?.devices;
+        Target::Users(_) | Target::Devices(_) | Target::Condition(_) if is_stored(accept) => {
+            Gate::check(accept.gate.as_ref(), found.devices.len())?;
+            stored.departed = inbox::deliver(w, num, request.collapse_key.as_deref(), &found.devices, *now)?;
+            if found.unknown > 0 {
+                stored.parts.push(OutcomePart::of_unknown(id, *now, found.unknown));
+                let part = Part::of(num, Outcome::Unknown, *now, Vec::new());
+                outcome::add(w.db, &Part { count: found.unknown, ..part })?;
+            }
+            if !found.devices.is_empty() {
+                stored.standing = Standing::Kept;
+                stored.parts.push(OutcomePart::of(id, Outcome::Kept, *now, found.devices.clone()));
             }
         }
+        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {}
     }
+    finish(w, accept, num, stored, &found.devices).map(Begun::Accepted)
+}
+
+/// What was stored of a notification for its devices.
+pub(super) struct Stored {
+    pub standing: Standing,
+    pub place: Option<(LogPlace, Position)>,
+    /// What was recorded.
+    pub parts: Vec<OutcomePart>,
+    pub departed: RemovedMessages,
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        let (parts, departed) = (Vec::new(), RemovedMessages::default());
+        Self { standing: Standing::Nothing, place: None, parts, departed }
+    }
+}
+
+/// Writes the notification and its push work. Its rows in inboxes and logs are written. `devices` are those that the
+/// request names.
+pub(super) fn finish(
+    w: &Write<'_>,
+    accept: &Accept,
+    num: Num,
+    stored: Stored,
+    devices: &[DeviceNum],
+) -> Result<Accepted, Error> {
+    let Accept { app, now, idempotency, campaign, .. } = accept;
+    let Stored { standing, place, mut parts, departed } = stored;
+    let id = w.ids.id(num);
     let (place, position) = place.unzip();
     let variant = campaign.and_then(|of| of.variant);
     let campaign = match campaign {
@@ -139,10 +200,8 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     if let Some(variant) = variant.filter(|_| campaign != 0) {
         campaign_row::add_to_variant(w.db, num, campaign, variant)?;
     }
-    let unreachable = push_plan::enqueue(w.db, num, accept, campaign, &devices)?;
-    if is_kept {
-        parts.push(OutcomePart::of(id, Outcome::Kept, *now, devices));
-    }
+    broadcast::enqueue(w.db, id, accept)?;
+    let unreachable = push_plan::enqueue(w.db, num, accept, campaign, devices)?;
     parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
     if campaign != 0 {
         for &OutcomePart { outcome, count, .. } in &parts {
@@ -152,7 +211,8 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     if let Some(key) = idempotency {
         idempotency::remember(w.db, *app, key, num, *now)?;
     }
-    Ok(Accepted::new(accept, message_of(accept, id, position), parts, departed))
+    let item_users = item::write(w, num, accept)?;
+    Ok(Accepted { item_users, ..Accepted::new(accept, message_of(accept, id, position), parts, departed) })
 }
 
 /// The first answer to the same idempotency key, while it is remembered.

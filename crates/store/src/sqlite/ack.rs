@@ -1,18 +1,20 @@
 //! Acknowledgements: inbox rows are removed, and positions in topics move forward.
+//!
+//! An acknowledgement names notifications of earlier commits, so it does not wait for the staged rows of its group.
 
 use std::collections::HashMap;
 
-use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
+use noroshi_types::{DeviceNum, Timestamp, When};
 
 use super::statement::Db;
 use super::writer::Write;
-use super::{campaign_row, inbox, outcome, push_queue};
+use super::{Sqlite, inbox, push_queue};
 use crate::engine::notification::Standing;
-use crate::engine::outcome::Part;
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
 use crate::ids::Num;
-use crate::{Ack, Acked, Error};
+use crate::metrics::Held;
+use crate::{Ack, Acked, Error, engine};
 
 /// What acknowledging a notification does that is not in the device's inbox; looked up once for all devices.
 #[derive(Clone, Copy)]
@@ -30,49 +32,55 @@ enum MessageKind {
 }
 
 /// Processes a batch. Returns what was outstanding.
-pub(crate) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
-    let mut acknowledged: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
-    let mut known: HashMap<Num, MessageKind> = HashMap::new();
-    for Ack { device, ids } in acks {
-        let mut nums: Vec<Num> = ids.iter().filter_map(|id| w.ids.num(*id)).collect();
-        // In order, so that each topic message moves the position and counts.
-        nums.sort_unstable();
-        for num in nums {
-            if acknowledge(w.db, *device, num, &mut known)? {
-                acknowledged.entry(num).or_default().push(*device);
-            }
-        }
-    }
-    let mut acked = Vec::with_capacity(acknowledged.len());
-    for (num, mut devices) in acknowledged {
-        devices.sort_unstable();
-        let count = devices.len() as u64;
-        outcome::add(w.db, &Part::of(num, Outcome::Acked, now, devices))?;
-        campaign_row::count_variant(w.db, num, Outcome::Acked, "", count)?;
-        acked.push(Acked { id: w.ids.id(num), count });
-    }
-    Ok(acked)
+pub(crate) async fn ack(store: &Sqlite, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
+    let rows = acks.iter().map(|ack| ack.ids.len()).sum();
+    store.write_repeatable(rows, move |w| acknowledge(w, &acks, now)).await
 }
 
-/// True if the notification was outstanding on this device.
-fn acknowledge(
+fn acknowledge(w: &mut Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
+    w.held.set(Held::by("Sessions"));
+    let pairs = acks.iter().flat_map(|ack| ack.ids.iter().map(move |id| (ack.device, *id)));
+    let mut pairs: Vec<(DeviceNum, Num)> =
+        pairs.filter_map(|(device, id)| Some((device, w.ids.num(id)?))).collect();
+    // In the order of the inboxes' key. Each message of a topic moves the position, and counts.
+    pairs.sort_unstable();
+    pairs.dedup();
+    let db = w.db;
+    let mut remove = db.prepare_cached(inbox::REMOVE)?;
+    let mut known: HashMap<Num, MessageKind> = HashMap::new();
+    let mut acknowledged = Vec::with_capacity(pairs.len());
+    for (device, num) in pairs {
+        // No inbox has a message whose position is stored.
+        let is_position = matches!(known.get(&num), Some(MessageKind::Position { .. }));
+        if !is_position && remove.execute((device.0 as i64, num))? > 0
+            || acknowledge_elsewhere(db, device, num, &mut known)?
+        {
+            w.staged.add_acked(num, now, device);
+            acknowledged.push(num);
+        }
+    }
+    if !w.staged.takes(acknowledged.len(), w.options) {
+        w.staged.write(db)?;
+    }
+    Ok(engine::ack::answer(w.ids, acknowledged))
+}
+
+/// True if the notification, which is not in the device's inbox, was outstanding.
+fn acknowledge_elsewhere(
     db: &Db,
     device: DeviceNum,
     num: Num,
     known: &mut HashMap<Num, MessageKind>,
 ) -> Result<bool, Error> {
-    if inbox::remove(db, device, num)? {
-        return Ok(true);
-    }
-    let settles = match known.get(&num) {
-        Some(settles) => *settles,
+    let kind = match known.get(&num) {
+        Some(kind) => *kind,
         None => {
-            let settles = look_up(db, num)?;
-            known.insert(num, settles);
-            settles
+            let kind = look_up(db, num)?;
+            known.insert(num, kind);
+            kind
         }
     };
-    match settles {
+    match kind {
         MessageKind::Position { topic, offset, outstanding } => {
             let sql =
                 "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3";

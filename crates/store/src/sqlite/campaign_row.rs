@@ -1,11 +1,10 @@
 //! Campaigns as far as push work changes them: their row, their sums and those of their variants, and their end.
-//!
-//! A notification belongs to the same variant for ever, so that later outcomes count for the variant that was sent.
 
 use std::collections::HashMap;
 
-use noroshi_types::{AppId, CampaignId, Outcome, Timestamp};
+use noroshi_types::{AppId, CampaignId, Timestamp};
 
+use super::campaign_sum;
 use super::statement::Db;
 use super::writer::Write;
 use crate::engine::campaign::{
@@ -30,24 +29,9 @@ pub(super) fn count(db: &Db, count: &Count) -> Result<(), Error> {
                ON CONFLICT DO UPDATE SET count = count + excluded.count";
     db.run(sql, (count.campaign, count.outcome as u8, reason, count.count as i64))?;
     match count.num {
-        Some(num) => count_variant(db, num, count.outcome, reason, count.count),
+        Some(num) => campaign_sum::count_variant(db, num, count.outcome, reason, count.count),
         None => Ok(()),
     }
-}
-
-/// Adds to the sums of the variant that the notification belongs to, if it belongs to one.
-pub(super) fn count_variant(
-    db: &Db,
-    num: Num,
-    outcome: Outcome,
-    reason: &str,
-    count: u64,
-) -> Result<(), Error> {
-    let sql = "INSERT INTO campaign_variant_counts (campaign, variant, outcome, reason, count)
-               SELECT v.campaign, v.variant, ?2, ?3, ?4 FROM variant_notifications v
-               JOIN campaigns c ON c.num = v.campaign WHERE v.num = ?1
-               ON CONFLICT DO UPDATE SET count = count + excluded.count";
-    db.run(sql, (num, outcome as u8, reason, count as i64)).map(drop)
 }
 
 /// The notification belongs to the variant from now on.

@@ -7,10 +7,13 @@ use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, inbox, number, revocation, subscription};
 use crate::engine::device::{COLUMNS, Effects, device_of, draw_id, id_of, tags_text};
+use crate::engine::push_token::TokenWrites;
 use crate::engine::record::Record;
 use crate::metrics::Held;
 use crate::revocation::Subject;
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Error, Issued, Registration, engine};
+use crate::{
+    Attributes, Device, DeviceChange, DeviceFilter, DeviceToken, Error, Issued, Registration, engine,
+};
 
 /// Creates or updates devices in one commit.
 pub(crate) async fn register_many(
@@ -19,12 +22,11 @@ pub(crate) async fn register_many(
     devices: Vec<Registration>,
     now: Timestamp,
 ) -> Result<Vec<Result<Device, Error>>, Error> {
-    let rows = devices.iter().map(|device| 2 + device.topics.len()).sum();
-    let work = move |w: &mut Write<'_>| {
+    let work = move |w: &mut Write<'_>, one| {
         w.held.set(Held::Devices);
-        devices.into_iter().map(|one| register(w, app, one, now)).collect()
+        register(w, app, one, now)
     };
-    store.write(rows, work).await
+    store.write_each(devices, |device| 2 + device.topics.len() + device.push_tokens.len(), work).await
 }
 
 pub(crate) fn revoke_tokens(
@@ -67,10 +69,11 @@ pub(crate) fn subscribe(
     app: AppId,
     device: &DeviceId,
     topic: &Topic,
+    now: Timestamp,
 ) -> Result<bool, Error> {
     let num = number::device(db, app, device)?.ok_or(Error::NotFound)?;
     subscription::check_room(db, num, std::slice::from_ref(topic))?;
-    let is_new = subscription::add(db, app, num, topic)?;
+    let is_new = subscription::add(db, app, num, topic, now)?;
     if is_new {
         revise(db, num)?;
     }
@@ -97,7 +100,7 @@ fn revise(db: &Db, device: DeviceNum) -> Result<(), Error> {
 }
 
 pub(super) fn load(db: &Db, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM devices d WHERE d.app = ?1 AND d.id = ?2");
+    let sql = format!("SELECT {} FROM devices d WHERE d.app = ?1 AND d.id = ?2", *COLUMNS);
     let found = db.first(&sql, (app.0, device.as_str()), |row| device_of(row))?;
     let Some(mut device) = found else { return Ok(None) };
     device.topics = subscription::topics(db, device.num)?;
@@ -145,18 +148,19 @@ pub(super) fn register(
         Some(device) => device,
         None => Device { token_version: first_token_version(w.db, app, &id)?, ..Device::fresh(app, id, now) },
     };
-    let effects = match device.register(registration) {
+    let effects = match device.register(registration, now) {
         Ok(effects) => effects,
         Err(refused) => return Ok(Err(refused)),
     };
     if is_new {
         insert(w.db, &mut device)?;
-        subscription::add(w.db, app, device.num, &Topic::everyone())?;
+        subscription::add(w.db, app, device.num, &Topic::everyone(), now)?;
     } else {
         write_back(w, &device, &effects, now)?;
     }
+    write_tokens(w.db, device.num, &effects.tokens)?;
     for topic in &effects.new_topics {
-        subscription::add(w.db, app, device.num, topic)?;
+        subscription::add(w.db, app, device.num, topic, now)?;
     }
     Ok(Ok(device))
 }
@@ -189,7 +193,7 @@ fn insert(db: &Db, device: &mut Device) -> Result<(), Error> {
         device.created_at.0 as i64,
         token.map(|token| token.service as u8),
         token.map(|token| token.environment as u8),
-        token.map(|_| device.created_at.0 as i64),
+        device.push_token_at.map(|at| at.0 as i64),
     ))?;
     device.num = DeviceNum(db.last_insert_rowid() as u64);
     Ok(())
@@ -199,8 +203,8 @@ fn insert(db: &Db, device: &mut Device) -> Result<(), Error> {
 const ENDED: &str = "CASE WHEN kept IS NULL THEN X'FF' WHEN substr(kept, 1, 1) = X'FF' THEN kept
                      ELSE CAST(X'FF' || kept AS BLOB) END";
 
-/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time only
-/// with the user. A device that gets another user loses its inbox and its endpoints.
+/// Writes the columns that can change. The user's time changes only with the user. A device that gets another user loses
+/// its inbox and its endpoints.
 fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
@@ -209,7 +213,7 @@ fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp)
         "UPDATE devices SET user = ?2, platform = ?3, locale = ?4, timezone = ?5, app_version = ?6, tags = ?7,
                             push_token = ?8, push_service = ?9, push_environment = ?10, push_suspect_at = ?11,
                             push_suspect_reason = ?12,
-                            push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN ?14 THEN ?13 ELSE push_token_at END,
+                            push_token_at = ?14,
                             user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END,
                             kept = CASE WHEN user IS ?2 THEN kept ELSE {ENDED} END,
                             revision = revision + ?15
@@ -229,11 +233,38 @@ fn write_back(w: &Write<'_>, device: &Device, effects: &Effects, now: Timestamp)
         suspect.map(|suspect| suspect.at.0 as i64),
         suspect.map(|suspect| &suspect.reason),
         now.0 as i64,
-        effects.names_token,
+        device.push_token_at.map(|at| at.0 as i64),
         effects.revises(),
     ))?;
     if effects.other_user {
         empty(w.db, device.num, now)?;
+    }
+    Ok(())
+}
+
+fn write_tokens(db: &Db, device: DeviceNum, writes: &TokenWrites) -> Result<(), Error> {
+    let num = device.0 as i64;
+    for key in &writes.removed {
+        let sql = "DELETE FROM push_tokens WHERE device = ?1 AND kind = ?2 AND name = ?3";
+        db.run(sql, (num, key.kind() as u8, key.name()))?;
+    }
+    for DeviceToken { key, token, registered_at, suspect, expires_at } in &writes.put {
+        let sql = "INSERT OR REPLACE INTO push_tokens (device, kind, name, service, environment, token, registered_at,
+                                                       suspect_at, suspect_reason, expires_at)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let values = (
+            num,
+            key.kind() as u8,
+            key.name(),
+            token.service as u8,
+            token.environment as u8,
+            token.json.as_str(),
+            registered_at.0 as i64,
+            suspect.as_ref().map(|suspect| suspect.at.0 as i64),
+            suspect.as_ref().map(|suspect| &suspect.reason),
+            expires_at.map(|at| at.0 as i64),
+        );
+        db.run(sql, values)?;
     }
     Ok(())
 }
@@ -252,8 +283,9 @@ pub(crate) fn update(
     now: Timestamp,
 ) -> Result<Device, Error> {
     let mut device = load(w.db, app, id)?.ok_or(Error::NotFound)?;
-    let effects = device.change(change)?;
+    let effects = device.change(change, now)?;
     write_back(w, &device, &effects, now)?;
+    write_tokens(w.db, device.num, &effects.tokens)?;
     Ok(device)
 }
 

@@ -39,12 +39,55 @@ pub(super) fn deliver(
         }
         match w.room.take(device) {
             Taken::Yes => {}
-            Taken::Full => make_room(w, device, w.staged.rows_of(device), &mut removed)?,
+            Taken::Full => {
+                let staged = w.staged.rows_of(device);
+                make_room(w, device, staged, &mut removed)?;
+            }
             Taken::Unknown => make_room(w, device, u32::from(is_staged), &mut removed)?,
         }
     }
     outcome::add(w.db, &Part::of(num, Outcome::Kept, now, devices.to_vec()))?;
     removed.record(w, now)
+}
+
+/// Writes a notification to the inboxes of some of its devices (sorted), at once. Keeps older rows with the same
+/// collapse key. The caller records [`Outcome::Kept`].
+pub(super) fn write(
+    w: &mut Write<'_>,
+    num: Num,
+    collapse_key: Option<&str>,
+    devices: &[DeviceNum],
+    removed: &mut RemovedRows,
+) -> Result<(), Error> {
+    let mut insert = w.db.prepare_cached(staged::INSERT)?;
+    for &device in devices {
+        insert.execute((device.0 as i64, num, collapse_key))?;
+        match w.room.take(device) {
+            Taken::Yes => {}
+            Taken::Full | Taken::Unknown => make_room(w, device, 0, removed)?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes the rows of a collapse key that are older than `num`.
+pub(super) fn collapse_before(
+    db: &Db,
+    num: Num,
+    key: &str,
+    devices: &[DeviceNum],
+    removed: &mut RemovedRows,
+) -> Result<(), Error> {
+    let mut statement = db.prepare_cached(
+        "DELETE FROM inbox WHERE device = ?1 AND collapse_key = ?2 AND num < ?3 RETURNING num",
+    )?;
+    for &device in devices {
+        let mut rows = statement.query((device.0 as i64, key, num))?;
+        while let Some(row) = rows.next()? {
+            removed.add(row.get(0)?, Outcome::Collapsed, device);
+        }
+    }
+    Ok(())
 }
 
 /// Removes older rows with the same collapse key.
@@ -88,7 +131,7 @@ fn make_room(
 
 /// Rows that a delivery removed, by notification.
 #[derive(Default)]
-struct RemovedRows(HashMap<(Num, u8), (Outcome, Vec<DeviceNum>)>);
+pub(super) struct RemovedRows(HashMap<(Num, u8), (Outcome, Vec<DeviceNum>)>);
 
 impl RemovedRows {
     fn add(&mut self, num: Num, outcome: Outcome, device: DeviceNum) {
@@ -96,7 +139,7 @@ impl RemovedRows {
     }
 
     /// Devices were visited in order, so each list is sorted.
-    fn record(self, w: &Write<'_>, now: Timestamp) -> Result<RemovedMessages, Error> {
+    pub(super) fn record(self, w: &Write<'_>, now: Timestamp) -> Result<RemovedMessages, Error> {
         let mut departed = RemovedMessages::default();
         for ((num, _), (outcome, devices)) in self.0 {
             departed.add(Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
@@ -106,16 +149,15 @@ impl RemovedRows {
     }
 }
 
-/// Removes the row of a notification from one inbox; true if there was one.
-pub(super) fn remove(db: &Db, device: DeviceNum, num: Num) -> Result<bool, Error> {
-    Ok(db.run("DELETE FROM inbox WHERE device = ?1 AND num = ?2", (device.0 as i64, num))? > 0)
-}
+/// Removes the row of a notification from one inbox.
+pub(super) const REMOVE: &str = "DELETE FROM inbox WHERE device = ?1 AND num = ?2";
 
 /// Removes a notification from the inboxes of `devices`. Returns the devices that had it.
 pub(super) fn remove_from(db: &Db, devices: &[DeviceNum], num: Num) -> Result<Vec<DeviceNum>, Error> {
     let mut removed = Vec::new();
+    let mut remove = db.prepare_cached(REMOVE)?;
     for &device in devices {
-        if remove(db, device, num)? {
+        if remove.execute((device.0 as i64, num))? > 0 {
             removed.push(device);
         }
     }

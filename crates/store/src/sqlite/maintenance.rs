@@ -7,12 +7,13 @@ use noroshi_types::{Outcome, Timestamp};
 use super::reader::Read;
 use super::statement::{Db, ready};
 use super::writer::Write;
-use super::{Sqlite, inbox, notification, outcome, topic};
+use super::{Sqlite, accept, inbox, notification, outcome, topic};
+use crate::engine::broadcast::forgotten_broadcasts;
 use crate::engine::notification::Standing;
 use crate::engine::outcome::{Part, outstanding};
 use crate::engine::push::sorted;
 use crate::engine::record::Record;
-use crate::engine::{campaign, purge};
+use crate::engine::{campaign, item, purge};
 use crate::ids::Num;
 use crate::metrics::Held;
 use crate::{Error, Place, Pruned, Work};
@@ -23,9 +24,13 @@ pub(crate) fn place(read: Read<'_>) -> Result<Place, Error> {
     last(read.db)
 }
 
+/// A notification whose rows are still being written comes later.
 pub(super) fn last(db: &Db) -> Result<Place, Error> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'notifications'";
-    Ok(Place(db.first(sql, (), |row| row.int(0))?.unwrap_or(0)))
+    let last = db.first(sql, (), |row| row.int(0))?.unwrap_or(0);
+    let sql = "SELECT min(num) FROM expansions WHERE state = 0";
+    let open = db.first(sql, (), |row| row.int_or_null(0))?.flatten();
+    Ok(Place(open.map_or(last, |open| last.min(open - 1))))
 }
 
 /// No other process can use the folder.
@@ -50,8 +55,13 @@ pub(crate) async fn prune(store: &Sqlite, now: Timestamp, rows_max: usize) -> Re
     let small = step(store, rows, move |w| forget_small(w, now, rows)).await?;
     let (lines, more_lines) = step(store, rows, move |w| prune_lines(w, now, rows)).await?;
     let purging = step(store, rows, move |w| ready(purge::resume(w.db, now, rows))).await?;
-    pruned.more |= forgotten.more || small.more || more_lines || purging;
-    Ok(Pruned { notifications: forgotten.notifications, campaign_lines: lines, ..small_of(pruned, small) })
+    let (items, more_items) = step(store, rows, move |w| ready(item::prune(w.db, now, rows))).await?;
+    let expanded = step(store, rows, move |w| accept::settle_expansions(w, now)).await?;
+    pruned.inbox += expanded.inbox;
+    pruned.departed.append(expanded.departed);
+    pruned.more |= forgotten.more || small.more || more_lines || purging || more_items || expanded.more;
+    let notifications = forgotten.notifications;
+    Ok(Pruned { notifications, campaign_lines: lines, items, ..small_of(pruned, small) })
 }
 
 async fn step<T: Send + 'static>(
@@ -67,7 +77,8 @@ async fn step<T: Send + 'static>(
 }
 
 fn small_of(pruned: Pruned, small: Pruned) -> Pruned {
-    Pruned { idempotency: small.idempotency, invalidations: small.invalidations, ..pruned }
+    let Pruned { idempotency, invalidations, push_tokens, push_records, .. } = small;
+    Pruned { idempotency, invalidations, push_tokens, push_records, ..pruned }
 }
 
 fn retained_since(w: &Write<'_>, now: Timestamp) -> Timestamp {
@@ -91,8 +102,18 @@ fn forget_small(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned
     let sql = "DELETE FROM push_invalidations WHERE seq IN (
                    SELECT seq FROM push_invalidations WHERE at <= ?1 LIMIT ?2)";
     let (invalidations, more) = in_chunks(rows_max, |limit| w.db.run(sql, (since, limit)))?;
-    let more = more_topics || more_keys || more;
-    Ok(Pruned { idempotency, invalidations, more, ..Pruned::default() })
+    let sql = "DELETE FROM push_tokens WHERE (device, kind, name) IN (
+                   SELECT device, kind, name FROM push_tokens WHERE expires_at <= ?1 LIMIT ?2)";
+    let (push_tokens, more_tokens) = in_chunks(rows_max, |limit| w.db.run(sql, (at, limit)))?;
+    let sql = "DELETE FROM push_records WHERE id IN (
+                   SELECT id FROM push_records WHERE keep_until <= ?1 LIMIT ?2)";
+    let (push_records, more_records) = in_chunks(rows_max, |limit| w.db.run(sql, (at, limit)))?;
+    let before = forgotten_broadcasts(retained_since(w, now), now).0 as i64;
+    let sql = "DELETE FROM broadcasts WHERE num IN (
+                   SELECT num FROM broadcasts WHERE ended_at <= ?1 LIMIT ?2)";
+    let (_, more_broadcasts) = in_chunks(rows_max, |limit| w.db.run(sql, (before, limit)))?;
+    let more = more_topics || more_keys || more || more_tokens || more_records || more_broadcasts;
+    Ok(Pruned { idempotency, invalidations, push_tokens, push_records, more, ..Pruned::default() })
 }
 
 /// Runs a statement that changes at most a given number of rows, until it finds fewer, `rows_max` are changed, or the
@@ -153,7 +174,7 @@ fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, 
             }
         }
         let removed = sorted(removed);
-        pruned.expired.add(Some(Work::Notification(w.ids.id(num))), Outcome::Expired, now, &removed);
+        pruned.departed.add(Some(Work::Notification(w.ids.id(num))), Outcome::Expired, now, &removed);
         pruned.inbox += removed.len() as u64;
         outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
         if from.is_some() {

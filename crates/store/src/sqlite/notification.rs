@@ -7,6 +7,7 @@ use noroshi_types::{JsonText, Message, TraceContext};
 use super::statement::Db;
 use super::writer::Write;
 use crate::engine::campaign::CampaignNum;
+use crate::engine::named;
 use crate::engine::notification::{
     Standing, TO_CAMPAIGN, keep_until as keep_until_of, message_of_row, push_text, target_of,
 };
@@ -34,8 +35,8 @@ pub(super) fn insert(
     let sql =
         "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
                                     target_text, targets, topic, topic_offset, collapse_key, retain, notification,
-                                    data, push, standing, campaign, trace)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, nullif(?19, 0), ?20)";
+                                    data, push, standing, campaign, trace, named)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, nullif(?19, 0), ?20, ?21)";
     w.db.prepare_cached(sql)?.execute(rusqlite::params![
         num,
         app.0,
@@ -57,6 +58,7 @@ pub(super) fn insert(
         standing as u8,
         campaign,
         request.trace.map(TraceContext::to_stored),
+        named::fingerprints(&request.target),
     ])?;
     Ok(())
 }

@@ -13,6 +13,8 @@ pub struct Options {
     /// Rows kept in the inbox of one device; the oldest are evicted. At least 1. An inbox may exceed this by
     /// [`limits::inbox_slack`] before it is trimmed.
     pub inbox_rows: u32,
+    /// Items kept for one user; the oldest are removed. At least 1.
+    pub item_rows: u32,
     /// Rows kept in the log of one topic; the oldest are trimmed. At least 1.
     pub topic_log_rows: u64,
     /// The minimum time that a notification and its outcomes are kept after acceptance.
@@ -41,6 +43,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             inbox_rows: limits::INBOX_ROWS,
+            item_rows: limits::ITEM_ROWS,
             topic_log_rows: limits::TOPIC_LOG_ROWS,
             trace_retention: limits::TRACE_RETENTION,
             reader_threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),

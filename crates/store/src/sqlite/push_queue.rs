@@ -9,6 +9,7 @@ use super::writer::Write;
 use crate::engine::cancel::CancelledWork;
 use crate::engine::device_list;
 use crate::engine::push::{Entry, service_code};
+use crate::engine::push_token::key_text;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Error, Lease, Renewal, VariantNum};
@@ -19,8 +20,8 @@ pub(super) fn insert(db: &Db, entry: &Entry, recipients: &[DeviceNum]) -> Result
         return Ok(());
     }
     let sql = "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
-                                       leased_until, recipients)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10)";
+                                       leased_until, recipients, token)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11)";
     let values = (
         entry.app.0,
         entry.lane as u8,
@@ -32,6 +33,7 @@ pub(super) fn insert(db: &Db, entry: &Entry, recipients: &[DeviceNum]) -> Result
         entry.attempt,
         entry.fallback as u8,
         device_list::encode(recipients),
+        key_text(entry.token.as_ref()),
     );
     db.run(sql, values).map(drop)
 }
@@ -59,6 +61,8 @@ pub(crate) fn renew(
 /// take instead, which spreads them.
 pub(super) fn void_leases(db: &Db) -> rusqlite::Result<()> {
     db.prepare_cached("UPDATE push_queue SET leased_until = takes > 1 WHERE leased_until > 0")?.execute(())?;
+    db.prepare_cached("UPDATE push_channels SET due_at = 0, lease = 0 WHERE lease > 0")?.execute(())?;
+    db.prepare_cached("UPDATE activity_slices SET leased_until = 0 WHERE leased_until > 0")?.execute(())?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 18] = [
+const MIGRATIONS: [&str; 26] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -33,6 +33,14 @@ const MIGRATIONS: [&str; 18] = [
     include_str!("../../migrations/0016_shares.sql"),
     include_str!("../../migrations/0017_share_ends.sql"),
     include_str!("../../migrations/0018_walks_by_app.sql"),
+    include_str!("../../migrations/0019_expansions.sql"),
+    include_str!("../../migrations/0020_explanations.sql"),
+    include_str!("../../migrations/0021_push_tokens.sql"),
+    include_str!("../../migrations/0022_push_records.sql"),
+    include_str!("../../migrations/0023_providers.sql"),
+    include_str!("../../migrations/0024_broadcasts.sql"),
+    include_str!("../../migrations/0025_activities.sql"),
+    include_str!("../../migrations/0026_items.sql"),
 ];
 
 /// The schema version this program writes.

@@ -65,15 +65,12 @@ impl Sqlite {
         which: Vec<usize>,
     ) -> Result<Vec<Answer>, Error> {
         let changes = Arc::clone(&logins);
-        let topics = which.iter().filter_map(|&i| logins.get(i)).map(|login| login.topics.len());
-        let rows = which.len() * 2 + topics.sum::<usize>();
-        let which = self
-            .write(rows, move |w| {
-                w.held.set(Held::Sessions);
-                which.iter().filter_map(|&i| changes.get(i)).try_for_each(|login| change(w, login))?;
-                Ok(which)
-            })
-            .await?;
+        let rows = |i: &usize| 2 + logins.get(*i).map_or(0, |login| login.topics.len());
+        let work = move |w: &mut Write<'_>, i: usize| {
+            w.held.set(Held::Sessions);
+            changes.get(i).map_or(Ok(()), |login| change(w, login)).map(|()| i)
+        };
+        let which = self.write_each(which, rows, work).await?;
         self.read_logins(logins, which).await
     }
 }
@@ -214,5 +211,12 @@ pub(crate) fn first_call(
         0 => Vec::new(),
         _ => Reading::new(read).inbox(device.num, 0, "DESC", newest, now)?,
     };
-    Ok(Some(FirstCall { device, unread, newest, expires_at }))
+    let sql = "SELECT count(*) FROM items i CROSS JOIN item_contents c ON c.num = i.num
+               WHERE i.app = ?1 AND i.user = ?2 AND i.state = 1 AND c.expires_at > ?3";
+    let unread_items = match &device.user {
+        Some(user) => read.db.first(sql, (app.0, user.as_str(), now.0 as i64), |row| row.count(0))?,
+        None => None,
+    };
+    let unread_items = unread_items.unwrap_or_default();
+    Ok(Some(FirstCall { device, unread, newest, unread_items, expires_at }))
 }

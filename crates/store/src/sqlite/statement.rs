@@ -114,6 +114,18 @@ impl Session for Db {
     const ORDERED_JOIN: &str = "CROSS JOIN";
     const TOPIC_LOG_BY_AGE: &str = "topic_log INDEXED BY topic_log_by_age";
 
+    fn numbers(value: &str) -> String {
+        format!("(SELECT CAST(value AS INTEGER) AS num FROM json_each({value}))")
+    }
+
+    fn texts(value: &str) -> String {
+        format!("(SELECT value AS text FROM json_each({value}))")
+    }
+
+    fn engine_now(value: &str) -> String {
+        value.to_owned()
+    }
+
     fn query<T: Send>(
         &self,
         sql: &str,

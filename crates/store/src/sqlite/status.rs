@@ -7,12 +7,13 @@ use super::reader::Read;
 use super::statement::ready;
 use super::writer::Write;
 use super::{campaign_row, inbox, outcome, push_queue, topic};
+use crate::engine::broadcast;
 use crate::engine::notification::{STATE_COLUMNS, Standing, notification_state};
-use crate::engine::opened;
 use crate::engine::outcome::Part;
 use crate::engine::push::sorted;
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
+use crate::engine::{item, opened};
 use crate::metrics::Held;
 use crate::{Cancelled, Error, NotificationState};
 
@@ -65,7 +66,12 @@ pub(super) fn cancel(
     let found = w.db.first(sql, (num, app.0), |row| {
         Ok((row.int_or_null(0)?, row.int_or_null(1)?, Standing::from_code(row.code(2)?)))
     })?;
-    let (topic, offset, standing): (Option<TopicNum>, _, _) = found.ok_or(Error::NotFound)?;
+    let had_items = ready(item::cancel(w.db, app, num, now))?;
+    let (topic, offset, standing): (Option<TopicNum>, _, _) = match found {
+        Some(found) => found,
+        None if had_items => return Ok(CancelStep::Done(Cancelled::default())),
+        None => return Err(Error::NotFound),
+    };
     let Cancelling { from, mut removed } = before;
     let recorded = removed.clone();
     let mut changed = false;
@@ -86,7 +92,8 @@ pub(super) fn cancel(
         campaign_row::count(w.db, &count)?;
         done.extend(campaign_row::settle(w, count.campaign, now)?);
     }
-    if changed || !removed.is_empty() || work.any {
+    let broadcasts = ready(broadcast::cancel_notification(w.db, id, now))?;
+    if changed || !removed.is_empty() || work.any || broadcasts {
         notification::set_standing(w.db, num, Standing::Cancelled)?;
     }
     let (result, parts) = work.result((num, id), removed, done, now);

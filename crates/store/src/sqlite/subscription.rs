@@ -1,6 +1,6 @@
 //! Durable subscriptions. Every device subscribes to `$everyone`, which is neither counted nor listed.
 
-use noroshi_types::{AppId, DeviceNum, Topic};
+use noroshi_types::{AppId, DeviceNum, Timestamp, Topic};
 
 use super::statement::Db;
 use super::topic;
@@ -9,11 +9,17 @@ use crate::engine::device::check_topics;
 use crate::engine::record::Record;
 
 /// Subscribes from the topic's current position; false if the device was subscribed already.
-pub(super) fn add(db: &Db, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
+pub(super) fn add(
+    db: &Db,
+    app: AppId,
+    device: DeviceNum,
+    topic: &Topic,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let num = topic::find_or_create(db, app, topic)?;
-    let sql = "INSERT OR IGNORE INTO subscriptions (device, topic, position, named)
-               SELECT ?1, num, head, ?3 FROM topics WHERE num = ?2";
-    Ok(db.run(sql, (device.0 as i64, num, !topic.is_everyone()))? > 0)
+    let sql = "INSERT OR IGNORE INTO subscriptions (device, topic, position, named, since)
+               SELECT ?1, num, head, ?3, CASE WHEN ?3 THEN ?4 END FROM topics WHERE num = ?2";
+    Ok(db.run(sql, (device.0 as i64, num, !topic.is_everyone(), now.0 as i64))? > 0)
 }
 
 /// True if there was a subscription. The one to `$everyone` cannot be removed.

@@ -6,7 +6,7 @@
 //!                  └───────────────── what arrives meanwhile is the next group ◄────────────────┘
 //! ```
 //!
-//! Operations that accept notifications stage their inbox rows ([`super::staged`]). All other operations see these
+//! Operations that accept or acknowledge notifications stage rows ([`super::staged`]). All other operations see these
 //! rows, because the writer writes them first.
 //!
 //! The writer does not wait for fuller groups: the next group gathers during the fsync of the current one. A failed
@@ -16,16 +16,21 @@
 //! at the latest by its `Drop`. An answer that panics does not affect other answers, but ends the node: its message
 //! is committed and may not have been delivered, and the next start reads it.
 
+mod unfinished;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_supervision::{Heartbeat, Kind, Threads, What};
+use noroshi_types::AppId;
 use prometheus_client::metrics::histogram::Histogram;
 
+use self::unfinished::Unfinished;
+use super::expanding::Expanding;
 use super::expiring::Expiring;
 use super::options::Options;
 use super::reader::Read;
@@ -33,8 +38,14 @@ use super::room::Room;
 use super::staged::Staged;
 use super::statement::Db;
 use crate::Error;
-use crate::ids::Ids;
+use crate::ids::{Ids, Num};
 use crate::metrics::{Held, Metrics};
+
+/// For how long the operations of a group run, with the writing of their rows: half of the 100 ms that a commit may
+/// take. The last operation may exceed it.
+const GROUP_TIME: Duration = Duration::from_millis(50);
+/// What writing a staged row takes, about.
+const STAGED_ROW: Duration = Duration::from_micros(5);
 
 /// The context of an operation.
 pub(crate) struct Write<'a> {
@@ -43,6 +54,7 @@ pub(crate) struct Write<'a> {
     pub room: &'a mut Room,
     pub staged: &'a mut Staged,
     pub expiring: &'a mut Expiring,
+    pub expanding: &'a mut Expanding,
     pub options: &'a Options,
     /// For metrics; an operation sets it.
     pub held: Cell<Held>,
@@ -54,7 +66,13 @@ impl<'a> Write<'a> {
         Read { db: self.db, ids: self.ids }
     }
 
-    /// Writes the staged inbox rows.
+    /// Whether the rest of the group belongs to the next commit.
+    fn is_out_of_time(&self, started: Instant, results: &[Result<(), Error>]) -> bool {
+        let staged = STAGED_ROW * u32::try_from(self.staged.len()).unwrap_or(u32::MAX);
+        !results.is_empty() && started.elapsed() + staged >= GROUP_TIME
+    }
+
+    /// Writes the staged rows.
     fn write_staged(&mut self) -> Result<(), Error> {
         self.staged.write(self.db)?;
         self.room.trim();
@@ -71,21 +89,45 @@ impl<'a> Write<'a> {
 }
 
 /// An operation of the writer with its answer.
-trait Job: Send {
+pub(super) trait Job: Send {
     /// Approximate number of rows it writes.
     fn rows(&self) -> usize;
     fn kind(&self) -> JobKind;
+    /// The app whose notification it accepts. It waits for an earlier acceptance that takes several commits.
+    fn app(&self) -> Option<AppId> {
+        None
+    }
+    /// The number of the notification that it writes in several commits.
+    fn expansion(&self) -> Option<Num> {
+        None
+    }
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error>;
-    /// Called after the commit, at most once.
-    fn finish(&mut self, result: Result<(), Error>);
+    /// Called after the commit.
+    fn end(&mut self, result: Result<(), Error>) -> Next;
+    /// Answers it with an error. It is dropped afterwards.
+    fn refuse(&mut self, error: Error);
+    /// It waits for an acceptance of its app.
+    fn set_aside(&mut self) {}
+}
+
+/// What becomes of a job after a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It was answered.
+    Done,
+    /// It needs another commit.
+    Again,
+    /// It did not run, because an acceptance of its app takes several commits.
+    Aside,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum JobKind {
-    /// Runs once, after the staged inbox rows are written.
+pub(super) enum JobKind {
+    /// Runs once, after the staged rows are written.
     Any,
-    /// May run again after a rollback. Uses inboxes only to add rows, so it may run before the staged ones are written.
-    Addition,
+    /// May run again after a rollback. Does not depend on staged rows, so it may run before they are written: it adds
+    /// rows to inboxes, or removes rows of earlier commits, and reads no traces.
+    Repeatable,
 }
 
 struct Op<W, T, D: FnOnce(Result<T, Error>)> {
@@ -115,11 +157,16 @@ where
         Ok(())
     }
 
-    fn finish(&mut self, result: Result<(), Error>) {
+    fn end(&mut self, result: Result<(), Error>) -> Next {
         let output = self.output.take();
         if let Some(done) = self.done.take() {
             done(result.and_then(|()| output.ok_or(Error::Closed)));
         }
+        Next::Done
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.end(Err(error));
     }
 }
 
@@ -176,20 +223,26 @@ impl Writer {
         self.submit_job(Op { rows: rows + 1, kind: JobKind::Any, work, output: None, done: Some(done) });
     }
 
-    /// The same for an operation that can run again, and that uses inboxes only to add rows.
-    pub(super) fn submit_addition<T: Send + 'static>(
+    /// The same for an operation that can run again and does not depend on staged rows.
+    pub(super) fn submit_repeatable<T: Send + 'static>(
         &self,
         rows: usize,
         work: impl Fn(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
         done: impl FnOnce(Result<T, Error>) + Send + 'static,
     ) {
-        self.submit_job(Op { rows: rows + 1, kind: JobKind::Addition, work, output: None, done: Some(done) });
+        self.submit_job(Op {
+            rows: rows + 1,
+            kind: JobKind::Repeatable,
+            work,
+            output: None,
+            done: Some(done),
+        });
     }
 
-    fn submit_job(&self, job: impl Job + 'static) {
+    pub(super) fn submit_job(&self, job: impl Job + 'static) {
         if let Err((mut job, error)) = self.queue_up(Box::new(job)) {
             self.metrics.refused.inc();
-            job.finish(Err(error));
+            job.refuse(error);
         }
     }
 
@@ -209,7 +262,7 @@ impl Writer {
                 tracing::debug!(%error, "an outcome was not recorded");
             }
         };
-        let job = Op { rows: rows + 1, kind: JobKind::Addition, work, output: None, done: Some(done) };
+        let job = Op { rows: rows + 1, kind: JobKind::Repeatable, work, output: None, done: Some(done) };
         if half_full
             || self.queued_rows.load(Ordering::Relaxed) * 2 > self.rows_max
             || self.queue_up(Box::new(job)).is_err()
@@ -257,63 +310,114 @@ impl Loop {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(self, db: &Db, ids: &Ids, options: &Options, pulse: &Heartbeat) {
         let (mut room, mut staged, mut expiring) = (Room::default(), Staged::default(), Expiring::default());
+        let mut expanding = Expanding::default();
         let mut write = Write {
             db,
             ids,
             room: &mut room,
             staged: &mut staged,
             expiring: &mut expiring,
+            expanding: &mut expanding,
             options,
             held: Cell::new(Held::Other),
             held_seconds: &self.held_seconds,
         };
-        let mut group = Vec::new();
+        let (mut group, mut unfinished) = (Vec::new(), Unfinished::default());
         loop {
             pulse.waiting();
-            let Ok(first) = self.jobs.recv() else { return };
-            pulse.working();
+            if !self.gather(&mut group, &mut unfinished, write.expanding, options, pulse) {
+                return;
+            }
             let started = Instant::now();
-            self.gather(first, &mut group, options);
             let results = commit(&mut group, &mut write, pulse);
             self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
-            self.metrics.commit_operations.observe(group.len() as f64);
+            self.metrics.commit_operations.observe(results.len() as f64);
             match results.iter().any(Result::is_ok) {
                 true => self.metrics.commits.inc(),
                 false => self.metrics.commit_failures.inc(),
             };
-            for (mut job, result) in group.drain(..).zip(results) {
-                if catch_unwind(AssertUnwindSafe(|| job.finish(result))).is_err() {
-                    tracing::error!("the answer to a committed write panicked");
-                    pulse.fail(What::Unanswered);
+            let mut aside = Vec::new();
+            let mut jobs = group.drain(..);
+            for (result, mut job) in results.into_iter().zip(&mut jobs) {
+                match catch_unwind(AssertUnwindSafe(|| job.end(result))) {
+                    Ok(Next::Done) => {}
+                    Ok(Next::Again) => unfinished.again(job),
+                    Ok(Next::Aside) => aside.push(job),
+                    Err(_) => {
+                        tracing::error!("the answer to a committed write panicked");
+                        pulse.fail(What::Unanswered);
+                    }
                 }
             }
+            write.expanding.reset(unfinished.expanding().map(|job| (job.app(), job.expansion())));
+            let (waiting, postponed): (Vec<_>, Vec<_>) =
+                jobs.partition(|job| job.app().is_some_and(|app| write.expanding.has(app)));
+            aside.extend(waiting);
+            aside.iter_mut().for_each(|job| job.set_aside());
+            unfinished.set_aside_first(aside);
+            unfinished.postpone(postponed);
         }
     }
 
-    /// Takes queued operations, up to the size of a group.
-    fn gather(&self, first: Box<dyn Job>, group: &mut Vec<Box<dyn Job>>, options: &Options) {
-        let mut rows = first.rows();
-        group.push(first);
+    /// Waits for work, and takes queued operations, up to the size of a group. Returns false at the end.
+    fn gather(
+        &self,
+        group: &mut Vec<Box<dyn Job>>,
+        unfinished: &mut Unfinished,
+        expanding: &Expanding,
+        options: &Options,
+        pulse: &Heartbeat,
+    ) -> bool {
+        let mut rows = unfinished.begin(group, expanding, options);
         while rows < options.group_rows_max && group.len() < options.group_operations_max {
-            let Ok(job) = self.jobs.try_recv() else { break };
+            let job = match group.is_empty() && !unfinished.has_work() {
+                true => match self.jobs.recv() {
+                    Ok(job) => job,
+                    Err(_) => return false,
+                },
+                false => match self.jobs.try_recv() {
+                    Ok(job) => job,
+                    Err(_) => break,
+                },
+            };
+            self.queued_rows.fetch_sub(job.rows(), Ordering::Relaxed);
+            self.metrics.queue_operations.dec();
+            if job.app().is_some_and(|app| expanding.has(app) || unfinished.has_aside(app)) {
+                self.set_aside(job, unfinished, options);
+                continue;
+            }
             rows += job.rows();
             group.push(job);
         }
-        self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
-        self.metrics.queue_operations.dec_by(group.len() as i64);
+        pulse.working();
+        true
+    }
+
+    /// The job waits for an expansion of its app.
+    fn set_aside(&self, mut job: Box<dyn Job>, unfinished: &mut Unfinished, options: &Options) {
+        if unfinished.is_full(options) {
+            self.metrics.refused.inc();
+            return job.refuse(Error::Overloaded);
+        }
+        job.set_aside();
+        unfinished.set_aside(job);
     }
 }
 
-/// Runs a group in one transaction. Returns a result for each job.
+/// Runs a group in one transaction. Returns a result for each job that ran: the first ones, at least one.
 fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
-    let additions = group.iter().take_while(|job| job.kind() == JobKind::Addition).count();
-    if !run_without_savepoints(&mut group[..additions], write, &mut results, pulse) {
+    let repeatable = group.iter().take_while(|job| job.kind() == JobKind::Repeatable).count();
+    let started = Instant::now();
+    if !run_without_savepoints(&mut group[..repeatable], write, &mut results, pulse, started) {
         roll_back(write.db, "ROLLBACK");
         write.forget();
         results.clear();
     }
     for job in group.iter_mut().skip(results.len()) {
+        if write.is_out_of_time(started, &results) {
+            break;
+        }
         // A group may take long on a slow disk, but a single operation must not.
         pulse.working();
         if job.kind() == JobKind::Any || write.staged.is_full(write.options.inbox_rows) {
@@ -342,12 +446,13 @@ fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Heartbeat) 
     results
 }
 
-/// Runs additions until one fails half way; then false, and all must be rolled back.
+/// Runs repeatable operations until one fails half way; then false, and all must be rolled back.
 fn run_without_savepoints(
     jobs: &mut [Box<dyn Job>],
     write: &mut Write<'_>,
     results: &mut Vec<Result<(), Error>>,
     pulse: &Heartbeat,
+    started: Instant,
 ) -> bool {
     if jobs.is_empty() {
         return true;
@@ -356,11 +461,14 @@ fn run_without_savepoints(
         return false;
     }
     for job in jobs {
+        if write.is_out_of_time(started, results) {
+            break;
+        }
         pulse.working();
         if write.staged.is_full(write.options.inbox_rows) && write.write_staged().is_err() {
             return false;
         }
-        let (changes, staged) = (write.db.total_changes(), write.staged.len());
+        let (changes, staged) = (write.db.total_changes(), write.staged.mark());
         let result = run_caught(job.as_mut(), write);
         if result.is_err() {
             write.staged.truncate(staged);
@@ -407,7 +515,7 @@ fn fail_all(results: &mut [Result<(), Error>], error: &Error) {
 fn run_in_savepoint(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
     let db = write.db;
     execute(db, "SAVEPOINT op")?;
-    let staged = write.staged.len();
+    let staged = write.staged.mark();
     let result = run_caught(job, write).and_then(|()| execute(db, "RELEASE op"));
     if result.is_err() {
         write.staged.truncate(staged);
@@ -444,12 +552,12 @@ mod tests {
     type Work = fn(&mut Write<'_>) -> Result<(), Error>;
 
     /// Runs operations in one group on a fresh database, and compares results and stored rows. The group starts with
-    /// any number of additions.
+    /// any number of repeatable operations.
     fn check(work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
-        (0..=work.len()).for_each(|additions| check_with(additions, work, expected, kept));
+        (0..=work.len()).for_each(|repeatable| check_with(repeatable, work, expected, kept));
     }
 
-    fn check_with(additions: usize, work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
+    fn check_with(repeatable: usize, work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opened");
         db.execute_batch(
@@ -463,8 +571,8 @@ mod tests {
         for (at, &work) in work.iter().enumerate() {
             let answer = answer.clone();
             let done = move |result| answer.send(result).expect("room");
-            match at < additions {
-                true => writer.submit_addition(1, work, done),
+            match at < repeatable {
+                true => writer.submit_repeatable(1, work, done),
                 false => writer.submit(1, work, done),
             }
         }

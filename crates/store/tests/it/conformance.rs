@@ -1,9 +1,12 @@
 //! The contract of the store's traits: a test for every promise, which any implementation has to pass.
 //!
-//! A test is an async function that takes a new, empty store with the limits [`INBOX_ROWS`] and [`TOPIC_LOG_ROWS`].
+//! A test is an async function that takes a new, empty store with the limits [`INBOX_ROWS`], [`ITEM_ROWS`]
+//! and [`TOPIC_LOG_ROWS`].
 //! [`conformance_tests`] turns each into a `#[tokio::test]` for one implementation.
 
 pub(crate) mod accounts;
+pub(crate) mod activities;
+pub(crate) mod broadcasts;
 pub(crate) mod campaigns;
 pub(crate) mod cells;
 pub(crate) mod claims;
@@ -11,21 +14,25 @@ pub(crate) mod credentials;
 pub(crate) mod definitions;
 pub(crate) mod devices;
 pub(crate) mod endpoints;
+pub(crate) mod expansions;
 pub(crate) mod fixture;
 pub(crate) mod inbox;
+pub(crate) mod items;
 pub(crate) mod maintenance;
 pub(crate) mod notifications;
 pub(crate) mod push;
 pub(crate) mod push_fixture;
+pub(crate) mod push_tokens;
 pub(crate) mod revocations;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod tokens;
 pub(crate) mod topics;
+pub(crate) mod traces;
 pub(crate) mod usage;
 pub(crate) mod walks;
 
-pub(crate) use fixture::{INBOX_ROWS, TOPIC_LOG_ROWS};
+pub(crate) use fixture::{INBOX_ROWS, ITEM_ROWS, TOPIC_LOG_ROWS};
 
 /// Runs every test of the suite on stores from `$fresh`, an expression that returns a guard (kept until the test
 /// ends) and the store.
@@ -54,6 +61,18 @@ macro_rules! conformance_tests {
             accounts: apps_and_keys_are_stored, names_and_hashes_are_unique, deleting_an_app_removes_everything_it_owns,
                 late_rows_of_a_deleted_app_are_removed,
                 concurrent_first_calls_agree_on_a_secret;
+            activities: an_activity_is_created_and_changed, an_idempotency_key_creates_one_activity,
+                devices_of_an_activity_are_collected, a_slice_holds_a_bounded_number_of_devices, updates_are_coalesced,
+                a_slice_is_taken_again_after_its_lease, a_device_that_failed_stays_behind, a_device_joins_with_its_token,
+                a_device_of_another_user_gets_nothing, the_end_removes_the_tokens_and_later_the_rows,
+                reported_tokens_of_activities_are_invalidated;
+            broadcasts: a_channel_is_created_bound_and_deleted, a_name_is_created_once, an_app_has_a_bounded_number_of_channels,
+                broadcasts_of_a_channel_are_sent_in_order, a_failed_broadcast_is_tried_again, a_lease_of_a_broadcast_ends,
+                a_broadcast_that_crashes_its_senders_is_set_aside, an_expired_broadcast_is_not_sent,
+                a_newer_broadcast_replaces_one_that_waits, a_channel_has_a_bounded_number_of_broadcasts,
+                a_repeated_key_broadcasts_once, a_notification_reaches_the_channels_of_its_topic,
+                cancelling_a_notification_cancels_its_broadcasts, a_deleted_channel_sends_nothing,
+                broadcasts_are_forgotten_after_the_retention, concurrent_senders_leave_nothing_behind;
             claims: devices_that_acknowledged_before_the_claim_get_no_push, devices_that_acknowledge_after_the_claim_get_a_push,
                 a_batch_that_no_device_needs_is_removed, acknowledgements_before_a_walk_count,
                 an_acknowledgement_of_another_app_does_not_spare_a_push, replaced_notifications_are_not_pushed, always_pushes_without_checking_acknowledgements,
@@ -62,23 +81,29 @@ macro_rules! conformance_tests {
                 a_stalled_walk_does_not_block_others, a_cancelled_walk_is_removed,
                 cancelled_leased_work_is_not_retried, audiences_come_in_pages;
             campaigns: a_campaign_is_kept_and_listed, an_idempotency_key_creates_one_campaign, campaign_states_change_in_order, a_campaign_runs_to_its_end,
-                an_empty_audience_ends_the_campaign, a_paused_campaign_sends_nothing, an_aborted_campaign_sends_nothing,
-                an_expired_lease_of_an_aborted_campaign_drops_the_batch, lines_are_uploaded_for_users,
+                an_empty_audience_ends_the_campaign, a_paused_campaign_sends_nothing, a_campaign_that_started_does_not_wait_for_its_clock, an_aborted_campaign_sends_nothing,
+                an_expired_lease_of_an_aborted_campaign_drops_the_batch, batches_that_wait_make_steps,
+                lines_are_uploaded_for_users,
                 a_published_batch_counts_for_its_campaign, openings_count_for_their_campaign,
                 pushes_count_for_their_variant, cancelled_retries_count_for_their_variant, retries_keep_their_variant,
                 published_batches_count_for_their_variant, dropped_batches_can_end_a_campaign,
                 an_ended_campaign_is_deleted;
             tokens: a_token_is_removed_only_on_proof, a_newly_registered_token_is_kept,
                 a_tokens_time_is_that_of_its_last_registration,
-                a_suspect_token_is_suspended_until_it_is_registered_again,
+                a_suspect_token_is_suspended_until_it_is_registered_again, suspended_tokens_are_restored,
                 invalidations_are_paged_and_kept_for_the_retention;
+            push_tokens: several_tokens_are_kept_for_a_device, the_message_token_registered_last_is_the_main_one,
+                a_device_has_a_bounded_number_of_tokens, a_push_goes_to_the_token_it_names,
+                an_invalid_token_is_removed_alone, another_message_token_replaces_an_invalid_main_token,
+                walks_and_campaigns_keep_their_token, expired_tokens_are_removed_in_slices, tokens_end_with_their_device;
             credentials: credentials_are_stored, one_credential_exists_per_app_service_and_environment;
             push: users_and_devices_become_batches_by_service, many_recipients_become_several_batches,
                 a_repeated_key_pushes_once, batches_are_taken_by_lane_then_by_due_time, batches_due_later_wait,
                 busy_services_and_held_campaigns_are_skipped, a_lease_expires_unless_it_is_renewed,
                 a_batch_that_crashes_its_senders_is_set_aside, only_takes_of_crashed_senders_count,
                 batches_of_a_crashed_sender_are_spread,
-                finishing_a_batch_records_its_results_once, expired_notifications_are_not_pushed,
+                finishing_a_batch_records_its_results_once, a_part_of_the_results_leaves_the_rest_of_a_batch,
+                expired_notifications_are_not_pushed,
                 cancelled_notifications_are_not_pushed, recipients_have_their_current_state,
                 a_notification_lives_as_long_as_its_push, deleting_an_app_removes_its_push_work,
                 a_walk_without_a_service_is_refused;
@@ -99,10 +124,20 @@ macro_rules! conformance_tests {
                 a_user_is_revoked_on_all_devices, a_revocation_applies_to_one_app, a_jwt_without_a_time_is_refused_once_revoked;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
                 a_live_message_is_not_stored, a_ttl_ends, a_newer_message_replaces_older_ones_of_its_collapse_key,
-                a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
+                a_full_inbox_evicts_the_oldest, many_inboxes_keep_their_newest_rows,
+                an_ack_removes_once, concurrent_acknowledgements_count_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
+            items: an_item_is_listed_for_each_named_user, items_of_devices_belong_to_their_users, items_do_not_depend_on_delivery,
+                items_of_a_repeated_request_are_written_once, items_are_filtered_and_come_in_pages, states_of_items_change_in_order,
+                only_own_items_change, all_items_up_to_one_change, concurrent_changes_count_once, a_user_keeps_the_newest_items,
+                items_end_with_their_retention, a_cancelled_notification_has_no_items, the_first_call_counts_items, items_end_with_their_app;
             notifications: ids_are_in_commit_order, answers_come_in_order, noted_notifications_get_an_id_at_once,
                 a_repeated_key_returns_the_first_answer, another_body_conflicts, a_state_counts_outcomes,
                 a_trace_has_the_steps_of_one_device, an_opening_counts_once, a_trace_context_is_kept, cancel_removes_unacknowledged_rows, conditions_select_devices;
+            expansions: every_selected_device_gets_it_once, a_full_inbox_evicts_for_a_large_condition,
+                later_messages_of_the_app_keep_their_order, a_repeated_key_waits_for_the_large_condition,
+                a_gate_decides_on_a_large_condition, devices_change_while_rows_are_written,
+                a_large_condition_replaces_its_collapse_key_later, a_large_condition_expires,
+                an_app_is_deleted_while_rows_are_written;
             sessions: a_log_in_reads_everything_at_once, a_refusal_does_not_affect_others, an_app_jwt_creates_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
@@ -116,6 +151,8 @@ macro_rules! conformance_tests {
                 an_unused_topic_is_empty, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
                 topics_are_listed, topics_with_new_messages_are_listed,
                 retained_messages_are_found_by_range, log_pages_cover_all_topics;
+            traces: a_trace_knows_who_was_named, a_trace_knows_since_when_a_device_subscribes, a_trace_knows_which_push_waits,
+                a_trace_of_a_campaign_covers_all_that_it_sends, a_trace_has_the_attempts_at_a_device;
             maintenance: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, large_audiences_are_removed_in_slices, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_rejects_calls;

@@ -2,12 +2,14 @@
 
 mod concurrency;
 mod deadlock;
+mod expansion;
 mod failure;
 mod migration;
 mod order;
 mod plans;
 mod push;
 mod round_trip;
+mod schema;
 mod server;
 
 use std::time::Duration;
@@ -16,11 +18,12 @@ use noroshi_store::{Postgres, PostgresOptions};
 use prometheus_client::registry::Registry;
 
 use self::server::{Database, server};
-use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
+use crate::conformance::{INBOX_ROWS, ITEM_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
 
 fn options(database: &Database) -> PostgresOptions {
     PostgresOptions {
         inbox_rows: INBOX_ROWS,
+        item_rows: ITEM_ROWS,
         topic_log_rows: TOPIC_LOG_ROWS,
         trace_retention: Duration::from_secs(RETENTION_SECONDS),
         connections: 8,

@@ -1,5 +1,6 @@
 //! SQLite: the conformance suite, and tests for this engine only.
 
+mod expansion;
 mod failure;
 mod open;
 mod plans;
@@ -13,11 +14,12 @@ use noroshi_store::{OpenError, Options, Sqlite};
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
-use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
+use crate::conformance::{INBOX_ROWS, ITEM_ROWS, TOPIC_LOG_ROWS, maintenance::RETENTION_SECONDS};
 
 fn options() -> Options {
     Options {
         inbox_rows: INBOX_ROWS,
+        item_rows: ITEM_ROWS,
         topic_log_rows: TOPIC_LOG_ROWS,
         trace_retention: Duration::from_secs(RETENTION_SECONDS),
         reader_threads: 2,

@@ -110,6 +110,33 @@ pub(crate) struct Campaign {
     pub(crate) common: Common,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Registers devices that have the token of a Live Activity, and updates all activities once in every --interval. The
+states that the fake receives contain the time of their update.")]
+pub(crate) struct Activities {
+    /// Devices of all activities
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) devices: usize,
+    /// Activities that the devices are divided into
+    #[arg(long, default_value_t = 1)]
+    pub(crate) activities: usize,
+    /// Time between two updates of an activity
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    pub(crate) interval: Duration,
+    /// Duration of the updates
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Response delay of the fake: 50ms, or lognormal as MEDIAN:P99
+    #[arg(long, value_parser = latency, default_value = "50ms")]
+    pub(crate) latency: Latency,
+    /// Maximum wait for the first and the last state; longer is an error
+    #[arg(long, default_value = "2m", value_parser = duration)]
+    pub(crate) patience: Duration,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// `50ms` or `300ms:1500ms`
 fn latency(text: &str) -> Result<Latency, String> {
     let ms = |text: &str| duration(text).map(|duration| duration.as_secs_f64() * 1e3);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::{Bench, Compared, Measurement, Subject, progress, report};
 use crate::Error;
 use crate::args::{Common, Stored, Work};
-use crate::cell::engines;
+use crate::cell::engines::{self, Priority};
 use crate::disk_floor::{
     Engine, FloorPlan, Folder, PostgresFloor, Rows, Source, SqliteFloor, measure, syncs_per_second,
 };
@@ -64,7 +64,8 @@ fn start_postgres(args: &Stored) -> Result<Option<(Option<Owned>, String)>, Erro
         Some(url) if !url.is_empty() => Ok(Some((None, url.to_owned()))),
         Some(_) => {
             progress("starting PostgreSQL");
-            let (started, url) = engines::postgres(&folder(&args.common, "postgres")?, &args.postgres_set)?;
+            let (started, url) =
+                engines::postgres(&folder(&args.common, "postgres")?, &args.postgres_set, Priority::Usual)?;
             Ok(Some((Some(started), url)))
         }
     }

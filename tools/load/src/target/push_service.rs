@@ -155,7 +155,19 @@ mod process {
     impl Own {
         /// Starts the process and returns it with its start message.
         pub(super) fn start(folder: &Path) -> Result<(Self, String), Error> {
-            let ports = ["--apns", "--apns-sandbox", "--fcm", "--oauth", "--webpush"];
+            let ports = [
+                "--apns",
+                "--apns-sandbox",
+                "--apns-channels",
+                "--apns-sandbox-channels",
+                "--fcm",
+                "--oauth",
+                "--webpush",
+                "--webhook",
+                "--hms",
+                "--wns",
+                "--wns-login",
+            ];
             let child = Command::new(std::env::current_exe().map_err(Error::system("own executable"))?)
                 .args(["bench", "bound", "dev-push", "--light", "--json", "--control", "0", "--folder"])
                 .arg(folder)

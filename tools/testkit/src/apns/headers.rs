@@ -22,7 +22,7 @@ const TYPES: [(&str, &str); 11] = [
     ("controls", ".push-type.controls"),
 ];
 /// Allowed headers, in addition to those that begin with `apns-`.
-const NAMES: [&str; 8] = [
+pub(super) const NAMES: [&str; 8] = [
     "traceparent",
     "authorization",
     "content-type",
@@ -80,15 +80,18 @@ impl<'a> Headers<'a> {
         if self.topic.is_empty() || !self.topic.bytes().all(allowed) || !self.topic.ends_with(self.suffix) {
             return Err(Wrong(400, "BadTopic"));
         }
-        // The bundle ids of the team: the registered one and all below `com.example.`.
-        let own = self.bundle() == TOPIC || self.bundle().starts_with("com.example.");
-        if own { Ok(()) } else { Err(Wrong(400, "TopicDisallowed")) }
+        if is_own(self.bundle()) { Ok(()) } else { Err(Wrong(400, "TopicDisallowed")) }
     }
 
     /// The topic without the push type's suffix.
     pub(super) fn bundle(&self) -> &str {
         self.topic.strip_suffix(self.suffix).unwrap_or(self.topic)
     }
+}
+
+/// The bundle ids of the team: the registered one and all below `com.example.`.
+pub(super) fn is_own(bundle: &str) -> bool {
+    bundle == TOPIC || bundle.starts_with("com.example.")
 }
 
 /// Only headers that Apple knows, each at most once.
@@ -103,10 +106,14 @@ pub(super) fn check_names(headers: &HeaderMap) -> Result<(), Wrong> {
     }
 }
 
-/// A canonical UUID in lower case.
 pub(super) fn id(headers: &HeaderMap) -> Result<Option<uuid::Uuid>, Wrong> {
+    uuid_of(headers, "apns-id")
+}
+
+/// A canonical UUID in lower case.
+pub(super) fn uuid_of(headers: &HeaderMap, name: &str) -> Result<Option<uuid::Uuid>, Wrong> {
     let bad = Wrong(400, "BadMessageId");
-    let Some(text) = single(headers, "apns-id").map_err(|()| bad)? else { return Ok(None) };
+    let Some(text) = single(headers, name).map_err(|()| bad)? else { return Ok(None) };
     let id = uuid::Uuid::parse_str(text).map_err(|_| bad)?;
     let mut canonical = uuid::Uuid::encode_buffer();
     match *id.hyphenated().encode_lower(&mut canonical) == *text {

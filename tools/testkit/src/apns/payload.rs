@@ -37,9 +37,23 @@ pub(super) fn check(body: &[u8], headers: &Headers<'_>) -> Result<Option<String>
     Ok(title(aps))
 }
 
+/// The payload of a Live Activity with one of these events. Returns the title of its alert.
+pub(super) fn check_activity(body: &[u8], events: &[&str]) -> Result<Option<String>, Wrong> {
+    let payload: Map<String, Value> = serde_json::from_slice(body).map_err(|_| STRICT)?;
+    let aps = payload.get("aps").and_then(Value::as_object).ok_or(STRICT)?;
+    check_aps(aps)?;
+    let event = aps.get("event").and_then(Value::as_str).ok_or(STRICT)?;
+    let has_state = aps.contains_key("content-state");
+    match events.contains(&event) && aps.contains_key("timestamp") && (has_state || event == "end") {
+        true => Ok(title(aps)),
+        false => Err(STRICT),
+    }
+}
+
 fn check_aps(aps: &Map<String, Value>) -> Result<(), Wrong> {
     for (key, value) in aps {
         let right = match key.as_str() {
+            "alert" if aps.contains_key("event") => value.as_object().is_some_and(is_activity_alert),
             "alert" => value.is_string() || value.as_object().is_some_and(is_alert),
             "badge" => value.is_u64(),
             "sound" => value.is_string() || value.as_object().is_some_and(is_sound),
@@ -50,7 +64,9 @@ fn check_aps(aps: &Map<String, Value>) -> Result<(), Wrong> {
             "interruption-level" => value
                 .as_str()
                 .is_some_and(|level| ["passive", "active", "time-sensitive", "critical"].contains(&level)),
-            "relevance-score" => value.is_number(),
+            // "a number between 0 and 1"; for Live Activities any number.
+            "relevance-score" if aps.contains_key("event") => value.is_number(),
+            "relevance-score" => value.as_f64().is_some_and(|score| (0.0..=1.0).contains(&score)),
             "stale-date" | "timestamp" | "dismissal-date" => value.is_u64(),
             "content-state" | "attributes" => value.is_object(),
             "event" => value.as_str().is_some_and(|event| ["start", "update", "end"].contains(&event)),
@@ -86,13 +102,34 @@ fn is_alert(alert: &Map<String, Value>) -> bool {
     })
 }
 
-fn is_sound(sound: &Map<String, Value>) -> bool {
-    sound.iter().all(|(key, value)| match key.as_str() {
-        "critical" => value == 1,
-        "name" => value.is_string(),
-        "volume" => value.as_f64().is_some_and(|volume| (0.0..=1.0).contains(&volume)),
+/// Of a Live Activity: its texts may be localized, and the sound is in the alert.
+fn is_activity_alert(alert: &Map<String, Value>) -> bool {
+    let localized = |value: &Value| {
+        value.as_object().is_some_and(|text| {
+            text.get("loc-key").is_some_and(Value::is_string)
+                && text.iter().all(|(key, value)| match key.as_str() {
+                    "loc-key" => value.is_string(),
+                    "loc-args" => value.as_array().is_some_and(|list| list.iter().all(Value::is_string)),
+                    _ => false,
+                })
+        })
+    };
+    alert.iter().all(|(key, value)| match key.as_str() {
+        "title" | "body" => value.is_string() || localized(value),
+        "sound" => value.is_string(),
         _ => false,
     })
+}
+
+/// "For regular notifications, use the sound string instead."
+fn is_sound(sound: &Map<String, Value>) -> bool {
+    sound.get("critical").is_some_and(|critical| critical == 1)
+        && sound.iter().all(|(key, value)| match key.as_str() {
+            "critical" => value == 1,
+            "name" => value.is_string(),
+            "volume" => value.as_f64().is_some_and(|volume| (0.0..=1.0).contains(&volume)),
+            _ => false,
+        })
 }
 
 fn title(aps: &Map<String, Value>) -> Option<String> {

@@ -110,6 +110,10 @@ fn check_value(value: &Value, kind: &Kind, path: &str) -> Result<(), Wrong> {
                 && color.starts_with('#')
                 && color[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
         }),
+        Kind::Label => value.as_str().is_some_and(|label| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~%".contains(&byte);
+            (1..=50).contains(&label.len()) && label.bytes().all(allowed)
+        }),
         Kind::One(words) => value.as_str().is_some_and(|word| words.contains(&word)),
     };
     if right { Ok(()) } else { Err(unreadable(path, value)) }

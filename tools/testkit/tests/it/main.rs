@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers are tests too: a missing value fails the test
 
 mod apns;
+mod channels;
 mod client;
 mod control;
 mod fcm;

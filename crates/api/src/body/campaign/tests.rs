@@ -161,3 +161,31 @@ fn a_recipient_has_a_user_and_own_content() {
     refused(line("user"), Code::InvalidJson, "");
     refused(line(&format!(r#"{{"user":"u1","data":"{}"}}"#, "x".repeat(5_000))), Code::DataTooLarge, "data");
 }
+
+#[test]
+fn typed_fields_are_validated_in_the_message_and_in_every_variant() {
+    let check = |fields: &str, path: &str| {
+        let shown = format!("{{\"notification\":{{\"title\":\"T\",{fields}}}}}");
+        let message = format!(r#"{{"audience":{{"everyone":true}},"message":{shown}}}"#);
+        wrong(read(&message), &format!("message.notification.{path}"));
+        wrong(with(&format!("\"locales\":{{\"ja\":{shown}}}")), &format!("locales.ja.notification.{path}"));
+        let trial = format!("\"experiment\":{{\"name\":\"x\",\"variants\":{{\"b\":{shown}}}}}");
+        wrong(with(&trial), &format!("experiment.variants.b.notification.{path}"));
+    };
+    check(r#""level": "loud""#, "level");
+    check(r#""actions": [{"id": "a", "title": ""}]"#, "actions[0].title");
+    check(r#""fcm_analytics_label": "{{label}}""#, "fcm_analytics_label");
+    check(r#""android_color": "{{color}}""#, "android_color");
+}
+
+#[test]
+fn texts_of_typed_fields_may_have_placeholders() {
+    let fields = r#""thread": "{{chat}}", "sound": "{{sound}}", "icon": "{{icon}}", "category": "{{kind}}",
+        "android_channel": "{{channel}}", "actions": [{"id": "{{id}}", "title": "{{yes}}", "url": "{{link}}"}]"#;
+    let message =
+        format!(r#"{{"audience":{{"upload":true}},"message":{{"notification":{{"title":"T",{fields}}}}}}}"#);
+    let spec = read(&message).expect("a campaign");
+    let template = Template::parse(spec.message.notification.expect("a notification")).expect("a template");
+    let names: Vec<&str> = template.names().collect();
+    assert_eq!(names, ["chat", "sound", "icon", "kind", "channel", "id", "yes", "link"]);
+}

@@ -3,7 +3,7 @@
 use super::*;
 
 fn read(text: &str) -> Result<Request, Problem> {
-    notification(text.as_bytes(), &Limits::default())
+    notification(text.as_bytes(), &Limits::default(), Timestamp(0))
 }
 
 /// A notification to a topic with these additional fields.
@@ -38,7 +38,7 @@ fn the_documents_example_is_parsed() {
     assert_eq!(request.collapse_key.as_deref(), Some("score"));
     assert_eq!(request.data.as_ref().map(JsonText::as_str), Some(r#"{"b": 1.00,  "a": [1e2]}"#), "unchanged");
     assert_eq!((request.push.mode, request.push.after), (PushMode::Fallback, Duration::from_secs(20)));
-    assert_eq!(request.push.apns.as_ref().map(JsonText::as_str), Some(r#"{"aps": {}}"#));
+    assert_eq!(request.push.own.get(PushService::Apns).map(JsonText::as_str), Some(r#"{"aps": {}}"#));
 }
 
 #[test]
@@ -66,6 +66,32 @@ fn a_notification_has_exactly_one_kind_of_target() {
 }
 
 #[test]
+fn items_are_for_named_targets() {
+    let with_item = |to: &str, item: &str| read(&format!("{{\"to\":{to},\"data\":1,\"item\":{item}}}"));
+    let users = r#"{"users": ["a", "b"]}"#;
+    let request = with_item(users, "{}").expect("users");
+    assert_eq!(request.item, Some(ItemRequest::default()));
+    let whole = r#"{"category": "orders", "retention": "1m"}"#;
+    let item = with_item(r#"{"devices": ["a"]}"#, whole).expect("devices").item.expect("an item");
+    assert_eq!(item.category.as_ref().map(Label::as_str), Some("orders"));
+    assert_eq!(item.retention, limits::ITEM_RETENTION_MIN);
+    assert_eq!(with_item(users, "null").expect("none").item, None);
+    let empty = with_item(users, r#"{"category": null, "retention": null}"#).expect("defaults");
+    assert_eq!(empty.item, Some(ItemRequest::default()));
+    for to in [r#"{"topic": "t"}"#, r#"{"everyone": true}"#, r#"{"condition": "'t' in topics"}"#] {
+        refused(with_item(to, "{}"), Code::InvalidField, "item");
+    }
+    refused(with_item(users, r#"{"retention": "366d"}"#), Code::InvalidField, "item.retention");
+    refused(with_item(users, r#"{"category": "Orders"}"#), Code::InvalidField, "item.category");
+    refused(with_item(users, r#"{"read": true}"#), Code::UnknownField, "item.read");
+    refused(with_item(users, "true"), Code::InvalidField, "item");
+    for (count, is_valid) in [(limits::ITEM_TARGETS_MAX, true), (limits::ITEM_TARGETS_MAX + 1, false)] {
+        let text = list("users", count).replace("\"data\":1", "\"data\":1,\"item\":{}");
+        assert_eq!(read(&text).is_ok(), is_valid, "{count}");
+    }
+}
+
+#[test]
 fn targets_are_bounded() {
     for kind in ["users", "devices"] {
         assert!(read(&list(kind, limits::TARGETS_MAX)).is_ok());
@@ -84,7 +110,7 @@ fn passed_through_content_is_bounded_in_bytes() {
     refused(data(limits::DATA_BYTES + 1), Code::DataTooLarge, "data");
     let more = Limits { data_bytes: 10_000, ..Limits::default() };
     let text = format!("{{\"to\":{{\"topic\":\"t\"}},\"data\":{}}}", of(10_000));
-    assert!(notification(text.as_bytes(), &more).is_ok(), "an operator may allow more");
+    assert!(notification(text.as_bytes(), &more, Timestamp(0)).is_ok(), "an operator may allow more");
 
     let title = |bytes: usize| with(&format!("\"notification\": {{\"title\":{}}}", of(bytes - 10)));
     assert!(title(limits::NOTIFICATION_BYTES_MAX).is_ok());
@@ -121,4 +147,91 @@ fn fields_keep_their_rules() {
     refused(read(r#"{"to": {"users": ["a"]}, "data": 1, "retain": true}"#), Code::InvalidField, "retain");
     assert!(with(r#""retain": true, "collapse_key": "k""#).is_ok());
     assert!(with(&format!("\"collapse_key\": \"{}\"", "k".repeat(64))).is_ok());
+}
+
+/// A notification with a title and these additional fields.
+fn shown_with(fields: &str) -> Result<Request, Problem> {
+    with(&format!("\"notification\": {{\"title\":\"T\",{fields}}}"))
+}
+
+#[test]
+fn typed_fields_are_accepted_and_kept_as_written() {
+    let fields = r##""level": "time-sensitive", "relevance": 0.50, "sound": {"name": "a.caf", "critical": true, "volume": 1},
+        "badge": 0, "thread": "t", "actions": [{"id": "a", "title": "A"}, {"id": "b", "title": "B", "url": "app:b"}],
+        "mutable": true, "content_available": false, "category": "C", "icon": "https://i/", "lang": "zh-Hant-TW",
+        "dir": "rtl", "android_channel": "c", "android_icon": "i", "android_color": "#00aaFF",
+        "android_click_action": "OPEN", "fcm_analytics_label": "Az09-_.~%""##;
+    let request = shown_with(fields).expect("all fields");
+    let expected = format!("{{\"title\":\"T\",{fields}}}");
+    assert_eq!(request.notification.as_ref().map(JsonText::as_str), Some(expected.as_str()));
+    for fields in [
+        r#""level": null, "sound": null, "actions": null, "badge": null"#,
+        r#""sound": "default""#,
+        r#""sound": {}"#,
+        r#""sound": {"critical": true}"#,
+        r#""relevance": 0"#,
+        r#""relevance": 1"#,
+        r#""badge": 2147483647"#,
+        r#""badge": "unread""#,
+        r#""actions": []"#,
+    ] {
+        assert!(shown_with(fields).is_ok(), "{fields}");
+    }
+    assert!(with(r#""notification": {"badge": 0}"#).is_ok(), "a badge alone");
+    let long = "n".repeat(limits::NOTIFICATION_NAME_BYTES_MAX);
+    assert!(shown_with(&format!("\"thread\": \"{long}\"")).is_ok());
+}
+
+#[test]
+fn errors_of_typed_fields_name_their_path() {
+    let check = |fields: &str, field: &str| {
+        refused(shown_with(fields), Code::InvalidField, &format!("notification.{field}"));
+    };
+    check(r#""level": "loud""#, "level");
+    check(r#""level": 1"#, "level");
+    for value in ["-0.1", "1.1", "\"1\"", "true"] {
+        check(&format!("\"relevance\": {value}"), "relevance");
+    }
+    for value in ["-1", "1.5", "2147483648", "\"1\"", "\"all\"", "[]"] {
+        check(&format!("\"badge\": {value}"), "badge");
+    }
+    check(r#""sound": """#, "sound");
+    check(r#""sound": 1"#, "sound");
+    check(r#""sound": ["a"]"#, "sound");
+    check(r#""sound": {"name": ""}"#, "sound.name");
+    check(r#""sound": {"critical": 1}"#, "sound.critical");
+    check(r#""sound": {"critical": true, "volume": 2}"#, "sound.volume");
+    check(r#""sound": {"volume": 0.5}"#, "sound.volume");
+    check(r#""sound": {"critical": false, "volume": 0.5}"#, "sound.volume");
+    let long = "n".repeat(limits::NOTIFICATION_NAME_BYTES_MAX + 1);
+    for name in ["thread", "category", "android_channel", "android_icon", "android_click_action"] {
+        for value in ["", &long, "a\\nb"] {
+            check(&format!("\"{name}\": \"{value}\""), name);
+        }
+    }
+    for value in ["red", "#12345", "#1234567", "#12345g", "123456"] {
+        check(&format!("\"android_color\": \"{value}\""), "android_color");
+    }
+    for value in ["", "a b", "ä", "a/b", &"l".repeat(51)] {
+        check(&format!("\"fcm_analytics_label\": \"{value}\""), "fcm_analytics_label");
+    }
+    check(r#""lang": "de_DE""#, "lang");
+    check(r#""lang": """#, "lang");
+    check(r#""lang": "toolongapart""#, "lang");
+    check(r#""dir": "up""#, "dir");
+    check(r#""icon": "ic_news""#, "icon");
+    check(r#""mutable": 1"#, "mutable");
+    check(r#""content_available": "yes""#, "content_available");
+    check(r#""actions": {}"#, "actions");
+    check(r#""actions": [{"title": "A"}]"#, "actions[0].id");
+    check(r#""actions": [{"id": "a"}]"#, "actions[0].title");
+    check(r#""actions": [{"id": "", "title": "A"}]"#, "actions[0].id");
+    check(r#""actions": [{"id": "a", "title": "A"}, {"id": "a", "title": "B"}]"#, "actions[1].id");
+    check(r#""actions": [{"id": "a", "title": "A", "url": "/x"}]"#, "actions[0].url");
+    let five: Vec<String> = (0..5).map(|n| format!("{{\"id\": \"{n}\", \"title\": \"A\"}}")).collect();
+    check(&format!("\"actions\": [{}]", five.join(",")), "actions");
+    refused(shown_with(r#""sound": {"nam": "x"}"#), Code::UnknownField, "notification.sound.nam");
+    let icon = r#""actions": [{"id": "a", "title": "A", "icon": "x"}]"#;
+    refused(shown_with(icon), Code::UnknownField, "notification.actions[0].icon");
+    refused(with(r#""notification": {"level": "active"}"#), Code::InvalidField, "notification");
 }

@@ -10,14 +10,16 @@ use noroshi_delivery::campaign::report::Against;
 use noroshi_delivery::campaign::{
     Audience, CampaignMessage, CampaignProgress, Difference, Estimate, Report, Share, Spec, VariantReport,
 };
-use noroshi_store::Campaign;
+use noroshi_push::Warning;
+use noroshi_store::{Campaign, WaitingStep};
 use noroshi_types::time::format_duration;
-use noroshi_types::{Outcome, Push, PushMode};
+use noroshi_types::{JsonText, Outcome, Push, PushMode, PushService};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::Problem;
 use crate::respond::raw;
+use crate::respond::warning::{self, WarningBody};
 
 /// Outcomes of devices for which no push service accepted it.
 const ERRORS: [Outcome; 5] = [
@@ -38,6 +40,7 @@ pub(super) struct CampaignBody {
     locales: Vec<String>,
     experiment: Option<TrialBody>,
     lane: &'static str,
+    schedule: ScheduleBody,
     notification: String,
     created_at: String,
     start_at: Option<String>,
@@ -53,7 +56,32 @@ pub(super) struct CampaignBody {
     errors: u64,
     rate_per_second: f64,
     eta_s: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<StepBody>,
     latency: LatencyBody,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningBody>,
+}
+
+#[derive(Serialize)]
+struct ScheduleBody {
+    local_time: Option<String>,
+    quiet_hours: Option<HoursBody>,
+    rate_per_second: Option<u32>,
+    batch_size: u32,
+}
+
+#[derive(Serialize)]
+struct HoursBody {
+    from: String,
+    to: String,
+}
+
+/// Batches that wait for their time.
+#[derive(Serialize)]
+struct StepBody {
+    due_at: String,
+    batches: u64,
 }
 
 #[derive(Serialize, Default)]
@@ -113,11 +141,10 @@ struct PushBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    apns: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fcm: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    webpush: Option<Box<RawValue>>,
+    token: Option<String>,
+    /// A push service's own fields, at its name.
+    #[serde(flatten)]
+    own: BTreeMap<&'static str, Box<RawValue>>,
 }
 
 #[derive(Serialize)]
@@ -187,10 +214,27 @@ pub(super) struct CountBody {
     suspect: u64,
     filtered: u64,
     by_service: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningBody>,
+}
+
+impl CampaignBody {
+    pub(super) fn with(self, warnings: Vec<Warning>) -> Self {
+        Self { warnings: warning::bodies(warnings), ..self }
+    }
+}
+
+impl CountBody {
+    pub(super) fn new(count: Count, warnings: Vec<Warning>) -> Self {
+        let Count { devices, users, by_service, no_push_token, suspect, filtered } = count;
+        let by_service = by_service.into_iter().map(|(service, count)| (service.as_str(), count)).collect();
+        let warnings = warning::bodies(warnings);
+        Self { devices, users, no_push_token, suspect, filtered, by_service, warnings }
+    }
 }
 
 pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Problem> {
-    let CampaignProgress { campaign, recipients, done, total, rate_per_second, eta, p50, p99, report } =
+    let CampaignProgress { campaign, recipients, done, total, rate_per_second, eta, steps, p50, p99, report } =
         progress;
     let spec = Spec::from_json(&campaign.spec).map_err(Problem::internal)?;
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -206,6 +250,14 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         locales: spec.locales.into_keys().collect(),
         experiment: report.map(TrialBody::from),
         lane: spec.lane.as_str(),
+        schedule: ScheduleBody {
+            local_time: spec.local_time.map(|time| time.to_string()),
+            quiet_hours: spec
+                .quiet_hours
+                .map(|hours| HoursBody { from: hours.from.to_string(), to: hours.to.to_string() }),
+            rate_per_second: spec.rate_per_second,
+            batch_size: spec.batch_size,
+        },
         notification: campaign.notification.to_string(),
         created_at: campaign.created_at.to_string(),
         start_at: spec.start_at.map(|time| time.to_string()),
@@ -222,9 +274,17 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         // A tenth is precise enough.
         rate_per_second: (rate_per_second * 10.0).round() / 10.0,
         eta_s: eta.map(|eta| eta.as_secs()),
+        steps: steps.into_iter().map(StepBody::from).collect(),
         latency: LatencyBody { p50_ms: p50.map(milliseconds), p99_ms: p99.map(milliseconds) },
         name: spec.name,
+        warnings: Vec::new(),
     })
+}
+
+impl From<WaitingStep> for StepBody {
+    fn from(step: WaitingStep) -> Self {
+        Self { due_at: step.due_at.to_string(), batches: step.batches }
+    }
 }
 
 impl From<Report> for TrialBody {
@@ -320,7 +380,12 @@ fn audience(audience: Audience, filter: Filter) -> AudienceBody {
 }
 
 fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
-    let Push { mode, after, apns, fcm, webpush } = message.push;
+    // A campaign is not broadcast.
+    let Push { mode, after, token, own, broadcast: _ } = message.push;
+    let fields = |(service, fields): (PushService, &JsonText)| {
+        Ok(raw(Some(fields))?.map(|fields| (service.as_str(), fields)))
+    };
+    let own = own.iter().filter_map(|own| fields(own).transpose()).collect::<Result<_, Problem>>()?;
     Ok(MessageBody {
         notification: raw(message.notification.as_ref())?,
         data: raw(message.data.as_ref())?,
@@ -331,9 +396,8 @@ fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
         push: PushBody {
             mode: mode.as_str(),
             after: (mode == PushMode::Fallback).then(|| format_duration(after)),
-            apns: raw(apns.as_ref())?,
-            fcm: raw(fcm.as_ref())?,
-            webpush: raw(webpush.as_ref())?,
+            token: token.map(|token| token.to_string()),
+            own,
         },
     })
 }
@@ -352,12 +416,4 @@ fn reasons(counts: Vec<(Outcome, String, u64)>) -> Vec<ReasonBody> {
 
 fn milliseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl From<Count> for CountBody {
-    fn from(count: Count) -> Self {
-        let Count { devices, users, by_service, no_push_token, suspect, filtered } = count;
-        let by_service = by_service.into_iter().map(|(service, count)| (service.as_str(), count)).collect();
-        Self { devices, users, no_push_token, suspect, filtered, by_service }
-    }
 }

@@ -6,6 +6,7 @@ use noroshi_types::Timestamp;
 use serde_json::Value;
 
 use super::{examples, parsed};
+use crate::service::NOW;
 
 type Parse<'a> = &'a dyn Fn(&[u8]) -> Result<(), Problem>;
 
@@ -136,17 +137,24 @@ fn null_is_accepted_where_the_documents_allow_it_and_nowhere_else() {
     let limits = Limits::default();
     let change = |author| move |bytes: &[u8]| body::app_change(bytes, Default::default(), author).map(drop);
     let public: &[(&str, &str, Parse<'_>)] = &[
-        ("/v1/notifications", "post", &|bytes| body::notification(bytes, &limits).map(drop)),
-        ("/v1/notifications/batch", "post", &|bytes| body::notification(bytes, &limits).map(drop)),
+        ("/v1/notifications", "post", &|bytes| body::notification(bytes, &limits, NOW).map(drop)),
+        ("/v1/notifications/batch", "post", &|bytes| body::notification(bytes, &limits, NOW).map(drop)),
         ("/v1/notifications/relay", "post", &|bytes| body::relayed(bytes, &limits, Timestamp(0)).map(drop)),
+        ("/v1/push/channels", "post", &|bytes| body::channel(bytes).map(drop)),
+        ("/v1/push/channels/{name}", "patch", &|bytes| body::channel_change(bytes).map(drop)),
+        ("/v1/push/channels/{name}/broadcasts", "post", &|bytes| body::broadcast(bytes, NOW).map(drop)),
         ("/v1/presence", "post", &|bytes| body::presence_query(bytes).map(drop)),
         ("/v1/devices", "post", &|bytes| body::device(bytes).map(drop)),
         ("/v1/devices/batch", "post", &|bytes| body::device(bytes).map(drop)),
         ("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop)),
         ("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop)),
+        ("/v1/me/push-tokens/{kind}", "put", &|bytes| {
+            body::token_of_path(bytes, body::token_key("voip", "")?, Timestamp(0)).map(drop)
+        }),
         ("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop)),
         ("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop)),
         ("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop)),
+        ("/v1/me/items", "patch", &|bytes| body::item_change(bytes).map(drop)),
         ("/v1/me/exposures", "post", &|bytes| body::exposures(bytes).map(drop)),
         ("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop)),
         ("/v1/apps/{app}", "patch", &change(Author::Operator)),
@@ -157,6 +165,11 @@ fn null_is_accepted_where_the_documents_allow_it_and_nowhere_else() {
         ("/v1/apps/{app}/notices/{name}", "put", &|bytes| body::notice(bytes).map(drop)),
         ("/v1/campaigns", "post", &|bytes| body::campaign(bytes, &limits).map(drop)),
         ("/v1/campaigns/{id}/recipients", "post", &|bytes| body::recipient(bytes, &limits).map(drop)),
+        ("/v1/activities", "post", &super::activity),
+        ("/v1/activities/{id}", "patch", &|bytes| body::activity_update(bytes, Timestamp(0)).map(drop)),
+        ("/v1/activities/{id}", "delete", &|bytes| {
+            body::activity_end(bytes, Timestamp(2_000_000_000_000)).map(drop)
+        }),
         ("/v1/apps/{app}/topic-rules", "put", &|bytes| {
             body::topic_rules(bytes, None, Author::Operator).map(drop)
         }),

@@ -64,6 +64,7 @@ pub(crate) fn recipient(locale: Option<&str>, timezone: Option<&str>) -> PushRec
             json: JsonText::from_valid("{}"),
         }),
         token_at: Timestamp(1),
+        token_expires_at: None,
         suspect: false,
         line: None,
     }

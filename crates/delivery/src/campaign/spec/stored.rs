@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_types::{
-    Condition, Invalid, JsonText, Label, Lane, Push, PushMode, Timestamp, Topic, TraceContext, Ttl, Urgency,
-    When,
+    Condition, Invalid, JsonText, Label, Lane, OwnFields, Push, PushMode, PushService, Timestamp, TokenKey,
+    Topic, TraceContext, Ttl, Urgency, When,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Audience, CampaignMessage, Spec};
 use crate::campaign::schedule::{LocalTime, QuietHours};
@@ -62,12 +63,17 @@ struct StoredMessage {
     when: Option<u8>,
     push_mode: u8,
     push_after_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    push_token: Option<String>,
     #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
     apns: Option<JsonText>,
     #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
     fcm: Option<JsonText>,
     #[serde(default, with = "json", skip_serializing_if = "Option::is_none")]
     webpush: Option<JsonText>,
+    /// Fields of every other push service, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    own: BTreeMap<String, Box<RawValue>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -227,11 +233,36 @@ impl From<&CampaignMessage> for StoredMessage {
                 PushMode::Always => 2,
             },
             push_after_ms: milliseconds(push.after),
-            apns: push.apns.clone(),
-            fcm: push.fcm.clone(),
-            webpush: push.webpush.clone(),
+            push_token: push.token.as_ref().map(TokenKey::to_string),
+            apns: push.own.get(PushService::Apns).cloned(),
+            fcm: push.own.get(PushService::Fcm).cloned(),
+            webpush: push.own.get(PushService::WebPush).cloned(),
+            own: others(&push.own),
         }
     }
+}
+
+/// The fields of services that have no field of their own in [`StoredMessage`].
+fn others(own: &OwnFields) -> BTreeMap<String, Box<RawValue>> {
+    let older = [PushService::Apns, PushService::Fcm, PushService::WebPush];
+    let others = own.iter().filter(|(service, _)| !older.contains(service));
+    // A `JsonText` is always valid JSON.
+    let raw = |fields: &JsonText| RawValue::from_string(fields.as_str().to_owned()).ok();
+    others.filter_map(|(service, fields)| Some((service.as_str().to_owned(), raw(fields)?))).collect()
+}
+
+/// Leaves out fields of services that only a newer program knows: this program cannot send to them.
+fn own_of(
+    apns: Option<JsonText>,
+    fcm: Option<JsonText>,
+    webpush: Option<JsonText>,
+    others: BTreeMap<String, Box<RawValue>>,
+) -> OwnFields {
+    let older = [(PushService::Apns, apns), (PushService::Fcm, fcm), (PushService::WebPush, webpush)];
+    let older = older.into_iter().filter_map(|(service, fields)| Some((service, fields?)));
+    let text = |raw: Box<RawValue>| JsonText::from_valid(Box::<str>::from(raw).into_string());
+    let others = others.into_iter().filter_map(|(name, raw)| Some((PushService::named(&name)?, text(raw))));
+    older.chain(others).collect()
 }
 
 impl TryFrom<StoredMessage> for CampaignMessage {
@@ -255,9 +286,9 @@ impl TryFrom<StoredMessage> for CampaignMessage {
             push: Push {
                 mode,
                 after: Duration::from_millis(stored.push_after_ms),
-                apns: stored.apns,
-                fcm: stored.fcm,
-                webpush: stored.webpush,
+                token: stored.push_token.as_deref().map(TokenKey::parse).transpose()?,
+                own: own_of(stored.apns, stored.fcm, stored.webpush, stored.own),
+                broadcast: None,
             },
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use noroshi_types::{Condition, Label, PushMode, Topic};
+use noroshi_types::{Condition, Label, OwnFields, PushMode, PushService, TokenKey, Topic};
 
 use super::*;
 use crate::campaign::trial::tests::trial;
@@ -56,9 +56,12 @@ fn full() -> Spec {
             push: Push {
                 mode: PushMode::Fallback,
                 after: Duration::from_millis(1_500),
-                apns: Some(JsonText::from_valid("{}")),
-                fcm: None,
-                webpush: Some(JsonText::from_valid("null")),
+                token: None,
+                own: OwnFields::from_iter([
+                    (PushService::Apns, JsonText::from_valid("{}")),
+                    (PushService::WebPush, JsonText::from_valid("null")),
+                ]),
+                broadcast: None,
             },
             ..spec().message
         },
@@ -109,7 +112,11 @@ fn a_stored_campaign_reads_back() {
     trial.treatments.insert(trial.experiment.clone(), Treatment::HoldOut);
     trial.treatments.insert(Label::parse("other").expect("a label"), Treatment::Own(own));
     trial.control = Some(trial.experiment.clone());
-    for spec in [spec(), full(), Spec { trial: Some(trial), ..spec() }] {
+    let token = TokenKey::parse("controls/lamp").ok();
+    let message = CampaignMessage { push: Push { token, ..full().message.push }, ..full().message };
+    let named = Spec { message, ..full() };
+    assert!(named.to_json().as_str().contains(r#""push_after_ms":1500,"push_token":"controls/lamp","#));
+    for spec in [spec(), full(), named, Spec { trial: Some(trial), ..spec() }] {
         assert_eq!(Spec::from_json(&spec.to_json()), Ok(spec));
     }
     for audience in

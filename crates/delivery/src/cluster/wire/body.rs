@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, CloseReason, Condition, DeviceId, Message, NotificationId, Presence, Timestamp, Topic,
+    AppId, CloseReason, Condition, DeviceId, ItemEvent, Message, NotificationId, Presence, Timestamp, Topic,
     TopicPosition, UserId, limits,
 };
 
 use crate::cluster::codec::{Malformed, Reader, Writer};
+use crate::cluster::wire::ItemReport;
 use crate::edge::Session;
 
 /// A value in the body of a record.
@@ -110,6 +111,7 @@ fields! {
     Topic: |topic, out| out.text(topic.as_str()), |body| topic(body.text()?);
     Condition: |text, out| out.text(text.as_str()), |body| Condition::parse(body.text()?).map_err(|_| Malformed);
     CloseReason: |reason, out| out.text(reason.as_str()), |body| reason(body.text()?);
+    ItemEvent: |event, out| out.u8(*event as u8), |body| ItemEvent::from_code(body.u8()?).ok_or(Malformed);
     Presence: |presence, out| out.u8(presence_code(*presence)), |body| presence(body.u8()?);
     Arc<Message>: |message, out| message.as_ref().write(out), |body| Message::read(body).map(Arc::new);
 }
@@ -123,6 +125,39 @@ impl Field for u64 {
 
     fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
         body.u64()
+    }
+}
+
+impl Field for NotificationId {
+    const BYTES_MIN: usize = 16;
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.raw(self.as_bytes());
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        body.array().map(NotificationId::from_bytes)
+    }
+}
+
+impl Field for ItemReport {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { app, users, event, ids, more } = self;
+        app.write(out);
+        users.write(out);
+        event.write(out);
+        ids.write(out);
+        more.write(out);
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            app: Field::read(body)?,
+            users: Field::read(body)?,
+            event: Field::read(body)?,
+            ids: Field::read(body)?,
+            more: Field::read(body)?,
+        })
     }
 }
 

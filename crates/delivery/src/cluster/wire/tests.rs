@@ -89,6 +89,21 @@ fn one_of_each() -> Vec<Record> {
         Record::DefinitionsChanged,
         Record::Stale { tags: vec![1, u64::MAX], all: false },
         Record::Stale { tags: Vec::new(), all: true },
+        Record::Load { named_us: u64::MAX, topics_us: 1 },
+        Record::Items(ItemReport {
+            app,
+            users: vec![UserId::parse("u1").expect("an id"), UserId::parse("u2").expect("an id")],
+            event: noroshi_types::ItemEvent::Archived,
+            ids: vec![NotificationId::from_bytes([3; 16])],
+            more: true,
+        }),
+        Record::Items(ItemReport {
+            app,
+            users: Vec::new(),
+            event: noroshi_types::ItemEvent::Deleted,
+            ids: Vec::new(),
+            more: false,
+        }),
     ]);
     for reason in CloseReason::ALL {
         records.push(Record::Close { app, device: device.clone(), reason });
@@ -120,7 +135,7 @@ fn the_bytes_of_a_record_never_change() {
     let frame = frame_of(&one_of_each());
     let hash = ring::digest::digest(&ring::digest::SHA256, &frame);
     let hash: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!((frame.len(), hash.as_str()), (351_726, "266db1bc7ccf914a"));
+    assert_eq!((frame.len(), hash.as_str()), (351_809, "fcc7887ff4c567d1"));
 }
 
 #[test]

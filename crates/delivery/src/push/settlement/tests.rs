@@ -18,6 +18,7 @@ fn batch(attempt: u32, recipients: u64) -> Batch {
         work: Work::Notification(NotificationId::from_bytes([0; 16])),
         campaign: None,
         variant: None,
+        token: None,
         leased_until: NOW,
         recipients: (0..recipients).map(DeviceNum).collect(),
     }
@@ -33,7 +34,8 @@ fn settle(attempt: u32, expires_at: Timestamp, answers: Vec<Answer>) -> (Finishe
     let sent: Vec<Sent> = (0..answers.len() as u64).map(|device| sent(device, expires_at)).collect();
     let mut settle = Settlement::new(&batch);
     let with = (&TokenHealth::default(), Backoff::default(), NOW);
-    let changes = settle.answers(&batch, &sent, answers, with);
+    let written = vec![false; answers.len()];
+    let changes = settle.answers(&batch, &sent, (answers, &written), with);
     (settle.finish(Vec::new()), changes)
 }
 
@@ -70,10 +72,33 @@ fn retries_of_the_same_time_are_one_row() {
     assert_eq!((again.attempt, &again.recipients[..]), (1, &[DeviceNum(0), DeviceNum(2)][..]));
     assert!(again.due_at >= NOW.saturating_add(Duration::from_secs(5)));
     // Too late for a retry.
-    let (finished, _) = settle(9, expires_at, vec![later]);
+    let (finished, _) = settle(9, NOW.saturating_add(Duration::from_secs(30)), vec![later]);
     assert!(finished.again.is_empty());
     assert_eq!(finished.parts[0].outcome, Outcome::PushExpired);
     assert_eq!(finished.parts[0].reason, Some("timeout"));
+}
+
+#[test]
+fn what_a_part_has_is_not_in_the_end() {
+    let batch = batch(0, 3);
+    let sent: Vec<Sent> = (0..3).map(|device| sent(device, NOW)).collect();
+    let mut settle = Settlement::new(&batch);
+    settle.variant(DeviceNum(0), || Some(VariantNum(2)));
+    let rest = Rest { leased_until: NOW, recipients: vec![DeviceNum(2)] };
+    let part = settle.accepted(&[DeviceNum(0), DeviceNum(1)], rest.clone());
+    let pushed = |variant, device| PushPart {
+        outcome: Outcome::Pushed,
+        reason: None,
+        variant,
+        devices: vec![DeviceNum(device)],
+    };
+    assert_eq!(part.parts, [pushed(None, 1), pushed(Some(VariantNum(2)), 0)]);
+    assert_eq!((part.batch, part.rest), (batch.id, Some(rest)));
+    let (answers, written) = (vec![Answer::Accepted; 3], [true, true, false]);
+    let with = (&TokenHealth::default(), Backoff::default(), NOW);
+    settle.answers(&batch, &sent, (answers, &written), with);
+    let finished = settle.finish(Vec::new());
+    assert_eq!((finished.parts, finished.rest), (vec![pushed(None, 2)], None));
 }
 
 #[test]

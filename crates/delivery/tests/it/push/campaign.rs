@@ -457,3 +457,19 @@ async fn every_step_of_a_campaign_is_reported() {
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
     bench.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_continues_when_the_clock_goes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = noroshi_types::Timestamp(1_800_000_000_000);
+    let clock = noroshi_delivery::Clock::fixed(start.saturating_add(Duration::from_secs(3_600)));
+    let outlet = std::sync::Arc::new(super::FakeOutlet::default());
+    let bench = super::open_at(folder.path(), outlet.clone(), config(), clock.clone()).await;
+    bench.many(1_500).await;
+    let id = bench.create(Spec { batch_size: 1, ..spec(Audience::Everyone) }).await;
+    // Before all of its audience is collected and sent.
+    clock.set(start);
+    let ended = bench.ended(id).await;
+    assert_eq!((ended.campaign.state, outlet.count()), (CampaignState::Done, 1_500));
+    bench.stop().await;
+}

@@ -1,6 +1,6 @@
 //! A node that ends during its work.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use noroshi_types::{Outcome, PushMode, Target, When};
@@ -55,6 +55,29 @@ async fn a_crash_loses_no_recipient_and_repeats_at_most_batches_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_repeats_only_pushes_without_an_answer() {
+    const HELD: usize = 40;
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(DEVICES).await;
+    bench.outlet.hold_after(DEVICES - HELD);
+    let id = bench.publish(everyone()).await;
+    // Each batch is unfinished or written as a whole; nothing else ends.
+    bench.until(id, Outcome::Pushed, (DEVICES - HELD) as u64).await;
+    eventually("all are sent", || bench.outlet.count() == DEVICES).await;
+    let unanswered: HashSet<String> = bench.outlet.tokens().split_off(DEVICES - HELD).into_iter().collect();
+    bench.crash().await;
+
+    let bench = open(folder.path(), config()).await;
+    bench.until(id, Outcome::Pushed, DEVICES as u64).await;
+    let repeated: HashSet<String> = bench.outlet.tokens().into_iter().collect();
+    assert_eq!(repeated, unanswered);
+    assert_eq!(bench.outlet.count(), HELD);
+    assert_eq!(bench.count(id, Outcome::Pushed).await, DEVICES as u64, "each counts once");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_finishes_batches_in_flight_and_starts_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
@@ -84,10 +107,11 @@ async fn batches_unfinished_at_the_drain_are_sent_again() {
     bench.outlet.hold("t-u00003");
     let id = bench.publish(everyone()).await;
     eventually("the batch is under way", || bench.outlet.count() == 10).await;
+    bench.until(id, Outcome::Pushed, 9).await;
     bench.stop().await;
 
     let bench = open(folder.path(), config()).await;
     bench.until(id, Outcome::Pushed, 10).await;
-    assert_eq!(bench.outlet.count(), 10, "the whole batch");
+    assert_eq!(bench.outlet.tokens(), ["t-u00003"], "the others are written");
     bench.stop().await;
 }

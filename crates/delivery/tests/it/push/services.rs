@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use noroshi_egress::Egress;
 use noroshi_push::Services;
-use noroshi_store::{Credentials, Devices, NewCredential, Registration};
+use noroshi_store::{Credentials, Devices, NewCredential, NewToken, Registration, TokenChange};
 use noroshi_telemetry::span::{Sampling, Span, Spans, Value};
 use noroshi_testkit::behaviour::{Act, Change, Scripted};
 use noroshi_testkit::tokens::NewDevices;
 use noroshi_testkit::{Fakes, Service};
 use noroshi_types::trace::TraceContext;
 use noroshi_types::{
-    JsonText, Outcome, PushEnvironment, PushMode, PushService, PushToken, Target, Ttl, UserId, When,
+    JsonText, Outcome, OwnFields, PushEnvironment, PushMode, PushService, PushToken, Target, TokenKey, Ttl,
+    UserId, When,
 };
 
 use super::{Bench, config, open_with, push, pushed, registration, users};
@@ -137,6 +138,7 @@ async fn pushes_wait_for_a_credential_that_cannot_be_opened() {
         app: bench.app,
         service: PushService::Fcm,
         environment: PushEnvironment::Production,
+        provider: String::new(),
         name: String::new(),
         shown: JsonText::from_valid("{}"),
         sealed: vec![1; 60],
@@ -241,6 +243,105 @@ async fn push_services_get_no_trace_context_by_default() {
     let id = bench.publish(noroshi_types::Request { trace: context(PARENT), ..request }).await;
     bench.until(id, Outcome::Pushed, 1).await;
     assert!(!fakes.received(Service::Fcm)[0].headers.contains_key("traceparent"));
+    bench.stop().await;
+    services.drain(Duration::from_secs(5)).await;
+}
+
+/// What APNs gets for a token of each kind: push type, topic and priority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_of_token_gets_its_push_type_topic_and_priority() {
+    let Stand { bench, fakes, services, tokens: _, _folder } = stand(1).await;
+    let body = fakes.credential(Service::Apns).to_string();
+    bench.credentials().put(bench.app, body.as_bytes(), false).await.expect("kept");
+    let credential_topic = fakes.credential(Service::Apns)["topic"].as_str().expect("a topic").to_owned();
+    let start = serde_json::json!({"payload": {"aps": {"event": "start", "timestamp": 1}}}).to_string();
+    let update = serde_json::json!({"payload": {"aps": {"event": "update", "timestamp": 1}}}).to_string();
+    let kinds = [
+        ("alert", None, "alert", "", "5"),
+        ("voip", None, "voip", ".voip", "10"),
+        ("complication", None, "complication", ".complication", "5"),
+        ("fileprovider", None, "fileprovider", ".pushkit.fileprovider", "5"),
+        ("widgets", None, "widgets", ".push-type.widgets", "5"),
+        ("controls/lamp", None, "controls", ".push-type.controls", "5"),
+        ("controls/door", None, "controls", ".push-type.controls", "5"),
+        ("live-activity-start", Some(&start), "liveactivity", ".push-type.liveactivity", "5"),
+        ("live-activity/a1", Some(&update), "liveactivity", ".push-type.liveactivity", "5"),
+    ];
+    let mut made = Vec::new();
+    for (name, ..) in kinds {
+        // One token belongs to another app than the credential's.
+        let topic = if name == "controls/door" { "com.example.door" } else { &credential_topic };
+        let new = serde_json::from_value(serde_json::json!({"service": "apns", "topic": topic}));
+        let mut json = fakes.make_devices(&new.expect("a device")).expect("a token").remove(0);
+        if name == "controls/door" {
+            json["topic"] = topic.into();
+        }
+        let text = json["token"].as_str().expect("a token").to_owned();
+        let token = PushToken {
+            service: PushService::Apns,
+            environment: PushEnvironment::Production,
+            json: JsonText::from_valid(json.to_string()),
+        };
+        let key = TokenKey::parse(name).expect("a key");
+        made.push((
+            text,
+            topic.to_owned(),
+            NewToken { key, token, expires_at: None, only_if_missing: false },
+        ));
+    }
+    let registrations = [("u1", made.len()), ("u2", 1)].map(|(name, count)| Registration {
+        push_token: None,
+        push_tokens: made[..count].iter().map(|(_, _, new)| new.clone()).collect(),
+        ..registration(name, &[])
+    });
+    let now = bench.delivery.clock().now();
+    bench.store.register(bench.app, registrations.to_vec(), now).await.expect("registered");
+
+    for ((name, own, push_type, suffix, priority), (token, topic, _)) in kinds.into_iter().zip(&made) {
+        let request = pushed(users(&["u1", "u2"]), When::Stored, PushMode::Always, Duration::ZERO);
+        let push = noroshi_types::Push {
+            token: TokenKey::parse(name).ok(),
+            own: own.map(|own| (PushService::Apns, JsonText::from_valid(own.clone()))).into_iter().collect(),
+            ..request.push.clone()
+        };
+        let notification = Some(JsonText::from_valid(r#"{"title":"t"}"#));
+        let urgency = noroshi_types::Urgency::Low;
+        let before = fakes.received(Service::Apns).len();
+        let id = bench.publish(noroshi_types::Request { push, notification, urgency, ..request }).await;
+        let (pushed, without) = if name == "alert" { (2, 0) } else { (1, 1) };
+        bench.until(id, Outcome::Pushed, pushed).await;
+        assert_eq!(bench.count(id, Outcome::NoPushToken).await, without, "{name}");
+        let received = fakes.received(Service::Apns).split_off(before);
+        assert_eq!(received.len() as u64, pushed, "{name}");
+        let header = |name: &str| received[0].headers[name].clone();
+        assert_eq!(header("apns-push-type"), push_type);
+        assert_eq!(header("apns-topic"), format!("{topic}{suffix}"), "{name}");
+        assert_eq!(header("apns-priority"), priority, "{name}");
+        assert_eq!(&received[0].token, token, "{name}");
+    }
+
+    // An ordinary push goes to the main token, and one for an expired token to none.
+    let changes = vec![TokenChange::Set(NewToken {
+        expires_at: Some(now.saturating_add(Duration::from_millis(50))),
+        ..made[8].2.clone()
+    })];
+    let change = noroshi_store::DeviceChange { push_tokens: changes, ..Default::default() };
+    let device = noroshi_types::DeviceId::parse("d-u1").expect("an id");
+    bench.store.update_device(bench.app, &device, change, now).await.expect("changed");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let request = pushed(users(&["u1"]), When::Stored, PushMode::Always, Duration::ZERO);
+    let push = noroshi_types::Push {
+        token: TokenKey::parse("live-activity/a1").ok(),
+        own: OwnFields::from_iter([(PushService::Apns, JsonText::from_valid(update))]),
+        ..request.push.clone()
+    };
+    let before = fakes.received(Service::Apns).len();
+    let id = bench.publish(noroshi_types::Request { push, ..request.clone() }).await;
+    bench.until(id, Outcome::NoPushToken, 1).await;
+    let id = bench.publish(request).await;
+    bench.until(id, Outcome::Pushed, 1).await;
+    let received = fakes.received(Service::Apns).split_off(before);
+    assert_eq!(received.iter().map(|one| &one.token).collect::<Vec<_>>(), [&made[0].0]);
     bench.stop().await;
     services.drain(Duration::from_secs(5)).await;
 }

@@ -13,7 +13,7 @@ use noroshi_cluster::batches::{BatchQueue, InProcess, QueuedBatch};
 use noroshi_delivery::campaign::{Audience, CampaignProgress, Spec};
 use noroshi_delivery::push::{Config, Outlet};
 use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
-use noroshi_push::{Credential, Push};
+use noroshi_push::{Credential, CredentialStatus, Push};
 use noroshi_store::{CampaignState, Devices, Postgres, PostgresOptions, Sqlite, Store};
 use noroshi_types::{AppId, AppName, CampaignId, NotificationId, Outcome, PushMode, Target, When};
 use tokio::sync::oneshot;
@@ -252,6 +252,10 @@ impl Outlet for Stalling {
 
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
         self.outlet.set_credentials(app, credentials);
+    }
+
+    fn status(&self, app: AppId) -> Vec<CredentialStatus> {
+        self.outlet.status(app)
     }
 }
 

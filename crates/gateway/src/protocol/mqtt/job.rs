@@ -1,10 +1,13 @@
 //! Jobs that an MQTT client requests of the store: publications, and subscriptions that outlast its connection. The
 //! jobs of one connection run one after the other, outside the shard, so that they take effect in the client's order.
+//! Publications that wait next to each other are one job and share commits, unless requests wait for room in the node's
+//! queues.
 //!
 //! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`crate::protocol::jobs::JOBS_MAX`] jobs of a
 //! shard at once. The shard does not read a connection that has used a quarter of its bounds, so TCP slows a client
-//! down that publishes faster than the node accepts. Messages that a client published before it left are still published. The exception is a message with
-//! QoS 2 whose job did not start: a client whose session lasts sends it again, since it got no answer.
+//! down that publishes faster than the node accepts. Messages that a client published before it left are still
+//! published. The exception is a message with QoS 2 whose job did not start: a client whose session lasts sends it
+//! again, since it got no answer.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -57,8 +60,9 @@ impl Completed for Done {
             return Some(self);
         }
         // If the session's next connection sends it again, it is the same message (§4.3.3).
-        if let Outcome::Published { answer: Some(answer), result: Ok(()) } = self.outcome {
-            service(services).sessions.published(&self.session, answer);
+        if let Outcome::Published(all) = self.outcome {
+            let accepted = all.into_iter().filter_map(|(answer, result)| answer.filter(|_| result.is_ok()));
+            accepted.for_each(|answer| service(services).sessions.published(&self.session, answer));
         }
         None
     }
@@ -155,6 +159,14 @@ impl Mqtt {
             Task::Unsubscribe { held, .. } => {
                 *held = self.conversation.in_flight().map(|owed| owed.id).collect();
             }
+            // While publications wait for room, each gets its answer before the next one waits.
+            Task::Publish(all) if !cx.delivery.publisher.is_crowded() => {
+                while let Some(Task::Publish(_)) = queue.front()
+                    && let Some(Task::Publish(next)) = queue.pop()
+                {
+                    all.extend(next);
+                }
+            }
             Task::Subscribe { had, .. } => {
                 let held = self.conversation.subscriptions();
                 *had = held.filter_map(|held| share(&held.filter)).collect();
@@ -195,10 +207,13 @@ impl Mqtt {
             queue.runs = false;
         }
         match done.outcome {
-            Outcome::Published { answer: Some(answer), result } => {
-                self.answer(cx, |conversation, out| conversation.published(answer, result, out));
+            Outcome::Published(all) => {
+                self.answer(cx, |conversation, out| {
+                    let mut answered = all.into_iter().filter_map(|(answer, result)| Some((answer?, result)));
+                    answered.try_for_each(|(answer, result)| conversation.published(answer, result, out))
+                });
             }
-            Outcome::Published { answer: None, .. } | Outcome::Forgotten => {}
+            Outcome::Forgotten => {}
             Outcome::OverQuota => cx.close(CloseReason::QuotaExceeded),
             Outcome::Failed => cx.close(CloseReason::Internal),
             Outcome::Subscribed { request, lasts, rules, .. } => {
@@ -247,7 +262,9 @@ pub(super) fn leave(
     let at = (cx.facts.slot, session.address.generation);
     let queue = queue.unwrap_or_default();
     let goes_on = |task: &Task| match task {
-        Task::Publish { answer, .. } => !lasts || answer.is_none_or(|answer| !answer.is_exactly_once()),
+        Task::Publish(all) => {
+            !lasts || all.iter().all(|one| one.answer.is_none_or(|answer| !answer.is_exactly_once()))
+        }
         task => matches!(task, Task::Forget { .. } | Task::LeaveShares { .. }),
     };
     let mut tasks: VecDeque<Task> = queue.tasks.into_iter().filter(goes_on).collect();

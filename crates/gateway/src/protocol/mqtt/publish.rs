@@ -2,7 +2,7 @@
 
 use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused};
 
-use super::task::{Published, Task};
+use super::task::{Published, Task, ToPublish};
 use super::{Mqtt, Request, origin};
 use crate::protocol::context::Context;
 
@@ -50,7 +50,7 @@ impl Mqtt {
             return self.refuse_publication(cx, answer, PublishRefused::NotAllowed);
         }
         let (request, clears) = published.request();
-        let task = Task::Publish { request: Box::new(request), clears, answer };
+        let task = Task::Publish(vec![ToPublish { request, clears, answer }]);
         if !self.enqueue(cx, task) {
             self.refuse_publication(cx, answer, PublishRefused::OverQuota);
         }

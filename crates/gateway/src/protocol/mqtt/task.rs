@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use noroshi_delivery::rules::AppRules;
-use noroshi_delivery::{Delivery, Error, Origin};
+use noroshi_delivery::{Delivery, Error, Origin, Publishing, Series};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, Qos, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
 };
 use noroshi_store::{Error as StoreError, JoinShares, Leave, LeaveShares, Share};
-use noroshi_types::{JsonText, Message, NotificationId, Request as Publication, Target, Topic, When, limits};
+use noroshi_types::{
+    AppId, JsonText, Message, NotificationId, Request as Publication, Target, Topic, When, limits,
+};
 
 use super::final_write::FinalWrite;
 use super::stored::StoredSession;
@@ -19,11 +21,8 @@ use crate::protocol::services::{Services, publication};
 use crate::session::registry::{Registry, Session};
 
 pub(crate) enum Task {
-    Publish {
-        request: Box<Publication>,
-        clears: bool,
-        answer: Option<Answer>,
-    },
+    /// One while it waits. Those that are next to each other run together, so that one commit has them.
+    Publish(Vec<ToPublish>),
     Subscribe {
         request: SubscribeRequest,
         lasts: bool,
@@ -39,50 +38,41 @@ pub(crate) enum Task {
         held: Vec<NotificationId>,
     },
     /// Joins the shared subscriptions of a session that continues, with the QoS that was granted.
-    Join {
-        shares: Vec<(Share, u8)>,
-    },
+    Join { shares: Vec<(Share, u8)> },
     /// The client leaves shared subscriptions without UNSUBSCRIBE.
-    LeaveShares {
-        what: Leave,
-        held: Vec<NotificationId>,
-    },
+    LeaveShares { what: Leave, held: Vec<NotificationId> },
     /// Ends the durable subscriptions of an earlier session. `write`: if the session ends with its connection.
-    Forget {
-        topics: Vec<Topic>,
-        write: Option<FinalWrite>,
-    },
+    Forget { topics: Vec<Topic>, write: Option<FinalWrite> },
     /// Stores the session of a connection that has ended.
-    Store {
-        session: Box<StoredSession>,
-        write: FinalWrite,
-    },
+    Store { session: Box<StoredSession>, write: FinalWrite },
     /// Ends durable subscriptions that were made for a client that got no answer.
-    Undo {
-        topics: Vec<Topic>,
-    },
+    Undo { topics: Vec<Topic> },
     /// Reads the retained messages of the topics that these filters match, of those accepted up to an id.
-    Retained {
-        filters: Vec<Box<str>>,
-        up_to: NotificationId,
-    },
+    Retained { filters: Vec<Box<str>>, up_to: NotificationId },
 }
 
 impl Task {
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Task::Publish { request, .. } => request.data.as_ref().map_or(0, |data| data.as_str().len()),
+            Task::Publish(all) => {
+                let data = all.iter().filter_map(|one| one.request.data.as_ref());
+                data.map(|data| data.as_str().len()).sum()
+            }
             _ => 0,
         }
     }
 }
 
+pub(crate) struct ToPublish {
+    pub(super) request: Publication,
+    pub(super) clears: bool,
+    pub(super) answer: Option<Answer>,
+}
+
 /// How a task ended.
 pub(crate) enum Outcome {
-    Published {
-        answer: Option<Answer>,
-        result: Result<(), PublishRefused>,
-    },
+    /// In the client's order.
+    Published(Vec<Answered>),
     Subscribed {
         request: SubscribeRequest,
         lasts: bool,
@@ -140,15 +130,12 @@ impl Job {
         let Self { services, delivery, session, task, stored, expiry_s } = self;
         let (delivery, session) = (&delivery, &*session);
         // Waits for the writes of the device's previous connection, since this task continues from their state.
-        if !matches!(task, Task::Publish { .. } | Task::Retained { .. }) {
+        if !matches!(task, Task::Publish(_) | Task::Retained { .. }) {
             let writes = service(&services).sessions.final_writes();
             writes.wait_for_earlier(session.device_key, session.address.generation).await;
         }
         match task {
-            Task::Publish { request, clears, answer } => {
-                let result = publish(delivery, session, *request, clears).await;
-                return Outcome::Published { answer, result };
-            }
+            Task::Publish(all) => return Outcome::Published(publish_all(delivery, session.app, all).await),
             Task::Subscribe { mut request, lasts, rules, had } => {
                 let stored = join_shares(delivery, session, &mut request, expiry_s, stored).await;
                 let joined = request.shares().filter_map(|(filter, _)| share(filter));
@@ -225,22 +212,54 @@ impl Job {
     }
 }
 
+/// Publishes in the client's order, without waiting for the commit of one before the next.
+async fn publish_all(delivery: &Arc<Delivery>, app: AppId, all: Vec<ToPublish>) -> Vec<Answered> {
+    let mut series = Series::new(&delivery.publisher, app);
+    let (mut waiting, mut answered) = (Vec::new(), Vec::with_capacity(all.len()));
+    for ToPublish { request, clears, answer } in all {
+        if clears && let Target::Topic(topic) = &request.target {
+            // Behind the commits of earlier ones, which may retain a message.
+            settle(&mut waiting, &mut answered).await;
+            if delivery.store().delete_retained(app, topic).await.is_err() {
+                answered.push((answer, Err(PublishRefused::Unavailable)));
+                continue;
+            }
+        }
+        let publishing = series.begin(request, None, Origin::Untraced).await;
+        waiting.push((answer, publishing.unwrap_or_else(|error| Publishing::Done(Err(error)))));
+    }
+    settle(&mut waiting, &mut answered).await;
+    answered
+}
+
+/// Waits for commits.
+async fn settle(waiting: &mut Vec<(Option<Answer>, Publishing)>, answered: &mut Vec<Answered>) {
+    for (answer, publishing) in waiting.drain(..) {
+        let result = publishing.receipt().await;
+        answered.push((answer, result.map(drop).map_err(|error| refused(&error))));
+    }
+}
+
+/// Publishes a will.
 pub(super) async fn publish(
     delivery: &Arc<Delivery>,
-    session: &Session,
+    app: AppId,
     request: Publication,
     clears: bool,
 ) -> Result<(), PublishRefused> {
-    let store = delivery.store();
-    if clears && let Target::Topic(topic) = &request.target {
-        store.delete_retained(session.app, topic).await.map_err(|_| PublishRefused::Unavailable)?;
-    }
-    match delivery.publisher.publish_from(session.app, request, None, Origin::Untraced).await {
-        Ok(_) => Ok(()),
-        Err(Error::Store(StoreError::Limit(_)) | Error::OverQuota(_)) => Err(PublishRefused::OverQuota),
-        Err(error) => {
+    let answered = publish_all(delivery, app, vec![ToPublish { request, clears, answer: None }]).await;
+    answered.into_iter().try_for_each(|(_, result)| result)
+}
+
+/// What a publication is answered with, and whether it was accepted.
+pub(super) type Answered = (Option<Answer>, Result<(), PublishRefused>);
+
+fn refused(error: &Error) -> PublishRefused {
+    match error {
+        Error::Store(StoreError::Limit(_)) | Error::OverQuota(_) => PublishRefused::OverQuota,
+        error => {
             tracing::debug!(%error, "a client's publication was not accepted");
-            Err(PublishRefused::Unavailable)
+            PublishRefused::Unavailable
         }
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn publish(
         if is_withheld {
             return count_withheld(&services, true);
         }
-        if let Err(refused) = task::publish(&of_job, &session, request, clears).await {
+        if let Err(refused) = task::publish(&of_job, session.app, request, clears).await {
             tracing::debug!(?refused, "a will was not published");
         }
     });

@@ -8,7 +8,7 @@ use noroshi_protocol::engine_io::session::Output;
 use noroshi_protocol::engine_io::{Config as EngineConfig, Outgoing, Packet, Session};
 use noroshi_protocol::socket_io::{Action, Reply as Callback, Variant, encode};
 use noroshi_protocol::ws::Input;
-use noroshi_types::{CloseReason, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, Topic};
 
 use super::{App, Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
 use crate::config::Config;
@@ -75,6 +75,10 @@ impl Adapter for SocketIo {
 
     fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
         self.send(cx, encode::recovered(topic, complete));
+    }
+
+    fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice) {
+        self.send(cx, encode::items(notice));
     }
 
     fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>) {

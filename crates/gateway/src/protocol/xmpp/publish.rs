@@ -1,10 +1,6 @@
 //! PubSub as topics: items that clients publish, and new nodes.
 
-use std::pin::pin;
-use std::task::Poll;
-
-use futures_util::poll;
-use noroshi_delivery::Origin;
+use noroshi_delivery::{Origin, Series};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::Recover;
 use noroshi_types::{JsonText, Topic, When, limits};
@@ -46,16 +42,11 @@ impl Xmpp {
                 // Ends when the sender is dropped.
                 let _ = before.await;
             }
-            let begun = delivery.publisher.begin_publish(app, notification, None, Origin::Untraced).await?;
-            let mut finish = pin!(delivery.publisher.finish_publish(begun));
-            // The first poll gives it its place in the order: the next one need not wait for its commit.
-            let first = poll!(finish.as_mut());
+            let mut series = Series::new(&delivery.publisher, app);
+            let publishing = series.begin(notification, None, Origin::Untraced).await?;
+            // It has its place in the order: the next one need not wait for its commit.
             drop(done);
-            let receipt = match first {
-                Poll::Ready(result) => result?,
-                Poll::Pending => finish.await?,
-            };
-            Ok(Answer::Published(receipt.id))
+            Ok(Answer::Published(publishing.receipt().await?.id))
         });
     }
 

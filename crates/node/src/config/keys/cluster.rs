@@ -51,6 +51,8 @@ section! {
         /// evicts the oldest.
         pub inbox_rows: u32 =
             count("store.inbox_rows", limits::INBOX_ROWS.into(), 1..=100_000, "notifications") as u32,
+        /// Maximum items in a user's notification centre. The oldest are removed.
+        pub item_rows: u32 = count("store.item_rows", limits::ITEM_ROWS.into(), 1..=5_000, "items") as u32,
         /// Maximum messages in a topic's log. The oldest are evicted.
         pub topic_log_rows: u64 =
             count("store.topic_log_rows", limits::TOPIC_LOG_ROWS, 1..=10_000_000, "messages"),
@@ -100,7 +102,7 @@ section! {
             node_name,
         ),
         /// Lease of a node in Redis. A node that does not renew it is considered gone, and its sessions are
-        /// invalid.
+        /// invalid. Redis counts as unreachable if an answer takes longer than a tenth of the lease, at least 1 s.
         pub lease: Duration = duration("cluster.lease", 10 * SECOND, SECOND..=5 * MINUTE),
         /// Interval for comparing connected devices with the store, which recovers messages lost between
         /// nodes.

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use noroshi_egress::aws::Connection;
 use noroshi_events::config::{
     Compression, Config as Log, File, Firehose, Kafka, Login, Mechanism, Sink, Webhook,
@@ -221,8 +219,7 @@ fn timeout(reader: &mut Reader, key: &'static str) -> Duration {
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let text = small_file::read(path, FILE_BYTES_MAX)?.ok_or(EXPECTED)?;
-    let secret = text.trim().strip_prefix("whsec_").and_then(|text| BASE64_STANDARD.decode(text).ok());
-    secret.filter(|secret| (24..=64).contains(&secret.len())).ok_or_else(|| EXPECTED.to_owned())
+    noroshi_egress::webhook::secret(text.trim()).map_err(|_| EXPECTED.to_owned())
 }
 
 /// One line.

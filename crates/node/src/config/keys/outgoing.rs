@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use noroshi_egress::{ConfigError, Proxies, proxy, read_ca_file};
 use noroshi_types::limits;
 
-use super::{MINUTE, SECOND};
+use super::{DAY, MINUTE, SECOND};
 use crate::config::problem::Source;
 use crate::config::reader::{ProxyChoice, Reader, any};
 use crate::push_key;
@@ -20,8 +20,8 @@ section! {
         /// Non-public networks that outgoing connections may reach. With `server.dev` the default is
         /// ["127.0.0.0/8", "::1/128"].
         pub allow: Vec<IpNet> = networks("egress.allow", &local_networks(dev)),
-        /// HTTP proxy for all outgoing connections. Unset: the environment variables `https_proxy`,
-        /// `http_proxy`, `all_proxy`.
+        /// Proxy for all outgoing connections: HTTP, HTTP over TLS, or SOCKS5. Unset: the environment
+        /// variables `https_proxy`, `http_proxy`, `all_proxy`.
         proxy: Option<ProxyChoice> = proxy("egress.proxy"),
         /// Hosts to reach without the proxy. Unset: the environment variable `no_proxy`.
         no_proxy: Option<String> =
@@ -69,6 +69,14 @@ section! {
         /// Total recipients taken from the queue and not answered yet.
         pub in_flight: usize =
             count("push.in_flight", limits::PUSH_IN_FLIGHT as u64, 1..=1_000_000, "recipients") as usize,
+        /// How long requests to push services and their responses are kept, for `noroshi explain`. 0s: none is
+        /// kept.
+        pub record_retention: Duration =
+            duration("push.record_retention", 7 * DAY, Duration::ZERO..=90 * DAY),
+        /// How many of a million accepted pushes of campaigns, topics and conditions are kept. Pushes to named
+        /// users and devices are always kept, and so are pushes that were not accepted.
+        pub record_sample: u32 =
+            count("push.record_sample", 10_000, 0..=1_000_000, "pushes of a million") as u32,
     }
 }
 

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{PATH, Server, print, watch};
-use crate::client::{Client, escape};
+use super::super::shown;
+use super::{PATH, Server, print, upload, watch};
+use crate::client::escape;
 use crate::failure::Failure;
 use crate::input::{parse_json, present, read_json};
-use crate::{ndjson, output};
+use crate::output;
 
 const HELP: &str = "\
 Examples:
@@ -21,8 +22,8 @@ Examples:
   noroshi campaign create --file campaign.json --dry-run
 
 A line of --upload is {\"user\":\"u1\",\"variables\":{\"name\":\"Ana\"}}, or has its own notification. If a line is \
-rejected, the campaign remains a draft with the other lines: start it without the rejected ones (noroshi campaign start), or \
-abort it, correct the file and create it again.";
+rejected, the campaign remains a draft with the other lines: upload the corrected lines (noroshi campaign upload), or leave them out, \
+and start it (noroshi campaign start).";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -107,6 +108,8 @@ struct Message {
     /// URL that a tap opens
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    #[command(flatten)]
+    shown: shown::Flags,
     /// Data for the app, any JSON
     #[arg(long, value_name = "JSON", value_parser = parse_json)]
     data: Option<Value>,
@@ -127,6 +130,9 @@ struct Message {
     /// With --when: whether to use push services as well
     #[arg(long, value_parser = ["never", "fallback", "always"])]
     push: Option<String>,
+    /// Send the push to this token of each device, such as voip or controls/lamp [default: the main token]
+    #[arg(long, value_name = "KIND[/NAME]")]
+    push_token: Option<String>,
     /// With --push fallback: time for a device to acknowledge it
     #[arg(long, value_name = "DURATION")]
     push_after: Option<String>,
@@ -184,10 +190,13 @@ impl Arguments {
             client.text(Method::POST, PATH, Some(("application/json", body.to_string())), &headers).await?;
         let mut campaign: Value = serde_json::from_str(&text).unwrap_or_default();
         let id = output::text(&campaign, "id").to_owned();
+        if !format.json {
+            shown::print_warnings(&campaign);
+        }
         // With a key that was used before, it may already have its recipients and be running.
         let is_draft = campaign.get("state").is_some_and(|state| state == "draft");
         if let Some(file) = self.audience.upload.as_ref().filter(|_| is_draft) {
-            let refused = upload(&client, &id, file).await.inspect_err(|_| {
+            let refused = upload::send(&client, &id, file).await.inspect_err(|_| {
                 eprintln!("campaign {} remains a draft", output::clean(&id));
             })?;
             if refused > 0 {
@@ -278,12 +287,13 @@ impl Audience {
 
 impl Message {
     fn write(&self, message: &mut Map<String, Value>) {
-        let texts = present(&[
+        let mut texts = present(&[
             ("title", &self.title),
             ("body", &self.body),
             ("image", &self.image),
             ("url", &self.url),
         ]);
+        texts.extend(self.shown.fields());
         if !texts.is_empty() {
             let mut notification = message.remove("notification").and_then(object).unwrap_or_default();
             notification.extend(texts);
@@ -298,7 +308,7 @@ impl Message {
             ("collapse_key", &self.collapse_key),
             ("when", &self.when),
         ]));
-        let push = present(&[("mode", &self.push), ("after", &self.push_after)]);
+        let push = present(&[("mode", &self.push), ("after", &self.push_after), ("token", &self.push_token)]);
         if !push.is_empty() {
             let mut whole = message.remove("push").and_then(object).unwrap_or_default();
             whole.extend(push);
@@ -318,13 +328,6 @@ impl Schedule {
             ("batch_size", self.batch_size.map(Value::from)),
         ]
     }
-}
-
-/// Returns the number of rejected lines. Prints the reasons to standard error.
-async fn upload(client: &Client, id: &str, file: &Path) -> Result<u64, Failure> {
-    let path = format!("{PATH}/{}/recipients", escape(id));
-    let (_, refused) = ndjson::send(client, &path, file, |_| Ok(())).await?;
-    Ok(refused)
 }
 
 fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
@@ -366,6 +369,23 @@ mod tests {
         );
         check(
             &[
+                "--everyone",
+                "--title",
+                "T",
+                "--badge",
+                "0",
+                "--sound",
+                "default",
+                "--action",
+                "y=Yes",
+                "--relevance",
+                "0.5",
+            ],
+            json!({"audience": {"everyone": true}, "message": {"notification": {"title": "T", "badge": 0, "sound": "default",
+                "actions": [{"id": "y", "title": "Yes"}], "relevance": 0.5}}}),
+        );
+        check(
+            &[
                 "--platform",
                 "ios,android",
                 "--tag",
@@ -388,6 +408,8 @@ mod tests {
                 "stored",
                 "--push",
                 "fallback",
+                "--push-token",
+                "controls/lamp",
                 "--push-after",
                 "1m",
                 "--quiet-hours",
@@ -400,7 +422,7 @@ mod tests {
                 "name=you",
             ],
             json!({"name": "N", "audience": {"topic": "news"},
-                "message": {"when": "stored", "push": {"mode": "fallback", "after": "1m"}},
+                "message": {"when": "stored", "push": {"mode": "fallback", "after": "1m", "token": "controls/lamp"}},
                 "variables": {"name": "you"}, "quiet_hours": {"from": "22:00", "to": "07:00"},
                 "rate_per_second": 50, "lane": "extra"}),
         );

@@ -23,6 +23,12 @@ pub(super) enum Service {
     Fcm(Fcm),
     /// Browsers and UnifiedPush: the VAPID key (applicationServerKey of web pages)
     Webpush(WebPush),
+    /// A provider of your choice (another vendor, e-mail, SMS) behind a signed webhook
+    Webhook(Webhook),
+    /// Huawei Push Kit (HarmonyOS 5 and newer): the JSON file of a service account
+    Hms(Hms),
+    /// Windows: an app registration of Microsoft Entra ID, or the package SID of a Store app
+    Wns(Wns),
 }
 
 /// Fields of every credential.
@@ -71,6 +77,12 @@ pub(super) struct Apns {
     /// A server other than Apple's, for tests
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
+    /// A different server for broadcasts [default: the server of pushes]
+    #[arg(long, value_name = "URL")]
+    broadcast_endpoint: Option<String>,
+    /// A server other than Apple's that manages broadcast channels, for tests
+    #[arg(long, value_name = "URL")]
+    channels_endpoint: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -108,11 +120,89 @@ pub(super) struct WebPush {
     common: Common,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Noroshi posts batches of pushes to the URL as JSON, signed by Standard Webhooks (https://www.standardwebhooks.com).
+Tokens name the provider: {\"service\":\"webhook\",\"provider\":\"mail\",\"token\":\"ann@example.com\"}
+
+Examples:
+  echo whsec_$(openssl rand -base64 32) > mail.secret
+  noroshi push add webhook --name mail --url https://provider.example/push --secret mail.secret
+  noroshi push add webhook --name mail --url https://provider.example/push --secret new.secret --previous-secret mail.secret --replace")]
+pub(super) struct Webhook {
+    /// The https URL that receives batches; http only on this machine
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// A file with the secret that signs requests (whsec_…); - reads standard input
+    #[arg(long, value_name = "FILE")]
+    secret: PathBuf,
+    /// While a secret is being replaced: the old one, with which requests are signed too
+    #[arg(long, value_name = "FILE")]
+    previous_secret: Option<PathBuf>,
+    /// Recipients of one request, 1 to 500 [default: 100]
+    #[arg(long, value_name = "COUNT")]
+    batch_size: Option<u32>,
+    /// Requests at a time, 1 to 32 [default: 4]
+    #[arg(long, value_name = "COUNT")]
+    concurrency: Option<u32>,
+    /// Seconds to wait for an answer, 1 to 30 [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+    /// Devices may register tokens themselves. Not for e-mail addresses and phone numbers, which may belong to another person
+    #[arg(long)]
+    device_tokens: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Hms {
+    /// The service account's JSON file as issued by Huawei; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    service_account: PathBuf,
+    /// Category of notifications that name none [default: MARKETING, which needs no permission by Huawei]
+    #[arg(long)]
+    category: Option<String>,
+    /// A server other than Huawei's, for tests
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  noroshi push add wns --tenant-id TENANT --client-id APPLICATION --client-secret wns.secret
+  noroshi push add wns --client-id ms-app://s-1-15-2-… --client-secret wns.secret")]
+pub(super) struct Wns {
+    /// ID of the application in Microsoft Entra ID, or the package SID (ms-app://…) of a Store app
+    #[arg(long, value_name = "ID")]
+    client_id: String,
+    /// A file with the client secret; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    client_secret: PathBuf,
+    /// ID of the tenant in Microsoft Entra ID; not for a package SID
+    #[arg(long, value_name = "ID")]
+    tenant_id: Option<String>,
+    /// A server other than Microsoft's, for tests
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// A different server for access tokens, for tests
+    #[arg(long, value_name = "URL")]
+    token_endpoint: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
 impl Service {
     pub(super) async fn add(self) -> Result<(), Failure> {
         match self {
             Service::Apns(apns) => apns.common.add(apns.body()?).await,
             Service::Fcm(fcm) => fcm.common.add(fcm.body()?).await,
+            Service::Webhook(webhook) => webhook.common.add(webhook.body()?).await,
+            Service::Hms(hms) => hms.common.add(hms.body()?).await,
+            Service::Wns(wns) => wns.common.add(wns.body()?).await,
             Service::Webpush(webpush) => {
                 let (body, made) = webpush.body()?;
                 webpush.common.add(body).await?;
@@ -154,6 +244,8 @@ impl Apns {
             ("private_key", file(&self.private_key)?),
             ("topic", Some(self.topic.clone())),
             ("endpoint", self.endpoint.clone()),
+            ("broadcast_endpoint", self.broadcast_endpoint.clone()),
+            ("channels_endpoint", self.channels_endpoint.clone()),
         ]))
     }
 }
@@ -168,6 +260,53 @@ impl Fcm {
         ]);
         body.insert("service_account".to_owned(), account);
         Ok(body)
+    }
+}
+
+impl Webhook {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let secret = |path: &Path| Ok::<_, Failure>(read(path)?.trim().to_owned());
+        let mut body = given([
+            ("service", Some("webhook".to_owned())),
+            ("url", Some(self.url.clone())),
+            ("secret", Some(secret(&self.secret)?)),
+            ("previous_secret", self.previous_secret.as_deref().map(secret).transpose()?),
+        ]);
+        let counts = [
+            ("batch_size", self.batch_size),
+            ("concurrency", self.concurrency),
+            ("timeout_seconds", self.timeout),
+        ];
+        body.extend(counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into()))));
+        if self.device_tokens {
+            body.insert("device_tokens".to_owned(), true.into());
+        }
+        Ok(body)
+    }
+}
+
+impl Hms {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let mut body = given([
+            ("service", Some("hms".to_owned())),
+            ("category", self.category.clone()),
+            ("endpoint", self.endpoint.clone()),
+        ]);
+        body.insert("service_account".to_owned(), read_json(&self.service_account)?);
+        Ok(body)
+    }
+}
+
+impl Wns {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        Ok(given([
+            ("service", Some("wns".to_owned())),
+            ("client_id", Some(self.client_id.clone())),
+            ("client_secret", Some(read(&self.client_secret)?.trim().to_owned())),
+            ("tenant_id", self.tenant_id.clone()),
+            ("endpoint", self.endpoint.clone()),
+            ("token_endpoint", self.token_endpoint.clone()),
+        ]))
     }
 }
 

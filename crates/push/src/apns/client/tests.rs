@@ -11,7 +11,7 @@ use crate::Credential;
 use crate::credential::tests::{apns_json, parsed};
 use crate::exchange::Quota;
 use crate::fields::Fields;
-use crate::fields::tests::{fields, json_text};
+use crate::fields::tests::{fields, json_text, own_fields};
 use crate::push::tests::push;
 
 const MINUTE: u64 = 60_000;
@@ -76,7 +76,8 @@ fn a_request_has_its_device_in_the_path_and_the_rest_in_headers() {
 fn the_topic_is_the_providers_else_the_devices_else_the_credentials() {
     let credential = parsed(&apns_json());
     let topic = |token: Value, own: Value| {
-        let push = push(PushService::Apns, &token, Fields { apns: json_text(&own), ..alert() });
+        let push =
+            push(PushService::Apns, &token, Fields { own: own_fields(PushService::Apns, &own), ..alert() });
         let request = credential.client.request(&push, None, Timestamp(0))?;
         Ok(headers(&request)[0].1.to_owned())
     };
@@ -115,7 +116,7 @@ fn content_that_apns_rejects_becomes_an_answer() {
         assert_eq!(refused, Answer::Refused { reason });
     };
     check(Fields { data: json_text(&json!("x".repeat(4_096))), ..fields() }, "payload_too_large");
-    check(Fields { apns: json_text(&json!({"x": 1})), ..fields() }, "invalid_push_fields");
+    check(Fields { own: own_fields(PushService::Apns, &json!({"x": 1})), ..fields() }, "invalid_push_fields");
 }
 
 #[test]
@@ -196,4 +197,64 @@ fn a_token_credential_starts_with_one_stream() {
     assert!(credential.client.identity().is_none());
     assert_eq!(credential.client.origin(&device(fields()).token), Ok("https://api.push.apple.com".into()));
     assert_eq!(credential.quota, Quota::UNLIMITED);
+}
+
+fn to_channel(is_stored: bool, channel: &str) -> Push {
+    let to = ToChannel {
+        bundle: "com.example.app".to_owned(),
+        channel: channel.to_owned(),
+        payload: Bytes::from_static(b"{}"),
+        priority: 5,
+        is_stored,
+        expires_at: Timestamp(90_000),
+    };
+    Push { content: std::sync::Arc::new(crate::Content::broadcast(to)), ..device(fields()) }
+}
+
+#[test]
+fn a_broadcast_names_its_channel_and_app() {
+    let credential = parsed(&apns_json());
+    let request = |push: &Push, now| credential.client.request(push, None, Timestamp(now)).unwrap();
+    let sent = request(&to_channel(true, "Y2g="), 0);
+    assert_eq!((sent.path.as_str(), &*sent.body), ("/4/broadcasts/apps/com.example.app", &b"{}"[..]));
+    assert_eq!(
+        headers(&sent),
+        [
+            ("apns-channel-id", "Y2g=", false),
+            ("apns-push-type", "liveactivity", true),
+            ("apns-priority", "5", true),
+            ("apns-expiration", "90", false),
+            ("apns-request-id", "0197b3f0-aaaa-7bbb-8ccc-ddddeeeeffff", false),
+        ]
+    );
+    // Now or never.
+    for late in [request(&to_channel(true, "Y2g="), 90_000), request(&to_channel(false, "Y2g="), 0)] {
+        assert_eq!(headers(&late)[3].1, "0");
+    }
+    let odd = credential.client.request(&to_channel(true, "a b"), None, Timestamp(0)).unwrap_err();
+    assert_eq!(odd, Answer::Refused { reason: "BadChannelId" });
+}
+
+#[test]
+fn channels_have_hosts_of_their_own() {
+    let site = |body: &Value| {
+        let credential = parsed(body);
+        let client = &credential.client;
+        let channels = client.channels().unwrap();
+        (client.broadcast_origin().unwrap().to_string(), channels.origin.to_string(), channels.bundle.clone())
+    };
+    let mut body = apns_json();
+    let production = ("https://api.push.apple.com", "https://api-manage-broadcast.push.apple.com:2196");
+    let own =
+        |(send, manage): (&str, &str)| (send.to_owned(), manage.to_owned(), "com.example.app".to_owned());
+    assert_eq!(site(&body), own(production));
+    body["environment"] = json!("sandbox");
+    let sandbox =
+        ("https://api.sandbox.push.apple.com", "https://api-manage-broadcast.sandbox.push.apple.com:2195");
+    assert_eq!(site(&body), own(sandbox));
+    body["endpoint"] = json!("https://localhost:1");
+    assert_eq!(site(&body), own(("https://localhost:1", sandbox.1)));
+    body["broadcast_endpoint"] = json!("https://localhost:2");
+    body["channels_endpoint"] = json!("https://localhost:3");
+    assert_eq!(site(&body), own(("https://localhost:2", "https://localhost:3")));
 }

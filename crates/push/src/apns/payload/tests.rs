@@ -2,13 +2,23 @@
 
 use super::*;
 use crate::content::Payload as _;
-use crate::fields::tests::{fields, json_text};
+use crate::fields::tests::{fields, json_text, own_fields};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
 
+/// What the service receives.
+pub(crate) fn rendered(fields: &Fields) -> Bytes {
+    Payload::new(fields).unwrap().body
+}
+
 fn payload(notification: Value, data: Value, own: Value) -> Result<Payload, InvalidContent> {
     let some = |value: Value| (!value.is_null()).then(|| json_text(&value)).flatten();
-    Payload::new(&Fields { notification: some(notification), data: some(data), apns: some(own), ..fields() })
+    Payload::new(&Fields {
+        notification: some(notification),
+        data: some(data),
+        own: own_fields(PushService::Apns, &own),
+        ..fields()
+    })
 }
 
 fn body(payload: &Payload) -> Value {
@@ -119,7 +129,7 @@ fn urgency_time_and_collapse_key_become_headers() {
 
     let own = json!({"headers": {"APNS-Expiration": 77, "apns-priority": 5, "apns-collapse-id": "x", "apns-topic": "a.b"}});
     let own = Payload::new(&Fields {
-        apns: json_text(&own),
+        own: own_fields(PushService::Apns, &own),
         notification: json_text(&json!({"body": "b"})),
         ..fields
     })
@@ -195,4 +205,138 @@ fn the_limit_is_exact_and_wider_for_calls() {
         let (service, bytes) = (PushService::Apns, bytes_max + 1);
         assert_eq!(with(bytes_max - bare + 1), Err(InvalidContent::TooLarge { service, bytes, bytes_max }));
     }
+}
+
+/// A typed field of a notification with a title, and its key of `aps`.
+#[test]
+fn typed_fields_become_keys_of_aps() {
+    let aps_of = |mut notification: Value, title: bool| {
+        if title {
+            notification["title"] = json!("t");
+        }
+        let rendered = payload(notification, Value::Null, Value::Null).unwrap();
+        let mut aps = body(&rendered)["aps"].clone();
+        if title {
+            assert_eq!(aps.as_object_mut().unwrap().remove("alert"), Some(json!({"title": "t"})));
+        }
+        (aps, rendered.push_type)
+    };
+    let rows = [
+        (json!({"level": "passive"}), json!({"interruption-level": "passive"})),
+        (json!({"level": "time-sensitive"}), json!({"interruption-level": "time-sensitive"})),
+        (json!({"relevance": 0.5}), json!({"relevance-score": 0.5})),
+        (json!({"relevance": 1}), json!({"relevance-score": 1})),
+        (json!({"sound": "chime.caf"}), json!({"sound": "chime.caf"})),
+        (json!({"sound": {"name": "chime.caf"}}), json!({"sound": "chime.caf"})),
+        (json!({"sound": {}}), json!({"sound": "default"})),
+        (json!({"sound": {"critical": true}}), json!({"sound": {"critical": 1, "name": "default"}})),
+        (
+            json!({"sound": {"critical": true, "name": "a", "volume": 0.25}}),
+            json!({"sound": {"critical": 1, "name": "a", "volume": 0.25}}),
+        ),
+        (json!({"badge": 0}), json!({"badge": 0})),
+        (json!({"badge": 7}), json!({"badge": 7})),
+        (json!({"thread": "chat-1"}), json!({"thread-id": "chat-1"})),
+        (json!({"category": "MESSAGE"}), json!({"category": "MESSAGE"})),
+        (json!({"mutable": true}), json!({"mutable-content": 1})),
+        (json!({"mutable": false}), json!({})),
+        (json!({"mutable": false, "image": "https://i/"}), json!({})),
+        (json!({"content_available": true}), json!({"content-available": 1})),
+        (json!({"content_available": false}), json!({})),
+        (json!({"icon": "https://i/", "lang": "de", "dir": "ltr", "android_channel": "c"}), json!({})),
+        (json!({"android_icon": "i", "android_color": "#123456", "fcm_analytics_label": "l"}), json!({})),
+    ];
+    for (typed, expected) in rows {
+        assert_eq!(aps_of(typed.clone(), true), (expected, PushType::Alert), "{typed}");
+    }
+    // Without texts, a badge or a sound still makes an alert, and nothing else does.
+    assert_eq!(aps_of(json!({"badge": 0}), false), (json!({"badge": 0}), PushType::Alert));
+    let sounding = json!({"sound": "default", "level": "active", "mutable": true});
+    let expected = json!({"sound": "default", "interruption-level": "active"});
+    assert_eq!(aps_of(sounding, false), (expected, PushType::Alert));
+    let silent = json!({"url": "a:b", "level": "active", "relevance": 1, "thread": "t", "category": "c"});
+    assert_eq!(aps_of(silent, false), (json!({"content-available": 1}), PushType::Background));
+}
+
+#[test]
+fn actions_are_next_to_aps_for_the_app() {
+    let actions =
+        json!([{"id": "yes", "title": "Yes"}, {"id": "more", "title": "More", "url": "myapp://more"}]);
+    check(
+        json!({"title": "t", "category": "ASK", "actions": actions}),
+        Value::Null,
+        Value::Null,
+        PushType::Alert,
+        json!({"aps": {"alert": {"title": "t"}, "category": "ASK"}, "noroshi": {"id": ID}, "actions": actions}),
+    );
+}
+
+#[test]
+fn own_fields_override_typed_ones() {
+    check(
+        json!({"title": "t", "sound": "a", "badge": 1, "level": "passive"}),
+        Value::Null,
+        json!({"payload": {"aps": {"sound": {"critical": 1}, "badge": null, "interruption-level": "critical"}}}),
+        PushType::Alert,
+        json!({"aps": {"alert": {"title": "t"}, "sound": {"critical": 1}, "interruption-level": "critical"},
+            "noroshi": {"id": ID}}),
+    );
+}
+
+#[test]
+fn the_kind_of_the_token_decides_push_type_and_priority() {
+    use noroshi_types::TokenKind;
+    let of = |kind, urgency, own: &Value| {
+        Payload::new(&Fields {
+            kind: Some(kind),
+            urgency,
+            own: own_fields(PushService::Apns, own),
+            ..fields()
+        })
+    };
+    let start = json!({"payload": {"aps": {"event": "start", "timestamp": 1}}});
+    let update = json!({"payload": {"aps": {"event": "update", "timestamp": 1}}});
+    let nothing = json!({});
+    for (kind, own, push_type, low, told) in [
+        (TokenKind::Alert, &nothing, PushType::Background, "5", "content-available"),
+        (TokenKind::Voip, &nothing, PushType::Voip, "10", ""),
+        (TokenKind::Complication, &nothing, PushType::Complication, "1", ""),
+        (TokenKind::FileProvider, &nothing, PushType::FileProvider, "1", ""),
+        (TokenKind::Widgets, &nothing, PushType::Widgets, "1", "content-changed"),
+        (TokenKind::Controls, &nothing, PushType::Controls, "1", "content-changed"),
+        (TokenKind::LiveActivityStart, &start, PushType::LiveActivity, "5", "event"),
+        (TokenKind::LiveActivity, &update, PushType::LiveActivity, "5", "event"),
+    ] {
+        let payload = of(kind, Urgency::VeryLow, own).expect("accepted");
+        assert_eq!((payload.push_type, payload.priority), (push_type, low), "{kind:?}");
+        let body: Value = serde_json::from_slice(&payload.body).expect("JSON");
+        assert!(told.is_empty() || body["aps"].get(told).is_some(), "{body}");
+    }
+    let refused = |kind, own: Value, path: &str| match of(kind, Urgency::Normal, &own) {
+        Err(InvalidContent::Invalid { field, .. }) => assert_eq!(field, path),
+        other => panic!("{other:?}"),
+    };
+    refused(
+        TokenKind::Voip,
+        json!({"headers": {"apns-push-type": "alert"}}),
+        "push.apns.headers.apns-push-type",
+    );
+    refused(TokenKind::LiveActivityStart, update.clone(), "push.apns.payload.aps.event");
+    refused(TokenKind::LiveActivity, start, "push.apns.payload.aps.event");
+    let mut slow = update;
+    slow["headers"] = json!({"apns-priority": "1"});
+    refused(TokenKind::LiveActivity, slow, "push.apns.headers.apns-priority");
+    let large =
+        Fields { kind: Some(TokenKind::Voip), data: json_text(&json!("x".repeat(4_500))), ..fields() };
+    assert!(Payload::new(&large).is_ok(), "a call may have 5 KiB");
+}
+
+#[test]
+fn a_badge_counts_unread_items() {
+    let badge = |unread: Option<u32>| {
+        let notification = json_text(&json!({"title": "t", "badge": "unread"}));
+        let payload = Payload::new(&Fields { notification, unread, ..fields() }).unwrap();
+        body(&payload)["aps"].get("badge").cloned()
+    };
+    assert_eq!([Some(4), Some(0), None].map(badge), [Some(json!(4)), Some(json!(0)), None]);
 }

@@ -16,7 +16,7 @@ use crate::fields::tests::{fields, json_text};
 use crate::push::tests::push;
 
 fn token_response(status: u16, body: &str, second: u64) -> Response<'_> {
-    Response { status, retry_after: None, body: body.as_bytes(), now: Timestamp(second * 1_000) }
+    Response { status, retry_after: None, header: b"", body: body.as_bytes(), now: Timestamp(second * 1_000) }
 }
 
 fn authorize(credential: &Credential, token: &str, second: u64, lifetime: u64) {

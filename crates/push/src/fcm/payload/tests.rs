@@ -2,9 +2,14 @@
 
 use super::*;
 use crate::content::Payload as _;
-use crate::fields::tests::{fields, json_text};
+use crate::fields::tests::{fields, json_text, own_fields};
 
 const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
+
+/// What the service receives.
+pub(crate) fn rendered(fields: &Fields) -> Bytes {
+    Payload::new(fields).unwrap().body("T", Timestamp(0))
+}
 
 fn payload(fields: Fields) -> Value {
     message(&Payload::new(&fields).unwrap(), Timestamp(0))
@@ -20,7 +25,7 @@ fn message(payload: &Payload, now: Timestamp) -> Value {
 
 fn own(own: &Value) -> Result<Payload, InvalidContent> {
     let notification = json_text(&json!({"title": "t"}));
-    Payload::new(&Fields { notification, fcm: json_text(own), ..fields() })
+    Payload::new(&Fields { notification, own: own_fields(PushService::Fcm, own), ..fields() })
 }
 
 fn refused(value: Value, field: &str) {
@@ -214,7 +219,7 @@ fn the_limit_is_exact_and_counts_what_reaches_a_device() {
         let data = json_text(&json!({"d": "x".repeat(length)}));
         Payload::new(&Fields {
             data,
-            fcm: json_text(own),
+            own: own_fields(PushService::Fcm, own),
             notification: json_text(&json!({"body": "b"})),
             ..fields()
         })
@@ -228,4 +233,97 @@ fn the_limit_is_exact_and_counts_what_reaches_a_device() {
     let own = json!({"android": {"notification": {"tag": "t"}}, "webpush": {"notification": {"tag": "t"}}});
     assert!(with(4_096 - bare - 11, &own).is_ok());
     assert_eq!(with(4_096 - bare - 10, &own).err(), Some(too_large(4_097)));
+}
+
+/// The difference that typed fields make to the message of a notification with a title.
+#[test]
+fn typed_fields_have_their_place_on_each_platform() {
+    let of = |mut notification: Value, own: &Value| {
+        notification["title"] = json!("t");
+        payload(Fields {
+            notification: json_text(&notification),
+            own: own_fields(PushService::Fcm, own),
+            ..fields()
+        })
+    };
+    let plain = of(json!({}), &json!({}));
+    let check = |typed: Value, expected: Value| {
+        let (Value::Object(mut whole), Value::Object(expected)) = (plain.clone(), expected) else {
+            unreachable!()
+        };
+        merge_patch(&mut whole, expected);
+        assert_eq!(of(typed.clone(), &json!({})), Value::Object(whole), "{typed}");
+    };
+    let android = |notification: Value| json!({"android": {"notification": notification}});
+    let aps = |aps: Value| json!({"apns": {"payload": {"aps": aps}}});
+    let both = |android_notification: Value, ios: Value| json!({"android": {"notification": android_notification}, "apns": {"payload": {"aps": ios}}});
+    let web = |notification: Value| json!({"webpush": {"notification": notification}});
+    check(json!({"android_channel": "news"}), android(json!({"channelId": "news"})));
+    check(json!({"android_icon": "ic_news"}), android(json!({"icon": "ic_news"})));
+    check(json!({"android_color": "#12aBff"}), android(json!({"color": "#12aBff"})));
+    check(json!({"android_click_action": "OPEN"}), android(json!({"clickAction": "OPEN"})));
+    check(json!({"sound": "chime.caf"}), both(json!({"sound": "chime"}), json!({"sound": "chime.caf"})));
+    check(json!({"sound": "default"}), both(json!({"sound": "default"}), json!({"sound": "default"})));
+    check(
+        json!({"sound": {"name": "alarm.wav", "critical": true, "volume": 1}}),
+        both(json!({"sound": "alarm"}), json!({"sound": {"name": "alarm.wav", "critical": 1, "volume": 1}})),
+    );
+    check(json!({"badge": 7}), both(json!({"notificationCount": 7}), json!({"badge": 7})));
+    check(json!({"badge": 0}), aps(json!({"badge": 0})));
+    check(json!({"level": "active"}), aps(json!({"interruption-level": "active"})));
+    for (level, priority) in [("time-sensitive", "PRIORITY_HIGH"), ("critical", "PRIORITY_MAX")] {
+        let expected = both(json!({"notificationPriority": priority}), json!({"interruption-level": level}));
+        check(json!({"level": level}), expected);
+    }
+    let mut passive =
+        both(json!({"notificationPriority": "PRIORITY_LOW"}), json!({"interruption-level": "passive"}));
+    passive["webpush"] = json!({"notification": {"silent": true}});
+    check(json!({"level": "passive"}), passive);
+    check(json!({"relevance": 0.5}), aps(json!({"relevance-score": 0.5})));
+    check(json!({"thread": "chat"}), aps(json!({"thread-id": "chat"})));
+    check(json!({"category": "ASK"}), aps(json!({"category": "ASK"})));
+    check(json!({"mutable": true}), aps(json!({"mutable-content": 1})));
+    check(json!({"content_available": true}), aps(json!({"content-available": 1})));
+    check(json!({"icon": "https://i/i.png"}), web(json!({"icon": "https://i/i.png"})));
+    check(json!({"lang": "ar", "dir": "rtl"}), web(json!({"lang": "ar", "dir": "rtl"})));
+    check(json!({"fcm_analytics_label": "sale"}), json!({"fcmOptions": {"analyticsLabel": "sale"}}));
+    let mut actions = web(json!({"actions": [{"action": "y", "title": "Yes", "navigate": "https://a/y"}]}));
+    actions["data"] = json!({"noroshi_actions": r#"[{"id":"y","title":"Yes","url":"https://a/y"}]"#});
+    check(json!({"actions": [{"id": "y", "title": "Yes", "url": "https://a/y"}]}), actions);
+
+    // Own fields override them, also with `androidV2`.
+    let own = json!({"android": {"notification": {"channel_id": "own", "sound": null}}});
+    let overridden = of(json!({"android_channel": "c", "sound": "s"}), &own);
+    assert_eq!(overridden["android"]["notification"], json!({"channelId": "own"}));
+    let remote = of(
+        json!({"android_channel": "c", "mutable": true}),
+        &json!({"android_v2": {"remote_notification": {"use_as_v1_data_message": false}}}),
+    );
+    let expected =
+        json!({"notification": {"channelId": "c"}, "mutableContent": true, "useAsV1DataMessage": false});
+    assert_eq!((remote.get("android"), &remote["androidV2"]["remoteNotification"]), (None, &expected));
+    let background = of(json!({"android_channel": "c"}), &json!({"androidV2": {"backgroundSync": {}}}));
+    assert_eq!(background["androidV2"], json!({"backgroundSync": {}, "ttl": "86400s"}));
+}
+
+#[test]
+fn a_badge_alone_reaches_ios_only() {
+    let message = payload(Fields { notification: json_text(&json!({"badge": 0})), ..fields() });
+    assert_eq!((message.get("notification"), message["android"].get("notification")), (None, None));
+    assert_eq!(message["apns"]["payload"]["aps"], json!({"badge": 0}));
+    let headers = json!({"apns-expiration": "86400", "apns-priority": "10"});
+    assert_eq!(message["apns"]["headers"], headers, "an alert, which is FCM's default");
+}
+
+#[test]
+fn a_badge_counts_unread_items() {
+    let badge = |unread: Option<u32>| {
+        let notification = json_text(&json!({"title": "t", "badge": "unread"}));
+        let message = payload(Fields { notification, unread, ..fields() });
+        let at = |path: &str| message.pointer(path).cloned();
+        (at("/android/notification/notificationCount"), at("/apns/payload/aps/badge"))
+    };
+    assert_eq!(badge(Some(4)), (Some(json!(4)), Some(json!(4))));
+    assert_eq!(badge(Some(0)), (None, Some(json!(0))));
+    assert_eq!(badge(None), (None, None));
 }

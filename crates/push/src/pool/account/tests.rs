@@ -1,10 +1,10 @@
 //! Unit tests of accounts. `tests/it` covers what they do for pools.
 
-use noroshi_types::JsonText;
-
 use super::*;
 use crate::credential::tests::{apns_json, parsed};
+use crate::fields::tests::fields;
 use crate::metrics::Metrics;
+use crate::push::tests::push;
 
 #[tokio::test]
 async fn a_closed_account_opens_no_pool() {
@@ -18,10 +18,9 @@ async fn a_closed_account_opens_no_pool() {
     let environment = PushEnvironment::Production;
     let counters = Metrics::default().of(PushService::Apns, environment);
     let account = Account::new(AppId(1), parsed(&apns_json()), counters, context);
-    let json = JsonText::from_valid("{}");
-    let token = PushToken { service: PushService::Apns, environment, json };
-    assert!(account.pool(&token).expect("an origin").is_some());
+    let push = push(PushService::Apns, &serde_json::json!({}), fields());
+    assert!(account.pool(&push).expect("an origin").is_some());
     account.close();
-    assert!(account.pool(&token).expect("an origin").is_none());
+    assert!(account.pool(&push).expect("an origin").is_none());
     assert!(account.pools().is_empty());
 }

@@ -8,7 +8,6 @@ use noroshi_protocol::http2::Key;
 use smallvec::SmallVec;
 
 use super::Connection;
-use crate::pool::pending::RETRY_AFTER;
 
 /// A peer that answers pings but not this many requests: another connection may reach a working one.
 const TIMEOUTS_MAX: u32 = 3;
@@ -55,7 +54,7 @@ impl Connection {
             self.http.cancel(Key(key as u64));
             let in_flight = self.in_flight.remove(key);
             self.timeouts_in_a_row += 1;
-            in_flight.pending.later("timeout", RETRY_AFTER, &pool.account.counters);
+            in_flight.unanswered(&pool, "timeout");
         }
         if self.timeouts_in_a_row >= TIMEOUTS_MAX {
             self.retire("timeout");

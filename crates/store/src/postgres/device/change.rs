@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use noroshi_types::{DeviceNum, Outcome, Timestamp, Topic, UserId};
 use tokio_postgres::Row;
 
-use super::Keys;
+use super::{Keys, tokens};
 use crate::engine::device::{Effects, tags_text};
 use crate::engine::device_list;
 use crate::postgres::columns::columns;
@@ -36,11 +36,12 @@ impl Changes {
         let known: Vec<&Change> = self.0.iter().filter(|change| !change.is_new).collect();
         let moved: Vec<&Change> = known.iter().copied().filter(|change| change.effects.other_user).collect();
         let everyone = Topic::everyone();
-        let mut subscriptions = NewRows::default();
+        let (mut subscriptions, mut tokens) = (NewRows::default(), tokens::Writes::default());
         let mut topics = HashSet::new();
-        for Change { device, effects, is_new, .. } in &self.0 {
+        for Change { device, effects, is_new, now, .. } in &self.0 {
+            tokens.add(device, &effects.tokens);
             for topic in is_new.then_some(&everyone).into_iter().chain(&effects.new_topics) {
-                subscriptions.push(device.app, &device.id, topic);
+                subscriptions.push(device.app, &device.id, topic, *now);
                 topics.insert((device.app, topic));
             }
         }
@@ -53,15 +54,18 @@ impl Changes {
             NewRows::INSERT,
             EMPTY,
             REMOVE_ENDPOINTS,
+            tokens::REMOVE,
+            tokens::PUT,
         ])
         .await?;
-        let (_, made, _, _, _, _) = tokio::try_join!(
+        let (_, made, _, _, _, _, _) = tokio::try_join!(
             keep_accepts_out(tx, &moved),
             insert(tx, &new),
             update_all(tx, &known),
             topic::create(tx, topics),
             subscriptions.insert(tx),
             empty_inboxes(tx, &moved),
+            tokens.write(tx),
         )?;
         for change in self.0.iter_mut().filter(|change| change.is_new) {
             let key = (i64::from(change.device.app.0), change.device.id.as_str().to_owned());
@@ -81,11 +85,11 @@ const INSERT: &str = "INSERT INTO devices (app, id, \"user\", platform, locale, 
          push_token, push_service, push_environment, push_token_at, token_version, created_at)
      SELECT new.app, new.id, new.of_user, new.platform, new.locale, new.timezone, new.app_version, new.tags,
          new.push_token, new.push_service, new.push_environment,
-         CASE WHEN new.push_token IS NOT NULL THEN new.created_at END, 1, new.created_at
+         new.push_token_at, 1, new.created_at
      FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                 $9::text[], $10::bigint[], $11::bigint[], $12::bigint[])
+                 $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
          AS new (app, id, of_user, platform, locale, timezone, app_version, tags, push_token, push_service,
-                 push_environment, created_at)
+                 push_environment, push_token_at, created_at)
      ORDER BY new.app, new.id ON CONFLICT (app, id) DO NOTHING RETURNING app, id, num";
 
 /// Continues the token versions of deleted devices with the same ids. A separate statement, which sees the state
@@ -126,7 +130,7 @@ columns! {
     Columns<'d> {
         users: Option<&'d str>, platforms: Option<&'d str>, locales: Option<&'d str>, timezones: Option<&'d str>,
         app_versions: Option<&'d str>, tags: Option<String>, tokens: Option<&'d str>, services: Option<i64>,
-        environments: Option<i64>,
+        environments: Option<i64>, token_times: Option<i64>,
     }
 }
 
@@ -146,28 +150,27 @@ impl<'d> Columns<'d> {
                 token.map(|token| token.json.as_str()),
                 token.map(|token| token.service as i64),
                 token.map(|token| token.environment as i64),
+                device.push_token_at.map(|at| at.0 as i64),
             ));
         }
         Ok(columns)
     }
 }
 
-/// Writes the columns that can change. The token's time changes whenever the device names its token, the user's time
-/// only with the user.
+/// Writes the columns that can change. The user's time changes only with the user.
 const UPDATE: &str = "UPDATE devices d SET \"user\" = new.of_user, platform = new.platform, locale = new.locale,
          timezone = new.timezone, app_version = new.app_version, tags = new.tags, push_token = new.push_token,
          push_service = new.push_service, push_environment = new.push_environment,
          push_suspect_at = new.suspect_at, push_suspect_reason = new.suspect_reason,
-         push_token_at = CASE WHEN new.push_token IS NULL THEN NULL WHEN new.names_token THEN new.at
-                              ELSE d.push_token_at END,
+         push_token_at = new.push_token_at,
          user_at = CASE WHEN d.\"user\" IS NOT DISTINCT FROM new.of_user THEN d.user_at ELSE new.at END,
          kept = CASE WHEN d.\"user\" IS NOT DISTINCT FROM new.of_user OR substr(d.kept, 1, 1) = '\\xff'::bytea
                      THEN d.kept ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END,
          revision = d.revision + new.revises::int
      FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                 $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bool[], $15::bool[])
+                 $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[], $15::bool[])
          AS new (num, of_user, platform, locale, timezone, app_version, tags, push_token, push_service,
-                 push_environment, suspect_at, suspect_reason, at, names_token, revises)
+                 push_environment, push_token_at, suspect_at, suspect_reason, at, revises)
      WHERE d.num = new.num";
 
 /// Their rows are locked.
@@ -182,9 +185,8 @@ async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
     let suspect_at: Vec<_> = suspects().map(|found| found.map(|found| found.at.0 as i64)).collect();
     let reasons: Vec<_> = suspects().map(|found| found.map(|found| found.reason.as_str())).collect();
     let times: Vec<_> = known.iter().map(|change| change.now.0 as i64).collect();
-    let names_token: Vec<_> = known.iter().map(|change| change.effects.names_token).collect();
     let revises: Vec<_> = known.iter().map(|change| change.effects.revises()).collect();
-    let more: Values<'_> = &[&suspect_at, &reasons, &times, &names_token, &revises];
+    let more: Values<'_> = &[&suspect_at, &reasons, &times, &revises];
     let values = [&[&nums as _], &columns.values()[..], more].concat();
     tx.execute(UPDATE, &values).await?;
     Ok(())

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use noroshi_types::{DeviceNum, Outcome, limits};
+use tokio_postgres::Row;
 
 use super::reading::Found;
 use crate::ids::Num;
@@ -13,7 +14,7 @@ use crate::ids::Num;
 /// Locks the rows that [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which all calls lock inbox rows. An
 /// inbox loses at most as many rows as it gets ($4) and had above the limit before ($5), unless the limit was
 /// lowered.
-pub(super) const LOCK: &str = "SELECT 1 FROM (
+pub(in crate::postgres) const LOCK: &str = "SELECT 1 FROM (
          SELECT o.device, o.num FROM unnest($1::bigint[], $2::text[]) u (device, key)
          JOIN inbox o ON o.device = u.device AND o.collapse_key = u.key
          UNION
@@ -27,7 +28,7 @@ pub(super) const COLLAPSE: &str = "DELETE FROM inbox i USING unnest($1::bigint[]
 
 /// Counts inboxes that get `new` rows. If that exceeds the limit ($3) and its slack ($4), the oldest rows above the
 /// limit are evicted. Returns a row with the count of each inbox, and a row for each evicted notification.
-pub(super) const MAKE_ROOM: &str = "WITH counted AS (
+pub(in crate::postgres) const MAKE_ROOM: &str = "WITH counted AS (
          SELECT u.device, u.new, (SELECT count(*) FROM inbox i WHERE i.device = u.device) AS rows
          FROM unnest($1::bigint[], $2::bigint[]) u (device, new)),
      gone AS (
@@ -39,8 +40,11 @@ pub(super) const MAKE_ROOM: &str = "WITH counted AS (
          WHERE i.device = v.device AND i.num = v.num RETURNING i.device, i.num)
      SELECT device, rows, NULL FROM counted UNION ALL SELECT device, NULL, num FROM gone";
 
-pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key, rank)
+pub(in crate::postgres) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key, rank)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])";
+
+/// The same for many rows, at two thirds of the cost per row and one round trip more.
+pub(super) const COPY: &str = "COPY inbox (device, num, collapse_key, rank) FROM STDIN (FORMAT binary)";
 
 /// A row to write.
 struct NewRow<'a> {
@@ -55,7 +59,7 @@ struct NewRow<'a> {
 }
 
 /// The rows of a group.
-pub(super) struct Inboxes<'a> {
+pub(in crate::postgres) struct Inboxes<'a> {
     rows: Vec<NewRow<'a>>,
     rows_max: i64,
     /// See [`limits::inbox_slack`].
@@ -74,7 +78,7 @@ type RemovedDevices = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
 
 /// Devices (sorted) that lost a notification because of the one at `place`.
 #[derive(Debug, PartialEq)]
-pub(super) struct InboxRemoval {
+pub(in crate::postgres) struct InboxRemoval {
     pub place: usize,
     pub num: Num,
     pub outcome: Outcome,
@@ -83,15 +87,17 @@ pub(super) struct InboxRemoval {
 
 /// Columns of [`INSERT`], which takes slices of them.
 #[derive(Default)]
-pub(super) struct InboxColumns<'a> {
+pub(in crate::postgres) struct InboxColumns<'a> {
     pub devices: Vec<i64>,
     pub nums: Vec<Num>,
     pub keys: Vec<Option<&'a str>>,
     pub ranks: Vec<i64>,
+    /// The rank of each device's newest row.
+    pub newest: HashMap<i64, i64>,
 }
 
 impl<'a> Inboxes<'a> {
-    pub(super) fn new(rows_max: u32) -> Self {
+    pub(in crate::postgres) fn new(rows_max: u32) -> Self {
         Self {
             rows: Vec::new(),
             rows_max: i64::from(rows_max.max(1)),
@@ -104,7 +110,13 @@ impl<'a> Inboxes<'a> {
     }
 
     /// Adds a notification to the inboxes of `devices`.
-    pub(super) fn put(&mut self, place: usize, num: Num, key: Option<&'a str>, devices: &[Found]) {
+    pub(in crate::postgres) fn put(
+        &mut self,
+        place: usize,
+        num: Num,
+        key: Option<&'a str>,
+        devices: &[Found],
+    ) {
         self.rows.reserve(devices.len());
         for found in devices {
             let device = found.num;
@@ -148,7 +160,7 @@ impl<'a> Inboxes<'a> {
     }
 
     /// Devices to count, and how many rows each gets; sorted.
-    pub(super) fn over_limit(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(in crate::postgres) fn over_limit(&self) -> (Vec<i64>, Vec<i64>) {
         let mut new: BTreeMap<i64, i64> = self.crowded.iter().map(|device| (*device, 0)).collect();
         for row in self.rows.iter().filter(|row| !row.gone) {
             if let Some(count) = new.get_mut(&row.device) {
@@ -199,12 +211,26 @@ impl<'a> Inboxes<'a> {
             for (rank, &row) in (left + 1..).zip(&new[over..]) {
                 self.rows[row].rank = rank;
             }
+            self.ranks.insert(device, left + (new.len() - over) as i64);
         }
     }
 
-    /// The rows to write, and the removed ones by group index and notification.
-    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<InboxRemoval>) {
-        let mut columns = InboxColumns::default();
+    /// The same, from the rows of [`MAKE_ROOM`].
+    pub(in crate::postgres) fn apply_room(&mut self, room: &[Row]) {
+        let (mut counted, mut evicted) = (Vec::new(), Vec::new());
+        for row in room {
+            match row.get::<_, Option<i64>>(1) {
+                Some(rows) => counted.push((row.get(0), rows)),
+                None => evicted.push((row.get(0), row.get(2))),
+            }
+        }
+        self.apply_evictions(&counted, evicted);
+    }
+
+    /// The rows to write, in the order of the table's key, and the removed ones by group index and notification.
+    pub(in crate::postgres) fn finish(mut self) -> (InboxColumns<'a>, Vec<InboxRemoval>) {
+        self.rows.sort_unstable_by_key(|row| (row.device, row.num));
+        let mut columns = InboxColumns { newest: self.ranks, ..InboxColumns::default() };
         for row in self.rows.into_iter().filter(|row| !row.gone) {
             columns.devices.push(row.device);
             columns.nums.push(row.num);
@@ -243,7 +269,7 @@ mod tests {
         inboxes.put(0, 100, None, &[found(1, 0), found(2, 1)]);
         inboxes.put(1, 101, None, &[found(1, 0), found(2, 1)]);
         assert!(inboxes.over_limit().0.is_empty());
-        check(inboxes, &[(1, 100, 1), (2, 100, 2), (1, 101, 2), (2, 101, 3)], &[]);
+        check(inboxes, &[(1, 100, 1), (1, 101, 2), (2, 100, 2), (2, 101, 3)], &[]);
     }
 
     #[test]

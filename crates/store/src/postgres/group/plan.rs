@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, JsonText, NotificationId, Outcome, PushMode, Target, Topic};
 
+use super::broadcast::Broadcasts;
+use super::form::{Expanded, Form};
 use super::inbox::{InboxRemoval, Inboxes};
+use super::item::Items;
 use super::push::Pushes;
 use super::reading::{Found, Reading};
 use super::topic::Topics;
 use crate::engine::accept::{is_stored, key_expires_at};
+use crate::engine::named;
 use crate::engine::notification::{Standing, keep_until, message_of, push_text, target_of};
 use crate::engine::outcome::Part;
 use crate::ids::{Ids, Num};
@@ -32,10 +36,18 @@ pub(in crate::postgres) struct Plan<'a> {
     places: Vec<usize>,
     pub(super) rows: Rows<'a>,
     pub(super) inboxes: Inboxes<'a>,
+    pub(super) items: Items<'a>,
+    /// The maximum number of items of a user.
+    pub(super) item_rows_max: i64,
     pub(super) topics: Topics<'a>,
     pub(super) pushes: Pushes,
+    pub(super) broadcasts: Broadcasts<'a>,
     pub(super) parts: Vec<Part>,
     pub(super) keys: Keys<'a>,
+    /// Expansions that end with the group.
+    pub(super) expanded: Vec<Num>,
+    /// The same, of notifications with a collapse key.
+    pub(super) collapsing: Vec<Num>,
 }
 
 columns! {
@@ -60,6 +72,7 @@ columns! {
         targets: i64, target_texts: Option<&'a str>, counts: Option<i64>, topics: Option<i64>, offsets: Option<i64>,
         collapse_keys: Option<&'a str>, retains: i64, notifications: Option<&'a str>, datas: Option<&'a str>,
         pushes: Option<String>, standings: i64, campaigns: Option<i64>, traces: Option<Vec<u8>>,
+        names: Option<Vec<u8>>,
     }
 }
 
@@ -94,6 +107,7 @@ impl<'a> Rows<'a> {
             source.standing as i64,
             (source.campaign != 0).then_some(source.campaign),
             request.trace.map(|trace| trace.to_stored().to_vec()),
+            named::fingerprints(&request.target),
         ));
     }
 }
@@ -101,6 +115,7 @@ impl<'a> Rows<'a> {
 /// Plans a group from what was read for it.
 pub(in crate::postgres) fn plan<'a>(
     group: &[&'a Accept],
+    forms: &[&Form],
     reading: &Reading,
     options: &PostgresOptions,
     ids: &Ids,
@@ -112,19 +127,24 @@ pub(in crate::postgres) fn plan<'a>(
         places: Vec::new(),
         rows: Rows::default(),
         inboxes: Inboxes::new(options.inbox_rows),
+        items: Items::default(),
+        item_rows_max: i64::from(options.item_rows.max(1)),
         topics: Topics::default(),
         pushes: Pushes::default(),
+        broadcasts: Broadcasts::default(),
         parts: Vec::new(),
         keys: Keys::default(),
+        expanded: Vec::new(),
+        collapsing: Vec::new(),
     };
     // Index of the first notification of the group with the key.
     let mut keys: HashMap<(u32, &str), usize> = HashMap::new();
-    for (place, accept) in group.iter().enumerate() {
+    for (place, (accept, form)) in group.iter().zip(forms).enumerate() {
         let key = accept.idempotency.as_ref().map(|idempotency| (accept.app.0, &*idempotency.key));
         let answer = match plan.answered_before(group, place, reading, key.and_then(|key| keys.get(&key))) {
             Some(answer) => answer,
             None => {
-                let answer = plan.accept(place, accept, reading, options, ids);
+                let answer = plan.accept(place, (accept, form), reading, options, ids);
                 // A refused request does not use up its key.
                 if let Some(key) = key.filter(|_| answer.is_ok()) {
                     keys.insert(key, place);
@@ -166,13 +186,18 @@ impl<'a> Plan<'a> {
     fn accept(
         &mut self,
         place: usize,
-        accept: &'a Accept,
+        (accept, form): (&'a Accept, &Form),
         reading: &Reading,
         options: &PostgresOptions,
         ids: &Ids,
     ) -> Answer {
         let Accept { app, request, now, idempotency, campaign, gate } = accept;
-        let num = ordered_after(self.last, *now);
+        let num = match form {
+            Form::Whole => ordered_after(self.last, *now),
+            Form::Expanded(Expanded { num, .. }) if reading.expanding.contains_key(num) => *num,
+            // The key has expired since, or the lease ended: the provider may try again.
+            Form::Repeated | Form::Expanded(_) => return Err(Error::Overloaded),
+        };
         let variant = campaign.and_then(|of| of.variant);
         let campaign = campaign.and_then(|of| reading.campaigns.get(&(*app, of.id)).copied());
         let campaign = campaign.unwrap_or_default();
@@ -180,6 +205,7 @@ impl<'a> Plan<'a> {
         let mut parts = Vec::new();
         let mut devices: &[Found] = &[];
         let (mut standing, mut published) = (Standing::Nothing, None);
+        let mut departed = RemovedMessages::default();
         match &request.target {
             Target::Topic(_) | Target::Everyone => {
                 let everyone = Topic::everyone();
@@ -189,6 +215,17 @@ impl<'a> Plan<'a> {
                 let place = self.topics.publish(place, num, accept, *topic);
                 standing = place.standing;
                 published = Some(place);
+            }
+            Target::Condition(_) if let Form::Expanded(expanded) = form => {
+                parts.extend(expanded.kept.clone().part(id, *now));
+                departed = expanded.departed.clone();
+                if !parts.is_empty() {
+                    standing = Standing::Kept;
+                }
+                match &request.collapse_key {
+                    Some(_) if standing == Standing::Kept => self.collapsing.push(num),
+                    _ => self.expanded.push(num),
+                }
             }
             Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
                 devices = &reading.devices[place];
@@ -201,10 +238,11 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        self.last = num;
+        self.last = self.last.max(num);
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
         self.places.push(place);
         self.rows.add(num, accept, options, NotificationSource { campaign, place: place_in_topic, standing });
+        self.broadcasts.plan(id, accept);
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
         parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
         for OutcomePart { outcome, count, .. } in &parts {
@@ -220,8 +258,10 @@ impl<'a> Plan<'a> {
             let (app, ends) = (i64::from(app.0), key_expires_at(*now).0 as i64);
             self.keys.push_row((app, &idempotency.key, &idempotency.body_hash, num, ends));
         }
+        let of_devices = reading.item_users.get(&place).map_or(&[][..], Vec::as_slice);
+        let item_users = self.items.add(num, accept, of_devices);
         let message = message_of(accept, id, published.map(|place| place.position));
-        Ok(Accepted::new(accept, message, parts, RemovedMessages::default()))
+        Ok(Accepted { item_users, ..Accepted::new(accept, message, parts, departed) })
     }
 
     /// Adds it to inboxes. Returns the outcomes that are known before rows are evicted.

@@ -8,15 +8,16 @@ use super::reading::Found;
 use crate::engine::accept::{PushPlan, by_service};
 use crate::engine::outcome::Part;
 use crate::engine::push::Entry;
+use crate::engine::push_token::key_text;
 use crate::ids::Num;
 use crate::postgres::columns::columns;
 use crate::postgres::push_queue::NewRows;
 use crate::{Accept, BATCH_RECIPIENTS_MAX};
 
-pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback, due_at, cursor)
-     SELECT u.app, u.num, u.lane, u.fallback, u.due_at, 0
-     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-          u (app, num, lane, fallback, due_at)";
+pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback, due_at, cursor, token)
+     SELECT u.app, u.num, u.lane, u.fallback, u.due_at, 0, u.token
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])
+          u (app, num, lane, fallback, due_at, token)";
 
 /// Adds to campaigns' sums. Groups use the first of the rows that a sum is spread over.
 pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outcome, reason, count, shard)
@@ -26,7 +27,7 @@ pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outc
 
 columns! {
     /// Columns of [`WALKS`].
-    WalkColumns { apps: i64, nums: Num, lanes: i64, fallbacks: i64, dues: i64 }
+    WalkColumns { apps: i64, nums: Num, lanes: i64, fallbacks: i64, dues: i64, tokens: Option<String> }
 }
 
 columns! {
@@ -58,8 +59,10 @@ impl Pushes {
         parts: &mut Vec<Part>,
     ) -> Vec<(Outcome, Vec<DeviceNum>)> {
         let Some(PushPlan { lane, due_at, fallback }) = PushPlan::of(accept) else { return Vec::new() };
+        let token = &accept.request.push.token;
         if !matches!(accept.request.target, Target::Users(_) | Target::Devices(_)) {
-            self.walks.push_row((accept.app.0.into(), num, lane as i64, fallback as i64, due_at.0 as i64));
+            let (app, token) = (accept.app.0.into(), key_text(token.as_ref()));
+            self.walks.push_row((app, num, lane as i64, fallback as i64, due_at.0 as i64, token));
             return Vec::new();
         }
         let found = devices.iter().map(|found| {
@@ -69,8 +72,9 @@ impl Pushes {
         let (reachable, unreachable) = by_service(found);
         for (service, devices) in reachable {
             let service = Some(service);
-            let (app, variant, attempt) = (accept.app, None, 0);
-            let entry = Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback };
+            let (app, variant, attempt, token) = (accept.app, None, 0, token.clone());
+            let entry =
+                Entry { app, lane, service, campaign, num, variant, due_at, attempt, fallback, token };
             for batch in devices.chunks(BATCH_RECIPIENTS_MAX) {
                 self.batches.push(&entry, batch);
             }

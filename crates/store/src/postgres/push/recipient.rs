@@ -1,10 +1,12 @@
 //! What a sender reads of a batch: the devices with their tokens, and the content to render.
 
-use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId};
+use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId, TokenKey};
+use tokio_postgres::types::ToSql;
 
 use crate::engine::campaign;
-use crate::engine::device::{RECIPIENT_COLUMNS, recipient_of};
-use crate::engine::notification::content_of;
+use crate::engine::device::{recipient_columns, recipient_of};
+use crate::engine::notification::{content_of, own_columns};
+use crate::engine::push_token::Pushed;
 use crate::engine::record::Record;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::{PushContent, PushRecipient, Work};
@@ -14,6 +16,7 @@ pub(crate) async fn find(
     app: AppId,
     work: Work,
     campaign: Option<CampaignId>,
+    token: Option<&TokenKey>,
     devices: &[DeviceNum],
 ) -> Result<Vec<PushRecipient>, Failed> {
     // A message of a topic is addressed to the device, regardless of its user.
@@ -30,23 +33,31 @@ pub(crate) async fn find(
     };
     let (addressed_at, campaign): (Option<i64>, Option<i64>) = tokio::try_join!(addressed_at, campaign)?;
     let asked: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    let pushed = Pushed::new(token, '$', 5);
     let sql = format!(
-        "SELECT {RECIPIENT_COLUMNS}, l.line
+        "SELECT {}, l.line
          FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (num, place)
-         JOIN devices d ON d.num = asked.num
+         JOIN devices d ON d.num = asked.num{}
          LEFT JOIN campaign_lines l ON l.campaign = $3 AND l.\"user\" = d.\"user\"
          WHERE d.app = $2 AND (d.user_at IS NULL OR $4::bigint IS NULL OR d.user_at <= $4)
-         ORDER BY asked.place"
+         ORDER BY asked.place",
+        recipient_columns(&pushed),
+        pushed.join()
     );
-    let rows = tx.query(&sql, &[&asked, &i64::from(app.0), &campaign, &addressed_at]).await?;
-    rows.iter().map(|row| Ok(PushRecipient { line: row.json_or_null(13)?, ..recipient_of(row)? })).collect()
+    let (app, own) = (i64::from(app.0), pushed.values());
+    let values: [&(dyn ToSql + Sync); 4] = [&asked, &app, &campaign, &addressed_at];
+    let values: Vec<_> = values.into_iter().chain(own.iter().map(|value| value as _)).collect();
+    let rows = tx.query(&sql, &values).await?;
+    rows.iter().map(|row| Ok(PushRecipient { line: row.json_or_null(14)?, ..recipient_of(row)? })).collect()
 }
 
 pub(crate) async fn content(tx: &Tx, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Failed> {
-    let sql = "SELECT notification, data, urgency, collapse_key, push::json ->> 'mode',
-                      (push::json ->> 'after_ms')::bigint, (push::json -> 'apns')::text, (push::json -> 'fcm')::text,
-                      (push::json -> 'webpush')::text, created_at, expires_at, trace
-               FROM notifications WHERE num = $1 AND app = $2";
-    let found = tx.query_opt(sql, &[&tx.ids().num(id), &i64::from(app.0)]).await?;
+    let own = own_columns(|service| format!("(push::json -> '{service}')::text"));
+    let sql = format!(
+        "SELECT notification, data, urgency, collapse_key, push::json ->> 'mode',
+                (push::json ->> 'after_ms')::bigint, push::json ->> 'token', created_at, expires_at, trace, target, {own}
+         FROM notifications WHERE num = $1 AND app = $2"
+    );
+    let found = tx.query_opt(&sql, &[&tx.ids().num(id), &i64::from(app.0)]).await?;
     Ok(found.map(|row| content_of(&row)).transpose()?)
 }

@@ -80,7 +80,7 @@ struct Taking {
 
 /// A row with its notification and campaign.
 fn picked(row: &Row) -> Result<QueueRow, Failed> {
-    let (known, campaign) = (Known::of_row(row, 13)?, CampaignRow::of(row, 18)?);
+    let (known, campaign) = (Known::of_row(row, 14)?, CampaignRow::of(row, 19)?);
     Ok(QueueRow { known, campaign, ..QueueRow::of_row(row)? })
 }
 
@@ -247,9 +247,9 @@ impl Round {
         }
         let lease_ms = i64::try_from(self.asked.lease.as_millis()).unwrap_or(i64::MAX / 2);
         let until = leased_until(&self.asked).0 as i64;
-        let counted = i64::from(self.asked.sends);
+        let (counted, now) = (i64::from(self.asked.sends), self.asked.now.0 as i64);
         let holder = self.tx.context().holder;
-        let values: Values<'_> = &[&ids, &recipients, &until, &holder, &lease_ms, &counted];
+        let values: Values<'_> = &[&ids, &recipients, &until, &holder, &lease_ms, &counted, &now];
         self.tx.execute(&LEASE, values).await.map(drop)
     }
 
@@ -303,7 +303,8 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
 static LEASE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "UPDATE push_queue q SET leased_until = $3, holder = $4, lapses_at = {ENGINE_NOW} + $5,
-                             takes = takes + $6::bigint, fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
+                             takes = takes + $6::bigint, taken_at = $7, fallback = 0,
+                             recipients = coalesce(lease.recipients, q.recipients)
      FROM unnest($1::bigint[], $2::bytea[]) AS lease (id, recipients) WHERE q.id = lease.id"
     )
 });

@@ -2,9 +2,8 @@
 
 use noroshi_types::Timestamp;
 
-use crate::engine::notification::Fallback;
 use crate::engine::outcome::Part;
-use crate::engine::push::{DUE_WALKS, WAITING_MAX, page_part, sorted, walk_entry, walk_of};
+use crate::engine::push::{DUE_WALKS, WAITING_MAX, WalkRow, page_part, sorted, walk_entry, walk_of};
 use crate::engine::record::Record;
 use crate::postgres::outcome;
 use crate::postgres::push_queue::NewRows;
@@ -32,22 +31,22 @@ pub(crate) async fn walked(
     let (id, from) = (walk.id as i64, walk.cursor as i64);
     let moved = match cursor {
         Some(cursor) => {
-            let sql = "UPDATE push_walks SET cursor = $3 WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback";
+            let sql = "UPDATE push_walks SET cursor = $3 WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback, token";
             tx.query_opt(sql, &[&id, &from, &(cursor as i64)]).await?
         }
         None => {
-            let sql = "DELETE FROM push_walks WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback";
+            let sql =
+                "DELETE FROM push_walks WHERE id = $1 AND cursor = $2 RETURNING app, num, fallback, token";
             tx.query_opt(sql, &[&id, &from]).await?
         }
     };
     let Some(row) = moved else { return Ok(false) };
-    let num = row.int(1)?;
-    let walk = (row.app(0)?, num, Fallback::from_code(row.code(2)?));
+    let walk = WalkRow::of_row(&row)?;
     let mut rows = NewRows::default();
     for batch in batches {
-        rows.push(&walk_entry(walk, batch)?, &sorted(batch.recipients.clone()));
+        rows.push(&walk_entry(&walk, batch)?, &sorted(batch.recipients.clone()));
     }
-    let parts: Vec<Part> = parts.iter().map(|part| page_part(num, part, now)).collect();
+    let parts: Vec<Part> = parts.iter().map(|part| page_part(walk.num, part, now)).collect();
     tokio::try_join!(rows.insert(tx), outcome::add(tx, &parts))?;
     Ok(true)
 }

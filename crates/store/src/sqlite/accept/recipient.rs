@@ -1,12 +1,9 @@
-//! The recipients of a target: users, devices and conditions as device numbers.
+//! The recipients that a target names: users and devices as device numbers.
 
-use std::collections::HashMap;
-
-use noroshi_types::{AppId, Condition, DeviceId, DeviceNum, Target, UserId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Target, UserId};
 use rusqlite::OptionalExtension;
 
 use crate::Error;
-use crate::engine::accept::TruthTable;
 use crate::engine::record::Record;
 use crate::sqlite::statement::Db;
 
@@ -18,13 +15,12 @@ pub(super) struct Recipients {
     pub unknown: u64,
 }
 
-/// The devices of a target that is not a topic.
+/// The devices of a target that names users or devices.
 pub(super) fn find(db: &Db, app: AppId, target: &Target) -> Result<Recipients, Error> {
     let mut found = match target {
         Target::Users(users) => of_users(db, app, users)?,
         Target::Devices(devices) => of_devices(db, app, devices)?,
-        Target::Condition(condition) => of_condition(db, app, condition)?,
-        Target::Topic(_) | Target::Everyone => Recipients::default(),
+        Target::Condition(_) | Target::Topic(_) | Target::Everyone => Recipients::default(),
     };
     found.devices.sort_unstable();
     found.devices.dedup();
@@ -55,36 +51,4 @@ fn of_devices(db: &Db, app: AppId, devices: &[DeviceId]) -> Result<Recipients, E
         }
     }
     Ok(found)
-}
-
-/// One pass over the subscribers of each topic sets a bit per device and topic; the truth table selects devices by their
-/// bits. Where the condition holds without any subscription, it also selects devices without any of the topics.
-fn of_condition(db: &Db, app: AppId, condition: &Condition) -> Result<Recipients, Error> {
-    let mut subscribed: HashMap<DeviceNum, u32> = HashMap::new();
-    let mut subscribers = db.prepare_cached(
-        "SELECT device FROM subscriptions
-         WHERE named = 1 AND topic = (SELECT num FROM topics WHERE app = ?1 AND name = ?2)",
-    )?;
-    for (bit, topic) in condition.topics().iter().enumerate() {
-        let mut rows = subscribers.query((app.0, topic.as_str()))?;
-        while let Some(row) = rows.next()? {
-            *subscribed.entry(row.device(0)?).or_default() |= 1 << bit;
-        }
-    }
-    let table = TruthTable::of(condition);
-    let mut devices = Vec::new();
-    if condition.matches_none() {
-        let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1")?;
-        let mut rows = statement.query((app.0,))?;
-        while let Some(row) = rows.next()? {
-            let device = row.device(0)?;
-            if table.holds(subscribed.get(&device).copied().unwrap_or(0)) {
-                devices.push(device);
-            }
-        }
-    } else {
-        let selected = subscribed.into_iter().filter(|(_, bits)| table.holds(*bits));
-        devices.extend(selected.map(|(device, _)| device));
-    }
-    Ok(Recipients { devices, unknown: 0 })
 }

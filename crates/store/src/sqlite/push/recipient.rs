@@ -1,10 +1,11 @@
 //! What a sender reads of a batch: the devices with their tokens, and the content to render.
 
-use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, NotificationId};
-use rusqlite::OptionalExtension;
+use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, NotificationId, TokenKey};
+use rusqlite::{OptionalExtension, ToSql, params_from_iter};
 
-use crate::engine::device::{RECIPIENT_COLUMNS, recipient_of};
-use crate::engine::notification::content_of;
+use crate::engine::device::{recipient_columns, recipient_of};
+use crate::engine::notification::{content_of, own_columns};
+use crate::engine::push_token::Pushed;
 use crate::engine::record::Record;
 use crate::sqlite::number;
 use crate::sqlite::reader::Read;
@@ -15,6 +16,7 @@ pub(crate) fn find(
     app: AppId,
     work: Work,
     campaign: Option<CampaignId>,
+    token: Option<&TokenKey>,
     devices: &[DeviceNum],
 ) -> Result<Vec<PushRecipient>, Error> {
     let campaign = match campaign {
@@ -29,14 +31,22 @@ pub(crate) fn find(
             db.first(sql, (ids.num(id),), |row| row.int(0))?
         }
     };
-    let sql = format!("SELECT {RECIPIENT_COLUMNS}, d.user_at FROM devices d WHERE d.num = ?1 AND d.app = ?2");
+    let pushed = Pushed::new(token, '?', 3);
+    let sql = format!(
+        "SELECT {}, d.user_at FROM devices d{} WHERE d.num = ?1 AND d.app = ?2",
+        recipient_columns(&pushed),
+        pushed.join()
+    );
+    let own = pushed.values();
     let mut statement = db.prepare_cached(&sql)?;
     let mut line = db.prepare_cached("SELECT line FROM campaign_lines WHERE campaign = ?1 AND user = ?2")?;
     let mut found = Vec::with_capacity(devices.len());
     for device in devices {
-        let mut rows = statement.query((device.0 as i64, app.0))?;
+        let (num, app) = (device.0 as i64, app.0);
+        let values = [&num as &dyn ToSql, &app].into_iter().chain(own.iter().map(|value| value as _));
+        let mut rows = statement.query(params_from_iter(values))?;
         let Some(row) = rows.next()? else { continue };
-        let user_at = row.int_or_null(13)?;
+        let user_at = row.int_or_null(14)?;
         if user_at.is_some() && addressed_at.is_some() && user_at > addressed_at {
             continue;
         }
@@ -56,8 +66,11 @@ pub(crate) fn content(
     id: NotificationId,
 ) -> Result<Option<PushContent>, Error> {
     let Some(num) = ids.num(id) else { return Ok(None) };
-    let sql = "SELECT notification, data, urgency, collapse_key, push ->> 'mode', push ->> 'after_ms', push -> 'apns',
-                      push -> 'fcm', push -> 'webpush', created_at, expires_at, trace
-               FROM notifications WHERE num = ?1 AND app = ?2";
-    db.first(sql, (num, app.0), |row| content_of(row))
+    let own = own_columns(|service| format!("push -> '{service}'"));
+    let sql = format!(
+        "SELECT notification, data, urgency, collapse_key, push ->> 'mode', push ->> 'after_ms', push ->> 'token',
+                created_at, expires_at, trace, target, {own}
+         FROM notifications WHERE num = ?1 AND app = ?2"
+    );
+    db.first(&sql, (num, app.0), |row| content_of(row))
 }

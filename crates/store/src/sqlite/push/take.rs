@@ -160,13 +160,16 @@ impl Taking<'_, '_> {
     /// The row is claimed for the recipients that are left.
     fn lease(&self, row: &QueueRow, still: &[DeviceNum]) -> Result<(), Error> {
         let (until, counted) = (leased_until(self.asked).0 as i64, u8::from(self.asked.sends));
+        let now = self.asked.now.0 as i64;
         if row.entry.fallback == Fallback::Settled {
-            let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3 WHERE id = ?1";
-            return self.w.db.run(sql, (row.id, until, counted)).map(drop);
+            let sql =
+                "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, taken_at = ?4 WHERE id = ?1";
+            return self.w.db.run(sql, (row.id, until, counted, now)).map(drop);
         }
-        let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, fallback = 0, recipients = ?4
+        let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, taken_at = ?4, fallback = 0,
+                                         recipients = ?5
                    WHERE id = ?1";
-        self.w.db.run(sql, (row.id, until, counted, device_list::encode(still))).map(drop)
+        self.w.db.run(sql, (row.id, until, counted, now, device_list::encode(still))).map(drop)
     }
 
     fn drop_row(&mut self, row: &QueueRow, why: Outcome, devices: Vec<DeviceNum>) -> Result<(), Error> {
@@ -277,6 +280,7 @@ mod tests {
                 due_at: Timestamp(1_000 + i as u64),
                 attempt: 0,
                 fallback: Fallback::Settled,
+                token: None,
             };
             push_queue::insert(&db, &entry, &[DeviceNum(7)]).expect("inserted");
         }

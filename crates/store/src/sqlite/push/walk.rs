@@ -2,8 +2,7 @@
 
 use noroshi_types::Timestamp;
 
-use crate::engine::notification::Fallback;
-use crate::engine::push::{DUE_WALKS, WAITING_MAX, page_part, sorted, walk_entry, walk_of};
+use crate::engine::push::{DUE_WALKS, WAITING_MAX, WalkRow, page_part, sorted, walk_entry, walk_of};
 use crate::engine::record::Record;
 use crate::engine::session::values;
 use crate::sqlite::reader::Read;
@@ -28,19 +27,17 @@ pub(crate) fn walked(
 ) -> Result<bool, Error> {
     let sql = match cursor {
         Some(_) => {
-            "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 AND cursor = ?3 RETURNING app, num, fallback"
+            "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 AND cursor = ?3 RETURNING app, num, fallback, token"
         }
         None => {
-            "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback"
+            "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback, token"
         }
     };
     let values = (walk.id as i64, cursor.map(|cursor| cursor as i64), walk.cursor as i64);
-    let found =
-        db.first(sql, values, |row| Ok((row.app(0)?, row.int(1)?, Fallback::from_code(row.code(2)?))))?;
-    let Some(walk @ (_, num, _)) = found else { return Ok(false) };
+    let Some(walk) = db.first(sql, values, |row| WalkRow::of_row(row))? else { return Ok(false) };
     for batch in batches {
-        push_queue::insert(db, &walk_entry(walk, batch)?, &sorted(batch.recipients.clone()))?;
+        push_queue::insert(db, &walk_entry(&walk, batch)?, &sorted(batch.recipients.clone()))?;
     }
-    parts.iter().try_for_each(|part| outcome::add(db, &page_part(num, part, now)))?;
+    parts.iter().try_for_each(|part| outcome::add(db, &page_part(walk.num, part, now)))?;
     Ok(true)
 }

@@ -3,7 +3,7 @@
 use noroshi_store::{
     Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
     NewVariant, OfCampaign, OutcomePart, PushPart, RemovedMessages, Store, Take, UploadLine, VariantNum,
-    Work,
+    Waiting, WaitingStep, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -255,6 +255,22 @@ pub(crate) async fn a_paused_campaign_sends_nothing(store: &dyn Store) {
     assert_eq!(campaign(store, app, id).await.state, CampaignState::Done);
 }
 
+pub(crate) async fn a_campaign_that_started_does_not_wait_for_its_clock(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 4).await;
+    let (id, other) = (running(store, app).await, running(store, app).await);
+    let batches = nums[..3].iter().zip([10, 10, 20]).map(|(num, due)| batch(Lane::Campaign, due, &[*num]));
+    store.enqueue(id, 0, batches.collect(), 1, true, Vec::new(), NOW).await.expect("enqueued");
+    let others = vec![batch(Lane::Campaign, 10, &nums[3..])];
+    store.enqueue(other, 0, others, 1, true, Vec::new(), NOW).await.expect("enqueued");
+    assert!(take(store, 5).await.batches.is_empty());
+    assert_eq!(store.make_due(id, at(10), at(5)).await.expect("changed"), 2);
+    assert_eq!(store.make_due(id, at(10), at(5)).await.expect("changed"), 0);
+    let taken = take(store, 5).await.batches;
+    assert_eq!(taken.concat_recipients(), nums[..2]);
+    assert_eq!(taken[0].due_at, at(5));
+}
+
 pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 4).await;
@@ -302,6 +318,22 @@ pub(crate) async fn an_expired_lease_of_an_aborted_campaign_drops_the_batch(stor
     assert_eq!(campaign(store, app, id).await.counts, [(Outcome::Cancelled, String::new(), 2)]);
 }
 
+pub(crate) async fn batches_that_wait_make_steps(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let nums = members(store, app, 5).await;
+    let id = running(store, app).await;
+    let due = [10, 3_600, 3_601, 7_200].map(|seconds| batch(Lane::Campaign, seconds, &nums[..1]));
+    store.enqueue(id, 0, due.to_vec(), 1, false, Vec::new(), NOW).await.expect("enqueued");
+    let waiting = async |limit| store.waiting_batches(app, id, at(10), limit).await.expect("read");
+    let step = |seconds, batches| WaitingStep { due_at: at(seconds), batches };
+    let last_due_at = Some(at(7_200));
+    assert_eq!(waiting(9).await, Waiting { steps: vec![step(3_600, 2), step(7_200, 1)], last_due_at });
+    assert_eq!(waiting(1).await, Waiting { steps: vec![step(3_600, 2)], last_due_at });
+    let none = running(store, app).await;
+    assert_eq!(store.waiting_batches(app, none, NOW, 9).await.expect("read"), Waiting::default());
+    assert!(matches!(store.waiting_batches(other, id, NOW, 9).await, Err(Error::NotFound)));
+}
+
 pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let d1 = pushable(store, app, "d1", "u1", &[], PushService::Apns).await;
@@ -326,7 +358,7 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     for limit in [1, 2, 3, 100] {
         let (mut nums, mut unknown, mut after) = (Vec::new(), 0, 0);
         loop {
-            let page = store.audience(app, &audience, after, limit).await.expect("read");
+            let page = store.audience(app, &audience, after, limit, None).await.expect("read");
             nums.extend(page.members.iter().map(|member| member.num));
             unknown += page.unknown;
             let Some(next) = page.next else { break };
@@ -335,12 +367,13 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
         }
         assert_eq!((nums, unknown), (vec![d2, d1, also], 1), "by {limit}");
     }
-    assert_eq!(store.audience(other, &audience, 0, 9).await.expect("read").members, []);
+    assert_eq!(store.audience(other, &audience, 0, 9, None).await.expect("read").members, []);
     let asked = vec![d1, d2];
-    let found = store.push_recipients(app, Work::Campaign(id), Some(id), asked.clone()).await.expect("read");
+    let found =
+        store.push_recipients(app, Work::Campaign(id), Some(id), None, asked.clone()).await.expect("read");
     let lines: Vec<_> = found.into_iter().map(|found| found.line).collect();
     assert_eq!(lines, [Some(line("u1", "newest").line), Some(line("u2", "first").line)]);
-    let found = store.push_recipients(app, Work::Campaign(id), None, asked).await.expect("read");
+    let found = store.push_recipients(app, Work::Campaign(id), None, None, asked).await.expect("read");
     assert!(found.iter().all(|found| found.line.is_none()));
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
     assert!(matches!(store.upload(app, id, vec![line("u3", "late")]).await, Err(Error::Conflict)));
@@ -668,7 +701,7 @@ pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
     store.delete_campaign(app, id).await.expect("deleted");
     assert!(store.campaign(app, id, NOW).await.expect("read").is_none());
     assert!(matches!(store.delete_campaign(app, id).await, Err(Error::NotFound)));
-    assert_eq!(store.audience(app, &Audience::Upload(id), 0, 9).await.expect("read").members, []);
+    assert_eq!(store.audience(app, &Audience::Upload(id), 0, 9, None).await.expect("read").members, []);
     let late = store.finish(vec![ended(sent[0].id)], at(2)).await.expect("ignored");
     assert_eq!((late.unknown, late.done), (1, vec![]));
     let again = running(store, app).await;

@@ -35,9 +35,15 @@ async fn send_waiting(store: &dyn Store, app: AppId, target: Target, when: When)
 /// Does the work of a collector for all walks that are due within half a minute.
 async fn walk_all(store: &dyn Store) {
     for walk in store.walks(at(30), 100).await.expect("read").due {
-        let page = store.audience(walk.app, &walk.audience, walk.cursor, 1_000).await.expect("read");
+        let page = store.audience(walk.app, &walk.audience, walk.cursor, 1_000, None).await.expect("read");
         let recipients: Vec<DeviceNum> = page.members.iter().map(|AudienceMember { num, .. }| *num).collect();
-        let batch = NewBatch { service: Some(PushService::Fcm), due_at: at(30), lane: walk.lane, recipients };
+        let batch = NewBatch {
+            service: Some(PushService::Fcm),
+            due_at: at(30),
+            lane: walk.lane,
+            token: None,
+            recipients,
+        };
         assert!(store.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("collected"));
     }
 }

@@ -10,6 +10,7 @@ fn credential(app: AppId, service: PushService, environment: PushEnvironment) ->
         app,
         service,
         environment,
+        provider: String::new(),
         name: "ours".to_owned(),
         shown: JsonText::from_valid(r#"{"key_id":"ABC123DEFG"}"#),
         sealed: vec![0, 1, 255],
@@ -49,10 +50,25 @@ pub(crate) async fn one_credential_exists_per_app_service_and_environment(store:
         NewCredential { app: theirs, ..new.clone() },
         NewCredential { environment: PushEnvironment::Sandbox, ..new.clone() },
         NewCredential { service: PushService::Fcm, replace: true, ..new.clone() },
+        NewCredential { service: PushService::Webhook, provider: "mail".to_owned(), ..new.clone() },
+        NewCredential { service: PushService::Webhook, provider: "sms".to_owned(), ..new.clone() },
     ] {
-        store.put_credential(other, NOW).await.expect("another use");
+        let provider = other.provider.clone();
+        let made = store.put_credential(other, NOW).await.expect("another use");
+        assert_eq!(made.provider, provider);
     }
-    assert_eq!(store.credentials().await.expect("read").len(), 4);
+    assert_eq!(store.credentials().await.expect("read").len(), 6);
+    let mail = NewCredential {
+        service: PushService::Webhook,
+        provider: "mail".to_owned(),
+        name: "changed".to_owned(),
+        ..new.clone()
+    };
+    assert!(matches!(store.put_credential(mail.clone(), NOW).await, Err(Error::Exists)));
+    store.put_credential(NewCredential { replace: true, ..mail }, NOW).await.expect("replaced");
+    let all = store.credentials().await.expect("read");
+    let changed: Vec<_> = all.iter().filter(|one| one.name == "changed").collect();
+    assert!(changed.len() == 1 && changed[0].provider == "mail", "only the named provider: {changed:?}");
     assert!(
         matches!(store.delete_credential(theirs, replaced.id).await, Err(Error::NotFound)),
         "another app's credential"

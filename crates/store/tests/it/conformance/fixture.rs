@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 
 /// Limits of the stores under test: small, so that tests can exceed them.
 pub(crate) const INBOX_ROWS: u32 = 5;
+/// Items of a user.
+pub(crate) const ITEM_ROWS: u32 = 8;
 pub(crate) const TOPIC_LOG_ROWS: u64 = 4;
 
 /// The time at which every test starts.
@@ -65,6 +67,7 @@ pub(crate) fn stored(target: Target) -> Request {
         notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),
         data: Some(JsonText::from_valid("[1,2]")),
         push: Push::default(),
+        item: None,
         trace: None,
     }
 }
@@ -109,6 +112,17 @@ pub(crate) async fn join(store: &dyn Store, app: AppId, id: &str, of: &str, name
     };
     let answers = store.register(app, vec![registration], NOW).await.expect("registered");
     answers.into_iter().next().expect("an answer").expect("within the limits").num
+}
+
+/// A device for each of the users, under the user's name.
+pub(crate) async fn join_many(store: &dyn Store, app: AppId, names: &[&str]) -> Vec<DeviceNum> {
+    let registration = |name: &&str| Registration {
+        device: Some(device(name)),
+        user: Some(user(name)),
+        ..Registration::default()
+    };
+    let answers = store.register(app, names.iter().map(registration).collect(), NOW).await;
+    answers.expect("registered").into_iter().map(|answer| answer.expect("within the limits").num).collect()
 }
 
 pub(crate) async fn accept(store: &dyn Store, accept: Accept) -> Result<Accepted, Error> {

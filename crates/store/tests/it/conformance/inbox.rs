@@ -152,6 +152,28 @@ pub(crate) async fn the_oldest_rows_are_evicted_together(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, kept);
 }
 
+pub(crate) async fn many_inboxes_keep_their_newest_rows(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let names: Vec<String> = (0..300).map(|number| format!("u{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let found = join_many(store, app, &all).await;
+    let mut sent = Vec::new();
+    for _ in 0..INBOX_ROWS + 2 {
+        sent.push(send(store, app, stored(users(&all))).await);
+    }
+    for name in ["u0", "u7", "u299"] {
+        assert_eq!(waiting(store, app, name, NOW).await, sent[2..], "{name}");
+    }
+    assert_eq!(counts(store, app, sent[1]).await, [(Outcome::Kept, 300), (Outcome::Evicted, 300)]);
+    // One inbox has room, another one is filled in between.
+    assert_eq!(ack(store, found[7], &sent).await, u64::from(INBOX_ROWS));
+    let single = send(store, app, stored(users(&["u299"]))).await;
+    let last = send(store, app, stored(users(&all))).await;
+    assert_eq!(waiting(store, app, "u0", NOW).await, [&sent[3..], &[last]].concat());
+    assert_eq!(waiting(store, app, "u7", NOW).await, [last]);
+    assert_eq!(waiting(store, app, "u299", NOW).await, [&sent[4..], &[single, last]].concat());
+}
+
 pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;
@@ -176,6 +198,37 @@ pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
     assert_eq!(counts(store, app, first).await, [(Outcome::Kept, 2), (Outcome::Acked, 1)]);
     let made_up = noroshi_types::NotificationId::from_bytes([7; 16]);
     assert_eq!(ack(store, d1, &[made_up]).await, 0);
+}
+
+pub(crate) async fn concurrent_acknowledgements_count_once(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let d2 = join(store, app, "d2", "u1", &[]).await;
+    let first = send(store, app, stored(users(&["u1"]))).await;
+    let second = send(store, app, stored(users(&["u1"]))).await;
+    let news = send(store, app, stored(to_topic("news"))).await;
+    let calls = [
+        (d1, vec![first, news]),
+        (d2, vec![second, first]),
+        (d1, vec![news, second, first]),
+        (d2, vec![second]),
+        (d2, vec![]),
+    ];
+    let calls = calls.iter().map(|(device, ids)| ack(store, *device, ids));
+    let counted = futures_util::future::join_all(calls).await;
+    assert_eq!(counted.iter().sum::<u64>(), 5, "{counted:?}");
+    for id in [first, second] {
+        assert_eq!(counts(store, app, id).await, [(Outcome::Kept, 2), (Outcome::Acked, 2)]);
+        for name in ["d1", "d2"] {
+            let trace = store.trace(app, id, &device(name)).await.expect("read").expect("found");
+            let steps = trace.steps.iter().map(|step| (step.at, step.outcome));
+            assert!(steps.eq([(NOW, Outcome::Kept), (at(1), Outcome::Acked)]), "{trace:?}");
+        }
+    }
+    assert_eq!(counts(store, app, news).await, [(Outcome::Acked, 1)]);
+    for name in ["d1", "d2"] {
+        assert_eq!(waiting(store, app, name, NOW).await, []);
+    }
 }
 
 pub(crate) async fn an_inbox_lists_the_oldest_first(store: &dyn Store) {

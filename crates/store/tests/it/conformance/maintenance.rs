@@ -28,7 +28,7 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     let pruned = prune(store, 10).await;
     assert_eq!((pruned.inbox, pruned.more), (1, false));
     let expired = removed_part(Work::Notification(short), Outcome::Expired, at(10), &[d2]);
-    assert_eq!((pruned.expired.parts, pruned.expired.beyond), (vec![expired], vec![]));
+    assert_eq!((pruned.departed.parts, pruned.departed.beyond), (vec![expired], vec![]));
     assert_eq!(prune(store, 10).await, Pruned::default(), "once");
     assert_eq!(
         counts(store, app, short).await,
@@ -108,7 +108,7 @@ pub(crate) async fn prune_is_bounded(store: &dyn Store) {
     loop {
         let pruned = store.prune(at(10), 4).await.expect("pruned");
         assert!(pruned.inbox <= 4);
-        assert_eq!(pruned.expired.parts.iter().map(|part| part.count).sum::<u64>(), pruned.inbox);
+        assert_eq!(pruned.departed.parts.iter().map(|part| part.count).sum::<u64>(), pruned.inbox);
         removed += pruned.inbox;
         rounds += 1;
         if !pruned.more {

@@ -1,9 +1,11 @@
 //! The push queue: enqueuing, the order of taking, and finishing batches.
 
+use std::time::Duration;
+
 use noroshi_store::{
     AbandonedBatch, Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration,
-    RemovedMessages, Renewal, SENDER_ENDED, State, Store, SuspectToken, TAKES_MAX, Take, Taken, TraceStep,
-    Work,
+    RemovedMessages, Renewal, Rest, SENDER_ENDED, State, Store, SuspectToken, TAKES_MAX, Take, Taken,
+    TraceStep, Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
 
@@ -321,6 +323,64 @@ pub(crate) async fn finishing_a_batch_records_its_results_once(store: &dyn Store
     assert_eq!(take(store, 9_999).await.next_due, None, "nothing remains");
 }
 
+pub(crate) async fn a_part_of_the_results_leaves_the_rest_of_a_batch(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let mut nums = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        nums.push(pushable(store, app, name, "u1", &[], PushService::Apns).await);
+    }
+    let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let other = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let mut batches = take(store, 0).await.batches;
+    let (next, batch) = (batches.remove(1), batches.remove(0));
+    let part = |of: &Batch, devices: &[DeviceNum], rest: &[DeviceNum]| Finished {
+        parts: vec![PushPart {
+            outcome: Outcome::Pushed,
+            reason: None,
+            variant: None,
+            devices: devices.to_vec(),
+        }],
+        rest: Some(Rest { leased_until: of.leased_until, recipients: rest.to_vec() }),
+        ..ended(of.id)
+    };
+    let pushed = async |id| {
+        let found = store.notification(app, id, at(6)).await.expect("read").expect("found");
+        found.counts.iter().find(|(outcome, _)| *outcome == Outcome::Pushed).map_or(0, |(_, count)| *count)
+    };
+    // Together with the end of another batch, and repeated, as after an unknown commit.
+    let first = part(&batch, &nums[..2], &nums[2..]);
+    let end = part(&next, &nums, &[]);
+    let together = vec![Finished { rest: None, ..end }, first.clone()];
+    assert_eq!(store.finish(together, at(5)).await.expect("written"), FinishedCounts::default());
+    assert_eq!(store.finish(vec![first], at(6)).await.expect("repeated"), FinishedCounts::default());
+    assert_eq!((pushed(id).await, pushed(other).await), (2, 5));
+    // Under its next lease.
+    let lease = Lease { batch: batch.id, until: batch.leased_until };
+    let until = at(LEASE_SECONDS + 5);
+    let length = Duration::from_secs(LEASE_SECONDS);
+    assert_eq!(store.renew(vec![lease], until, length, Renewal::Kept).await.expect("renewed"), [batch.id]);
+    let stale = FinishedCounts { stale: vec![batch.id], ..FinishedCounts::default() };
+    let second = part(&batch, &nums[2..3], &nums[3..]);
+    assert_eq!(store.finish(vec![second], at(6)).await.expect("refused"), stale);
+    let renewed = Batch { leased_until: until, ..batch.clone() };
+    let second = part(&renewed, &nums[2..3], &nums[3..]);
+    assert_eq!(store.finish(vec![second], at(7)).await.expect("written"), FinishedCounts::default());
+    assert_eq!(pushed(id).await, 3);
+    let gone = part(&next, &nums[..1], &nums[1..]);
+    let unknown = FinishedCounts { stale: vec![next.id], ..FinishedCounts::default() };
+    assert_eq!(store.finish(vec![gone], at(7)).await.expect("ignored"), unknown, "it has ended");
+    // The sender is killed: the rest is taken again, and nothing of a part that comes too late is written.
+    let lease = Lease { batch: batch.id, until };
+    store.renew(vec![lease], Timestamp(0), Duration::ZERO, Renewal::Returned).await.expect("returned");
+    let again = take(store, 8).await.batches.remove(0);
+    assert_eq!((again.id, &again.recipients[..]), (batch.id, &nums[3..]));
+    let late = part(&renewed, &nums[3..4], &nums[4..]);
+    assert_eq!(store.finish(vec![late], at(8)).await.expect("refused"), stale);
+    end_all(store, vec![again], Outcome::Pushed).await;
+    assert_eq!(pushed(id).await, 5);
+    assert_eq!(take(store, 9_999).await.next_due, None, "nothing remains");
+}
+
 pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
@@ -405,7 +465,8 @@ pub(crate) async fn recipients_have_their_current_state(store: &dyn Store) {
     // A message of a topic is addressed to the device; devices of other apps are not found.
     let on_topic = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
     let asked = vec![nums[0], nums[1], theirs];
-    let found = store.push_recipients(app, Work::Notification(on_topic), None, asked).await.expect("read");
+    let found =
+        store.push_recipients(app, Work::Notification(on_topic), None, None, asked).await.expect("read");
     assert_eq!(found.iter().map(|found| found.num).collect::<Vec<_>>(), nums[..2]);
     assert_eq!(store.push_content(other, on_topic).await.expect("read"), None);
 }
@@ -454,8 +515,13 @@ pub(crate) async fn a_walk_without_a_service_is_refused(store: &dyn Store) {
     let num = pushable(store, app, "a", "u1", &["news"], PushService::Apns).await;
     send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
     let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
-    let batch =
-        noroshi_store::NewBatch { service: None, due_at: NOW, lane: Lane::Direct, recipients: vec![num] };
+    let batch = noroshi_store::NewBatch {
+        service: None,
+        due_at: NOW,
+        lane: Lane::Direct,
+        token: None,
+        recipients: vec![num],
+    };
     let refused = store.walked(&walk, vec![batch], None, Vec::new(), NOW).await;
     assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
     assert_eq!(store.walks(NOW, 9).await.expect("read").due, [walk], "a failed call changes nothing");

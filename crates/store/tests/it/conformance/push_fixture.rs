@@ -7,8 +7,8 @@ use noroshi_store::{
     Registration, Store, Take, Taken, TraceStep,
 };
 use noroshi_types::{
-    AppId, BatchId, CampaignId, DeviceNum, JsonText, Lane, Outcome, Push, PushEnvironment, PushMode,
-    PushService, PushToken, Timestamp, Urgency,
+    AppId, BatchId, CampaignId, DeviceNum, JsonText, Lane, Outcome, OwnFields, Push, PushEnvironment,
+    PushMode, PushService, PushToken, Timestamp, Urgency,
 };
 
 use super::fixture::*;
@@ -33,7 +33,10 @@ pub(crate) fn without_leases(batches: Vec<Batch>) -> Vec<Batch> {
 pub(crate) fn always() -> Push {
     Push {
         mode: PushMode::Always,
-        apns: Some(JsonText::from_valid(r#"{"headers":{"apns-priority":"5"}}"#)),
+        own: OwnFields::from_iter([(
+            PushService::Apns,
+            JsonText::from_valid(r#"{"headers":{"apns-priority":"5"}}"#),
+        )]),
         ..Push::default()
     }
 }
@@ -97,11 +100,13 @@ pub(crate) fn not_needed(taken: &Taken) -> u64 {
 pub(crate) fn ended(batch: BatchId) -> Finished {
     Finished {
         batch,
+        rest: None,
         parts: Vec::new(),
         again: Vec::new(),
         gone: Vec::new(),
         suspects: Vec::new(),
         latencies: Vec::new(),
+        record: None,
     }
 }
 
@@ -122,7 +127,10 @@ pub(crate) async fn end_all(store: &dyn Store, batches: Vec<Batch>, outcome: Out
 
 pub(crate) async fn recipients_of(store: &dyn Store, batch: &Batch) -> Vec<PushRecipient> {
     let devices = batch.recipients.clone();
-    store.push_recipients(batch.app, batch.work, batch.campaign, devices).await.expect("read")
+    store
+        .push_recipients(batch.app, batch.work, batch.campaign, batch.token.clone(), devices)
+        .await
+        .expect("read")
 }
 
 pub(crate) fn step(at: Timestamp, outcome: Outcome) -> TraceStep {
@@ -155,6 +163,7 @@ pub(crate) fn batch(lane: Lane, due_seconds: u64, recipients: &[DeviceNum]) -> N
         service: Some(PushService::Apns),
         due_at: at(due_seconds),
         lane,
+        token: None,
         recipients: recipients.to_vec(),
     }
 }

@@ -1,11 +1,12 @@
 //! Push tokens: registration, suspension, removal, and the records of invalidations.
 
 use noroshi_store::{
-    Accepted, Batch, DeviceChange, Finished, InvalidToken, Invalidation, Registration, Renewal, Store,
-    SuspectToken,
+    Accepted, Batch, DeviceChange, Finished, InvalidToken, Invalidation, NewToken, Registration, Renewal,
+    RestoreTokens, Store, SuspectToken, TokenChange,
 };
 use noroshi_types::{
-    AppId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
+    AppId, DeviceNum, Outcome, Push, PushEnvironment, PushService, PushToken, Request, Timestamp, TokenKey,
+    When,
 };
 
 use super::fixture::*;
@@ -76,7 +77,7 @@ pub(crate) async fn a_newly_registered_token_is_kept(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let batch = under_way(store, app, "d").await;
-    let fresh = token_of(PushService::Fcm, "fresh");
+    let fresh = token_of(PushService::Apns, "fresh");
     set(store, app, "d", fresh.clone(), 1).await;
     let finished = Finished {
         gone: vec![invalid_token(d, NOW, None)],
@@ -130,7 +131,8 @@ pub(crate) async fn a_suspect_token_is_suspended_until_it_is_registered_again(st
     let doubt = found.push_suspect.expect("set aside");
     assert_eq!((doubt.at, doubt.reason.as_str()), (at(5), "BadDeviceToken"));
     assert_eq!(found.push_token, Some(token_of(PushService::Apns, "d")), "the token is kept");
-    let members = store.audience(app, &noroshi_store::Audience::Everyone, 0, 9).await.expect("read").members;
+    let members =
+        store.audience(app, &noroshi_store::Audience::Everyone, 0, 9, None).await.expect("read").members;
     assert!(members[0].suspect && members[0].service == Some(PushService::Apns));
     let request = Request { push: always(), ..stored(users(&["u1"])) };
     let is_suspect =
@@ -175,6 +177,7 @@ pub(crate) async fn invalidations_are_paged_and_kept_for_the_retention(store: &d
         at: at(seconds),
         device: device(id),
         service,
+        key: TokenKey::of_messages(service),
         environment,
         reason: reason.to_owned(),
         removed,
@@ -200,4 +203,78 @@ pub(crate) async fn invalidations_are_paged_and_kept_for_the_retention(store: &d
     end(store, app, "b", vec![invalid_token(nums[1], NOW, None)], Vec::new(), 5).await;
     let next = store.invalidations(app, all[2].seq, 9).await.expect("read");
     assert_eq!(next.len(), 1);
+}
+
+pub(crate) async fn suspended_tokens_are_restored(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let mut nums = Vec::new();
+    for (of, id, service) in [
+        (app, "a", PushService::Apns),
+        (app, "b", PushService::Apns),
+        (app, "c", PushService::Apns),
+        (app, "f", PushService::Fcm),
+        (other, "a", PushService::Apns),
+    ] {
+        let num = pushable(store, of, id, "u1", &[], service).await;
+        nums.push(num);
+        let seconds = 10 * nums.len() as u64;
+        assert_eq!(end(store, of, id, Vec::new(), vec![suspect(num, NOW)], seconds).await, (0, 1));
+    }
+    // A token besides the main one.
+    let voip = TokenKey::parse("voip").expect("a key");
+    let new = NewToken {
+        key: voip.clone(),
+        token: token_of(PushService::Apns, "v"),
+        expires_at: None,
+        only_if_missing: false,
+    };
+    let change = DeviceChange { push_tokens: vec![TokenChange::Set(new)], ..DeviceChange::default() };
+    store.update_device(app, &device("a"), change, NOW).await.expect("changed");
+    let push = Push { token: Some(voip), ..always() };
+    send(store, app, Request { when: When::Active, push, ..stored(devices(&["a"])) }).await;
+    let batch = take(store, 0).await.batches.remove(0);
+    let finished = Finished { suspects: vec![suspect(nums[0], NOW)], ..ended(batch.id) };
+    let counts = store.finish(vec![finished], at(60)).await.expect("finished");
+    assert_eq!(counts.tokens_suspected, 1);
+
+    let restore = RestoreTokens {
+        service: PushService::Apns,
+        environment: PushEnvironment::Production,
+        since: at(20),
+        reason: Some("BadDeviceToken".to_owned()),
+        tokens_max: 2,
+    };
+    let restored = async |app, restore: &RestoreTokens| {
+        let mut restored = store.restore_tokens(app, restore.clone()).await.expect("restored");
+        restored.sort_unstable();
+        restored
+    };
+    let suspects = async |of, id: &str| {
+        let found = store.device(of, &device(id)).await.expect("read").expect("found");
+        let others = found.push_tokens.iter().filter(|token| token.suspect.is_some()).count();
+        (found.push_suspect.is_some(), others)
+    };
+    for differs in [
+        RestoreTokens { reason: Some("BadTopic".to_owned()), ..restore.clone() },
+        RestoreTokens { environment: PushEnvironment::Sandbox, ..restore.clone() },
+        RestoreTokens { since: at(61), ..restore.clone() },
+    ] {
+        assert!(restored(app, &differs).await.is_empty(), "{differs:?}");
+    }
+    assert_eq!(restored(app, &restore).await, [nums[1], nums[2]], "at most two");
+    assert_eq!(restored(app, &restore).await, [nums[0]], "the other token of the first device");
+    assert!(restored(app, &restore).await.is_empty());
+    assert_eq!(suspects(app, "a").await, (true, 0), "it was suspended before that time");
+    assert_eq!(suspects(app, "b").await, (false, 0));
+    assert_eq!(suspects(app, "f").await, (true, 0), "of another service");
+    let any = RestoreTokens { since: Timestamp(0), reason: None, ..restore };
+    assert_eq!(restored(app, &any).await, [nums[0]]);
+    assert_eq!(suspects(other, "a").await, (true, 0), "of another app");
+    assert!(token(store, app, "a").await.is_some());
+    assert_eq!(
+        outcomes_of(&send_at(store, app, Request { push: always(), ..stored(devices(&["b"])) }, NOW).await)
+            .len(),
+        1
+    );
+    assert_eq!(take(store, 0).await.batches.len(), 1, "it is pushed to again");
 }

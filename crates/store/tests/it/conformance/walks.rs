@@ -58,7 +58,7 @@ pub(crate) async fn a_walk_continues_after_what_was_enqueued(store: &dyn Store) 
     let bare = join(store, app, "bare", "u1", &["news"]).await;
     let id = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
     let walk = due(store, 0).await.remove(0);
-    let page = store.audience(app, &walk.audience, 0, 3).await.expect("read");
+    let page = store.audience(app, &walk.audience, 0, 3, None).await.expect("read");
     let part = PushPart { outcome: Outcome::NoPushToken, reason: None, variant: None, devices: vec![bare] };
     let unsorted = [nums[2], nums[0], nums[1]];
     let went_on = store.walked(&walk, vec![fcm(&unsorted)], page.next, Vec::new(), at(1)).await;
@@ -145,7 +145,7 @@ pub(crate) async fn cancelled_leased_work_is_not_retried(store: &dyn Store) {
 async fn read_all(store: &dyn Store, app: AppId, audience: &Audience, limit: usize) -> Vec<DeviceNum> {
     let (mut nums, mut after) = (Vec::new(), 0);
     for _ in 0..1_000 {
-        let page = store.audience(app, audience, after, limit).await.expect("read");
+        let page = store.audience(app, audience, after, limit, None).await.expect("read");
         assert!(page.members.len() <= limit, "{page:?}");
         nums.extend(page.members.iter().map(|member| member.num));
         match page.next {
@@ -191,7 +191,7 @@ pub(crate) async fn audiences_come_in_pages(store: &dyn Store) {
     ] {
         check(Audience::Condition(condition(text)), &matches).await;
     }
-    let page = store.audience(app, &Audience::Everyone, 0, 2).await.expect("read");
+    let page = store.audience(app, &Audience::Everyone, 0, 2, None).await.expect("read");
     let seen: Vec<_> =
         page.members.iter().map(|member| (member.num, member.user.clone(), member.service)).collect();
     assert_eq!(

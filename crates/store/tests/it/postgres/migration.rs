@@ -8,24 +8,26 @@ use noroshi_store::cells::{
 use noroshi_store::migrate::{MigrateError, Migrated, migrate};
 use noroshi_store::{
     Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, EndpointHash, Idempotency, InvalidToken,
-    KeyHash, Login, Maintenance as _, NewCredential, NewEndpoint, NewKey, Registration, Sqlite, Store,
-    SuspectToken, UploadLine,
+    KeyHash, Login, Maintenance as _, NewCredential, NewEndpoint, NewKey, NewToken, Registration, Sqlite,
+    Store, SuspectToken, UploadLine,
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
-    Timestamp, Topic, TraceContext, Urgency, When,
+    Timestamp, TokenKey, Topic, TraceContext, Urgency, When,
 };
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
 use super::server::{Database, server};
 use super::{open, options};
+use crate::conformance::broadcasts::{channel, with_broadcast};
 use crate::conformance::fixture::*;
 use crate::conformance::push_fixture::*;
 
 fn sqlite(folder: &Path) -> Sqlite {
     let options = noroshi_store::Options {
         inbox_rows: crate::conformance::INBOX_ROWS,
+        item_rows: crate::conformance::ITEM_ROWS,
         topic_log_rows: crate::conformance::TOPIC_LOG_ROWS,
         ..noroshi_store::Options::default()
     };
@@ -51,6 +53,7 @@ async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
             app,
             service: PushService::Apns,
             environment: PushEnvironment::Production,
+            provider: String::new(),
             name: "ours".to_owned(),
             shown: JsonText::from_valid("{}"),
             sealed: vec![0, 1, 255],
@@ -74,6 +77,9 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     let mut plain = Registration { device: Some(device("plain")), ..Registration::default() };
     plain.attributes.tags = [("team".to_owned(), "red \\ \n\t 狼".to_owned())].into();
     plain.attributes.platform = Some("web".to_owned());
+    let key = TokenKey::parse("controls/lamp").expect("a key");
+    let (token, expires_at) = (token_of(PushService::Apns, "lamp"), Some(at(86_400)));
+    plain.push_tokens = vec![NewToken { key, token, expires_at, only_if_missing: false }];
     store.register(app, vec![plain], at(1)).await.expect("registered");
     join(store, app, "deleted", "u1", &[]).await;
     store.delete_device(app, &device("deleted"), NOW).await.expect("deleted");
@@ -89,6 +95,8 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
         expires_at: Some(at(3_600)),
     };
     store.create_endpoint(endpoint, NOW).await.expect("created");
+    channel(store, app, "final", Some("news")).await;
+    sent.push(send(store, app, with_broadcast("news", "1", 60)).await);
     for i in 0..7 {
         sent.push(
             send(store, app, Request { push: fallback(5), ..stored(users(&["u0", "u1", "nobody"])) }).await,
@@ -140,9 +148,10 @@ async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> 
             store.devices(app, DeviceFilter { limit: 99, ..DeviceFilter::default() }).await.expect("read");
         all.push(format!("{:?}", store.topics(app, None, 99).await.expect("read")));
         all.push(format!("{:?}", store.topic(app, &Topic::everyone()).await.expect("read")));
+        all.push(format!("{:?}", store.channels(app, None, 10).await.expect("read")));
         all.push(format!("{:?}", store.retained(app, &topic("news"), NOW).await.expect("read")));
         all.push(format!("{:?}", store.invalidations(app, 0, 99).await.expect("read")));
-        all.push(format!("{:?}", store.audience(app, &Audience::Everyone, 0, 99).await.expect("read")));
+        all.push(format!("{:?}", store.audience(app, &Audience::Everyone, 0, 99, None).await.expect("read")));
         all.push(format!("{:?}", store.campaigns(app, None, 99, NOW).await.expect("read")));
         for device in &devices {
             let mut logged_in =
@@ -194,12 +203,15 @@ async fn migration_copies_everything() {
     let done = migrated(folder.path(), &database).await.expect("copied");
     assert_eq!(done.credentials, 2);
     for name in [
+        "broadcasts",
         "endpoints",
         "inbox",
         "topic_log",
         "outcomes",
         "openings",
+        "push_channels",
         "push_queue",
+        "push_tokens",
         "push_walks",
         "deleted_devices",
         "campaigns",

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::{fresh, options, server, two};
+use crate::conformance::INBOX_ROWS;
 use crate::conformance::fixture::*;
 
 /// Ids and offsets, in the order of the answers.
@@ -59,6 +60,34 @@ async fn ids_and_answers_follow_the_commit_order_of_all_nodes() {
     assert!(calls.is_sorted_by(|a, b| a.0 < b.0), "answers of both nodes are in the order of ids");
     let offsets = calls.iter().filter_map(|(_, offset)| *offset);
     assert!(offsets.eq(1..=400), "offsets have no gaps");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inboxes_keep_their_limit_whichever_node_adds() {
+    let (_guard, one, other) = two().await;
+    let app = app(&one, "shop").await;
+    let names: Vec<String> = (0..200).map(|number| format!("u{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let found = join_many(&one, app, &all).await;
+    let mut sent = Vec::new();
+    // The first node knows the inboxes until the other one adds to them.
+    for (store, count) in [(&one, 3), (&other, 1), (&one, 1), (&other, 4), (&one, 3), (&other, 3), (&one, 2)]
+    {
+        for _ in 0..count {
+            sent.push(send(store, app, stored(users(&all))).await);
+        }
+        let kept = &sent[sent.len().saturating_sub(INBOX_ROWS as usize)..];
+        for name in ["u0", "u77", "u199"] {
+            assert_eq!(waiting(&one, app, name, NOW).await, kept, "{name}");
+        }
+    }
+    // An emptied inbox has room for as many again.
+    assert_eq!(ack(&other, found[77], &sent).await, u64::from(INBOX_ROWS));
+    let before = sent.len();
+    for _ in 0..INBOX_ROWS {
+        sent.push(send(&one, app, stored(users(&all))).await);
+        assert_eq!(waiting(&one, app, "u77", NOW).await, sent[before..]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -265,6 +294,7 @@ async fn play(store: &dyn Store, burst: usize) -> Outcome {
 async fn a_burst_has_the_same_result_as_single_requests() {
     let small = Options {
         inbox_rows: crate::conformance::INBOX_ROWS,
+        item_rows: crate::conformance::ITEM_ROWS,
         topic_log_rows: crate::conformance::TOPIC_LOG_ROWS,
         ..Options::default()
     };

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use noroshi_store::{
     Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    InvalidToken, Lease, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store,
-    Take,
+    InvalidToken, Lease, Maintenance, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal,
+    Sessions, Store, Take,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
 };
 
-use super::two;
+use super::{fresh, open, two};
 use crate::conformance::fixture::*;
 use crate::conformance::push_fixture::*;
+use crate::conformance::push_tokens;
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -299,7 +300,7 @@ async fn invalidations_are_read_without_gaps() {
     let app = app(&one, "shop").await;
     let mut nums = Vec::new();
     for i in 0..DEVICES {
-        nums.push(pushable(&one, app, &format!("d{i}"), "u1", &[], PushService::Fcm).await);
+        nums.push(pushable(&one, app, &format!("d{i}"), "u1", &[], PushService::Apns).await);
     }
     campaign_of(&one, app, nums[0], DEVICES).await;
     let batches = take(&one, 0).await.batches;
@@ -373,7 +374,7 @@ async fn two_accepting_nodes_enqueue_every_push_once() {
     let found = read(&other, app, id).await;
     assert_eq!((sum(&found.counts, Outcome::Kept), sum(&found.counts, Outcome::Unknown)), (80, 40));
     assert_eq!(found.batches_taken, 40);
-    let members = one.audience(app, &Audience::Everyone, 0, 99).await.expect("read").members;
+    let members = one.audience(app, &Audience::Everyone, 0, 99, None).await.expect("read").members;
     assert_eq!(members.iter().map(|member| member.num).collect::<Vec<_>>(), nums);
     let retry = |batch: &Batch| Finished { again: vec![again(60, 1, &batch.recipients)], ..ended(batch.id) };
     let counts = other.finish(taken.iter().map(retry).collect(), at(31)).await.expect("finished");
@@ -390,4 +391,41 @@ async fn take_all(store: &dyn Store) -> Vec<Batch> {
         }
         all.extend(taken.batches);
     }
+}
+
+/// Removes what the last migrations added.
+const BEFORE_PUSH_TOKENS: &str =
+    "DROP INDEX push_credentials_by_use; ALTER TABLE push_credentials DROP COLUMN provider;
+    CREATE UNIQUE INDEX push_credentials_by_use ON push_credentials (app, service, environment);
+    DROP TRIGGER push_tokens_of_device ON devices; DROP FUNCTION push_tokens_of_device;
+    DROP TABLE push_tokens;
+    ALTER TABLE push_queue DROP COLUMN token; ALTER TABLE push_walks DROP COLUMN token;
+    ALTER TABLE push_invalidations DROP COLUMN kind; ALTER TABLE push_invalidations DROP COLUMN name;
+    DROP TABLE activities; DROP TABLE activity_apps; DROP TABLE activity_slices; DROP TABLE activity_devices;
+    DROP TABLE activity_counts;
+    UPDATE noroshi_schema SET version = 17";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_push_tokens_is_upgraded() {
+    let (database, store) = fresh().await;
+    let (app, nums) = push_tokens::before_the_upgrade(&store).await;
+    store.close().await;
+    drop(store);
+    let client = database.client().await;
+    client.batch_execute(BEFORE_PUSH_TOKENS).await.expect("the former schema");
+    let store = open(&database).await;
+    push_tokens::after_the_upgrade(&store, app, &nums).await;
+    let rows = async || {
+        let row = client.query_one("SELECT count(*) FROM push_tokens", &[]).await.expect("read");
+        row.get::<_, i64>(0)
+    };
+    assert_eq!(rows().await, 2);
+    // As an older program does.
+    client.execute("DELETE FROM devices WHERE num = $1", &[&(nums[0].0 as i64)]).await.expect("deleted");
+    assert_eq!(rows().await, 1);
+    // An upgrade that was interrupted runs again.
+    client.batch_execute("UPDATE noroshi_schema SET version = 17").await.expect("set");
+    store.close().await;
+    drop(store);
+    push_tokens::after_a_restart(&open(&database).await, app).await;
 }

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::{fresh, open, options};
 use crate::conformance::fixture::*;
+use crate::conformance::push_tokens;
 
 #[tokio::test]
 async fn written_rows_survive_a_restart() {
@@ -144,6 +145,39 @@ fn a_damaged_database_is_rejected() {
 }
 
 /// The rest of a node holds a trait object.
+/// Removes what the last migrations added.
+const BEFORE_PUSH_TOKENS: &str =
+    "DROP TABLE items; DROP TABLE item_contents; DROP TABLE push_channels; DROP TABLE broadcasts; DROP TABLE push_records; DROP INDEX devices_suspended;
+    DROP INDEX push_tokens_suspended; DROP INDEX push_credentials_by_use;
+    ALTER TABLE push_credentials DROP COLUMN provider;
+    CREATE UNIQUE INDEX push_credentials_by_use ON push_credentials (app, service, environment);
+    DROP TRIGGER push_tokens_of_device; DROP TABLE push_tokens;
+    ALTER TABLE push_queue DROP COLUMN token; ALTER TABLE push_walks DROP COLUMN token;
+    ALTER TABLE push_invalidations DROP COLUMN kind; ALTER TABLE push_invalidations DROP COLUMN name;
+    DROP TABLE activities; DROP TABLE activity_apps; DROP TABLE activity_slices; DROP TABLE activity_devices;
+    DROP TABLE activity_counts;
+    PRAGMA user_version = 20";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_push_tokens_is_upgraded() {
+    let (folder, store) = fresh(options());
+    let (app, nums) = push_tokens::before_the_upgrade(&store).await;
+    store.close().await;
+    drop(store);
+    let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
+    db.execute_batch(BEFORE_PUSH_TOKENS).expect("the former schema");
+    drop(db);
+    let store = open(folder.path(), options()).expect("upgraded");
+    push_tokens::after_the_upgrade(&store, app, &nums).await;
+    // As an older program does.
+    let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
+    let rows =
+        || db.query_row("SELECT count(*) FROM push_tokens", (), |row| row.get::<_, i64>(0)).expect("read");
+    assert_eq!(rows(), 2);
+    db.execute("DELETE FROM devices WHERE num = ?1", (nums[0].0 as i64,)).expect("deleted");
+    assert_eq!(rows(), 1);
+}
+
 #[tokio::test]
 async fn it_is_a_store() {
     let (_folder, store) = fresh(options());

@@ -20,6 +20,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("DELETE FROM keys WHERE app = $1", "a node keeps all keys in memory"),
     ("FROM push_credentials ORDER BY id", "a node keeps all credentials in memory"),
     ("FROM deleted_apps", "one row for each app whose deletion has not ended"),
+    ("FROM expansions ORDER BY num", "one row for each large condition that is being written"),
     ("FROM sqlite_sequence WHERE", "one row for each table"),
     ("FROM cells ORDER BY num", "one row for each cell"),
     (
@@ -33,12 +34,15 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "live definitions are limited, and a node keeps them in memory",
     ),
     ("FROM cell_parts WHERE state = 0 GROUP BY cell", "counts what waits, for the gauges of a front"),
+    ("SELECT (SELECT count(*) FROM push_channels)", "for the gauges, once a minute on the leader"),
+    ("FROM activities WHERE cursor IS NOT NULL ORDER BY num", "few activities are being collected"),
     // Sorts of few rows.
     ("SELECT cell FROM cell_users WHERE app = ?1 AND user = ?2", "a user has few cells"),
     (
         "FROM subscriptions s JOIN topics t ON t.num = s.topic WHERE s.device = ?1",
         "a device has limited topics",
     ),
+    ("FROM push_tokens WHERE device = ?1 AND kind IN", "a device has one message token for each service"),
     ("ORDER BY device LIMIT $4) s CROSS JOIN devices d", "one page"),
     ("ORDER BY seq LIMIT $4) page) l LEFT JOIN devices d", "one page"),
     ("ORDER BY due_at LIMIT 10000) AS w", "the walks that have been due longest"),

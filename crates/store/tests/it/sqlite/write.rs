@@ -141,6 +141,42 @@ async fn a_group_evicts_the_oldest_rows_whatever_it_adds() {
 }
 
 #[tokio::test]
+async fn acknowledgements_of_a_group_share_a_row_of_the_trace() {
+    // A database with a limit writes each acknowledgement's row within its operation.
+    for (database_bytes_max, rows_expected) in [(None, 1), (Some(64 << 20), 20)] {
+        let (folder, store) = fresh(Options { database_bytes_max, ..options() });
+        let app = app(&store, "shop").await;
+        let names: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = join_many(&store, app, &all).await;
+        let id = send(&store, app, stored(users(&all))).await;
+        // This answer blocks the writer until all acknowledgements are queued.
+        let (release, released) = mpsc::sync_channel::<()>(0);
+        let blocked = Accept {
+            app,
+            request: stored(users(&["nobody"])).into(),
+            now: NOW,
+            idempotency: None,
+            campaign: None,
+            gate: None,
+        };
+        store.accept(blocked, Box::new(move |_| assert!(released.recv().is_err())));
+        let ids = [id];
+        let calls = futures_util::future::join_all(found.iter().map(|device| ack(&store, *device, &ids)));
+        let queued = async { drop(release) };
+        // Polled in this order.
+        let (counted, ()) = tokio::join!(biased; calls, queued);
+        assert_eq!(counted, [1; 20]);
+        assert_eq!(counts(&store, app, id).await, [(Outcome::Kept, 20), (Outcome::Acked, 20)]);
+        store.close().await;
+        let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
+        let sql = "SELECT count(*) FROM outcomes WHERE outcome = ?1";
+        let rows: i64 = db.query_row(sql, [Outcome::Acked as u8], |row| row.get(0)).expect("read");
+        assert_eq!(rows, rows_expected);
+    }
+}
+
+#[tokio::test]
 async fn outcomes_of_unknown_notifications_are_not_stored() {
     let (folder, store) = fresh(options());
     let id = NotificationId::from_bytes([9; 16]);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use noroshi_egress::Egress;
-use noroshi_push::{Answer, Answered, Config, Content, Credential, Fields, Push, Reply, Services};
+use noroshi_push::{Answer, Answered, Config, Content, Credential, Fields, Push, Record, Reply, Services};
 use noroshi_types::{
-    AppId, JsonText, Lane, PushEnvironment, PushService as Service, PushToken, Timestamp, Urgency,
+    AppId, JsonText, Lane, OwnFields, PushEnvironment, PushService as Service, PushToken, Timestamp, Urgency,
 };
 use rustix::time::{ClockId, clock_gettime};
 use rustls::pki_types::CertificateDer;
@@ -92,7 +92,8 @@ impl Client {
                     token,
                     content: self.content.clone(),
                     id: uuid::Uuid::now_v7(),
-                    trace: None,
+                    details: None,
+                    record: Record::Failures,
                     reply: Reply { to: answers.clone(), index: index as u32 },
                 };
                 self.services.send(push).await;
@@ -228,6 +229,8 @@ fn push_token(name: &str, index: usize) -> PushToken {
 fn content() -> Content {
     let in_an_hour_ms = (clock::unix_seconds() + 3_600) * 1_000;
     Content::new(Fields {
+        unread: None,
+        kind: None,
         notification_id: None,
         notification: Some(JsonText::from_valid(
             r#"{"title":"A headline of usual length, as news have it","body":"And a line that says a little more about it."}"#,
@@ -236,8 +239,6 @@ fn content() -> Content {
         urgency: Urgency::High,
         collapse_key: None,
         expires_at: Timestamp(in_an_hour_ms),
-        apns: None,
-        fcm: None,
-        webpush: None,
+        own: OwnFields::default(),
     })
 }

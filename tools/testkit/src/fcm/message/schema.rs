@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Time,
     /// `#rrggbb`
     Color,
+    /// `^[a-zA-Z0-9-_.~%]{1,50}$`
+    Label,
     One(&'static [&'static str]),
     /// Its fields, in one or more lists.
     Object(&'static [Fields]),
@@ -24,7 +26,9 @@ pub(super) enum Kind {
 
 pub(super) type Fields = &'static [(&'static str, Kind)];
 
-use Kind::{Any, Color, Duration, Durations, Flag, Int, Object, One, Share, Text, TextMap, Texts, Time};
+use Kind::{
+    Any, Color, Duration, Durations, Flag, Int, Label, Object, One, Share, Text, TextMap, Texts, Time,
+};
 
 pub(super) const REQUEST: Fields = &[("validate_only", Flag), ("message", Object(&[MESSAGE]))];
 
@@ -41,7 +45,7 @@ const MESSAGE: Fields = &[
     ("topic", Text),
     ("condition", Text),
 ];
-const OPTIONS: Fields = &[("analytics_label", Text)];
+const OPTIONS: Fields = &[("analytics_label", Label)];
 /// In both versions of Android's options.
 const ANDROID: Fields = &[
     ("collapse_key", Text),
@@ -115,11 +119,11 @@ const WEBPUSH: Fields = &[
     ("headers", TextMap),
     ("data", TextMap),
     ("notification", Any),
-    ("fcm_options", Object(&[&[("link", Text), ("analytics_label", Text)]])),
+    ("fcm_options", Object(&[&[("link", Text), ("analytics_label", Label)]])),
 ];
 const APNS: Fields = &[
     ("headers", TextMap),
     ("payload", Any),
-    ("fcm_options", Object(&[&[("analytics_label", Text), ("image", Text)]])),
+    ("fcm_options", Object(&[&[("analytics_label", Label), ("image", Text)]])),
     ("live_activity_token", Text),
 ];

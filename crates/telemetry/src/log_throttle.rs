@@ -1,7 +1,7 @@
 //! Limits a log line that clients can trigger at will to one a second, which reports how many were suppressed since the
 //! last one. The metrics count all.
 //!
-//! One value for the whole node, read and written by every shard without a lock: two lines at the same moment may both
+//! One value for the whole node, read and written by every thread without a lock: two lines at the same moment may both
 //! be written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use noroshi_types::Timestamp;
 const INTERVAL_MS: u64 = 1_000;
 
 #[derive(Default)]
-pub(crate) struct LogThrottle {
+pub struct LogThrottle {
     told_ms: AtomicU64,
     kept_back: AtomicU64,
 }
 
 impl LogThrottle {
     /// How many were suppressed, if this one may be written.
-    pub(crate) fn take(&self, now: Timestamp) -> Option<u64> {
+    pub fn take(&self, now: Timestamp) -> Option<u64> {
         // A clock that was set back suppresses nothing.
         if now.0.abs_diff(self.told_ms.load(Ordering::Relaxed)) < INTERVAL_MS {
             self.kept_back.fetch_add(1, Ordering::Relaxed);
