@@ -4,6 +4,7 @@
 //! their queue, and are dropped and counted when it is full. A rejected batch is not sent again (OTLP §"Failures": 429,
 //! 502, 503 and 504 are worth a retry, no other status is).
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Loss;
 use crate::{Config, Metrics, encode};
@@ -89,6 +91,14 @@ enum Sent {
 /// Worth a retry, not before this time.
 struct Later(Duration);
 
+/// Ends early on `stop`.
+async fn pause(stop: &CancellationToken, length: Duration) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = sleep(length) => {}
+    }
+}
+
 impl Exporter {
     pub fn new(config: Config, metrics: Metrics, scrape: Scrape) -> Result<Self, ConfigError> {
         let (proxies, ca) = (config.proxies.clone(), config.ca.clone());
@@ -101,11 +111,17 @@ impl Exporter {
     /// Runs until `end`, then sends the rest, for up to [`Config::drain`].
     pub async fn run(mut self, ended: Ended, end: impl Future<Output = ()>) {
         let since = encode::metric::now();
-        tokio::select! {
-            () = end => {}
-            () = self.export_forever(&ended, since) => {}
-        }
-        let flushed = tokio::time::timeout(self.config.drain, self.flush(&ended, since)).await;
+        let (drain, stop) = (self.config.drain, CancellationToken::new());
+        let flushed = {
+            // A request in flight is not cancelled: the collector may have accepted it.
+            let mut exporting = pin!(self.export_until(&stop, &ended, since));
+            tokio::select! {
+                () = end => {}
+                () = &mut exporting => {}
+            }
+            stop.cancel();
+            tokio::time::timeout(drain, exporting).await
+        };
         self.batch.extend(ended.0.try_iter());
         let left = self.batch.len();
         self.lose(Loss::Ended);
@@ -114,12 +130,12 @@ impl Exporter {
         }
     }
 
-    async fn export_forever(&mut self, ended: &Ended, since: u64) {
+    async fn export_until(&mut self, stop: &CancellationToken, ended: &Ended, since: u64) {
         let mut metrics_at = Instant::now();
-        loop {
+        while !stop.is_cancelled() {
             // Full batches follow at once; a partial one waits for more spans.
             let is_full = self.next(ended) && self.batch.len() >= BATCH_MAX;
-            self.export().await;
+            self.export(stop).await;
             if let Some(interval) = self.config.metrics_interval
                 && metrics_at.elapsed() >= interval
             {
@@ -127,9 +143,10 @@ impl Exporter {
                 self.export_metrics(since).await;
             }
             if !is_full {
-                sleep(INTERVAL).await;
+                pause(stop, INTERVAL).await;
             }
         }
+        self.flush(ended, since).await;
     }
 
     /// Takes the next batch, if there is one.
@@ -140,16 +157,16 @@ impl Exporter {
         !self.batch.is_empty()
     }
 
-    /// Returns when the batch is accepted, rejected, or too old. If cancelled, the batch is kept.
-    async fn export(&mut self) {
+    /// Returns when the batch is accepted, rejected, or too old. After `stop`, it may be left for [`Self::flush`].
+    async fn export(&mut self, stop: &CancellationToken) {
         let (began, mut backoff) = (Instant::now(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
-        while !self.batch.is_empty() {
+        while !self.batch.is_empty() && !stop.is_cancelled() {
             let Err(Later(after)) = self.try_export().await else { return };
             let pause = backoff.pause().max(after);
             if began.elapsed().saturating_add(pause) > GIVE_UP {
                 return self.lose(Loss::Unreachable);
             }
-            sleep(pause).await;
+            self::pause(stop, pause).await;
         }
     }
 

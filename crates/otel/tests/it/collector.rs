@@ -23,6 +23,8 @@ pub(crate) enum Tell {
     NotBefore(u64),
     /// Accepted, except for this many spans.
     Partly(i64),
+    /// Accepted, with an answer after this time.
+    Late(Duration),
 }
 
 #[derive(Default)]
@@ -122,6 +124,10 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         _ => None,
     };
+    drop(state);
+    if let Some(Tell::Late(by)) = told {
+        std::thread::sleep(by);
+    }
     reply(stream, 200, "", &ExportTraceServiceResponse { partial_success: partly }.encode_to_vec())
 }
 

@@ -156,13 +156,27 @@ async fn rejected_spans_are_counted_and_not_sent_again() {
     drop(stand.spans.begin("a", Kind::Internal, None));
     let refused = stand.metrics.dropped(Loss::Refused);
     stand.until("a refusal", || refused.get() == 1).await;
-    stand.collector.tell(Tell::Partly(2), 1);
+    // Not more than the first batch has, of however many spans.
+    stand.collector.tell(Tell::Partly(1), 1);
     for _ in 0..5 {
         drop(stand.spans.begin("b", Kind::Internal, None));
     }
     stand.until("the rest", || stand.collector.spans().len() == 5).await;
     let (_, metrics) = stand.stop().await;
-    assert_eq!(metrics.dropped(Loss::Refused).get(), 3, "two of five, as the collector said");
+    assert_eq!(metrics.dropped(Loss::Refused).get(), 2, "one of five, as the collector said");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shutdown_does_not_repeat_a_request_in_flight() {
+    let stand = start(|_| {});
+    stand.collector.tell(Tell::Late(Duration::from_millis(300)), 1);
+    drop(stand.spans.begin("a", Kind::Internal, None));
+    stand.until("the span", || stand.collector.spans().len() == 1).await;
+    drop(stand.spans.begin("b", Kind::Internal, None));
+    let (collector, metrics) = stand.stop().await;
+    let names: Vec<_> = collector.spans().into_iter().map(|span| span.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(metrics.dropped(Loss::Ended).get(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
