@@ -201,6 +201,7 @@ impl Activities {
             ttl: Ttl::new(ttl).unwrap_or_default(),
             urgency: Urgency::Normal,
             waits_for_use: false,
+            category: None,
             collapse_key: Some(activity.id.as_str().into()),
             retain: false,
             notification: version.shown(),

@@ -29,7 +29,6 @@ pub(crate) use lifecycle::Campaigns;
 pub use progress::CampaignProgress;
 pub use proportion::{Difference, Estimate, Share};
 pub use report::{Report, VariantReport};
-pub use schedule::{LocalTime, QuietHours};
 pub use spec::{Audience, CampaignMessage, Spec};
 pub use trial::{OwnMessage, Treatment, Trial};
 pub use upload::{Line, Own};

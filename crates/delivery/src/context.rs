@@ -3,11 +3,13 @@
 //! One value for each node, created by [`crate::Delivery`] and shared as `Arc<Context>`. It decides nothing and knows no
 //! component. What is attached later (the gateway's edge, the span exporter) is set once, before anything runs.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use noroshi_store::Store;
 use noroshi_telemetry::Spans;
-use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
+use noroshi_types::{AppId, Category, DeviceId, Label, Timestamp, UserId};
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
@@ -27,6 +29,8 @@ pub struct Context {
     edge: OnceLock<Arc<dyn Edge>>,
     /// Set once, before anything runs, where spans are exported.
     spans: OnceLock<Spans>,
+    /// Apps without essential categories are absent.
+    essential: ArcSwap<HashMap<AppId, Vec<Label>>>,
 }
 
 impl Context {
@@ -37,7 +41,8 @@ impl Context {
         runtime: Handle,
     ) -> Self {
         let outcomes = Outcomes::new(store.clone(), clock.clone(), metrics);
-        Self { store, clock, outcomes, runtime, edge: OnceLock::new(), spans: OnceLock::new() }
+        let (edge, spans, essential) = (OnceLock::new(), OnceLock::new(), ArcSwap::default());
+        Self { store, clock, outcomes, runtime, edge, spans, essential }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -62,6 +67,18 @@ impl Context {
     /// Records nothing while no exporter is attached.
     pub fn spans(&self) -> &Spans {
         self.spans.get().unwrap_or(&NO_SPANS)
+    }
+
+    /// Sets the categories of all apps that no preference suppresses.
+    pub fn set_essential_categories(&self, apps: impl IntoIterator<Item = (AppId, Vec<Label>)>) {
+        let listed = apps.into_iter().filter(|(_, names)| !names.is_empty());
+        self.essential.store(Arc::new(listed.collect()));
+    }
+
+    /// A category with its present weight.
+    pub(crate) fn category(&self, app: AppId, name: Label) -> Category {
+        let is_essential = self.essential.load().get(&app).is_some_and(|names| names.contains(&name));
+        Category { name, is_essential }
     }
 
     /// The sessions of each user on this node, in the order of `users`.

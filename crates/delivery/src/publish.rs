@@ -205,6 +205,8 @@ impl Publisher {
             Origin::Copy => None,
             _ => spans::publish(self.context.spans(), &request, may_begin_trace),
         };
+        let category = request.category.map(|category| self.context.category(app, category.name));
+        let request = Request { category, ..request };
         let request = match &span {
             // Later work for the message is a child of this span.
             Some(span) => Request { trace: span.context(), ..request },

@@ -206,9 +206,18 @@ impl Kind {
             | Outcome::Cancelled
             | Outcome::Evicted
             | Outcome::Unknown
-            | Outcome::HeldOut => Kind::Dropped,
+            | Outcome::HeldOut
+            | Outcome::Muted
+            | Outcome::ChannelOff
+            | Outcome::Quiet
+            | Outcome::Capped => Kind::Dropped,
             Outcome::Expired | Outcome::PushExpired => Kind::Expired,
-            Outcome::PushUnconfigured | Outcome::NoPushToken | Outcome::PushNotNeeded => Kind::PushSkipped,
+            Outcome::PushUnconfigured
+            | Outcome::NoPushToken
+            | Outcome::PushNotNeeded
+            | Outcome::PushMuted
+            | Outcome::PushChannelOff
+            | Outcome::PushCapped => Kind::PushSkipped,
             Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect => {
                 Kind::PushAnswered
             }

@@ -35,6 +35,8 @@ pub(crate) async fn start(
     auth.watch_apps(move |apps, rules| {
         follower.quotas.configure(apps.iter().map(quotas_of));
         follower.rules.set(rules);
+        let essential = apps.iter().map(|app| (app.id, app.settings.essential_categories.clone()));
+        follower.context.set_essential_categories(essential);
     })
     .await;
     delivery

@@ -91,6 +91,7 @@ mod tests {
             expires_at: Timestamp(1),
             push_waits: false,
             waits_for_use: false,
+            category: None,
         }
     }
 

@@ -143,6 +143,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),

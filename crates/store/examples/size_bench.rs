@@ -63,6 +63,7 @@ fn request(target: Target, ttl: Ttl) -> Request {
         ttl,
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: None,

@@ -111,6 +111,7 @@ fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Inva
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: None,

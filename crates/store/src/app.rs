@@ -1,6 +1,6 @@
 //! Apps (tenants), their API keys, and secrets that every node of a cluster shares.
 
-use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp};
+use noroshi_types::{AppId, AppName, KeyId, Label, Scopes, Timestamp};
 
 use crate::Error;
 
@@ -33,6 +33,8 @@ pub struct AppSettings {
     pub topic_rules: Option<String>,
     /// Limits for the app, as validated JSON; `None`: the node's defaults.
     pub quotas: Option<String>,
+    /// The categories that no preference suppresses.
+    pub essential_categories: Vec<Label>,
 }
 
 impl std::fmt::Debug for AppSettings {
@@ -46,6 +48,7 @@ impl std::fmt::Debug for AppSettings {
             .field("audience", &self.audience)
             .field("topic_rules", &self.topic_rules.as_ref().map(|_| "set"))
             .field("quotas", &self.quotas)
+            .field("essential_categories", &self.essential_categories)
             .finish()
     }
 }

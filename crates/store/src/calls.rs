@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use noroshi_types::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
-    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, Timestamp, TokenKey, Topic, UserId,
+    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, Preferences, Timestamp, TokenKey, Topic,
+    UserId,
 };
 
 use crate::cells::{
@@ -380,6 +381,16 @@ calls! { Items {
         = own item::counts(*app, users, *now);
     write(100) change_items(change: ItemChange) -> ChangedItems = own item::change(change);
     call delete_items(app: AppId, &user: UserId) -> u64 = here delete_items(app, user);
+}}
+
+calls! { PreferenceStore {
+    ask preferences(app: AppId, &of: Preferring) -> Option<Preferences> = shared preferences::get(*app, of);
+    write(2) set_preferences(app: AppId, &of: Preferring, preferences: Option<Preferences>) -> ()
+        = shared preferences::set(*app, of, preferences.as_ref());
+    read followed_preferences(app: AppId, devices: Vec<DeviceId>) -> Vec<Followed>
+        = shared preferences::followed(*app, devices);
+    write(counted.len()) count_for_caps(counted: Vec<Counted>) -> Vec<bool>
+        = shared preferences::count(counted);
 }}
 
 calls! { Cells {

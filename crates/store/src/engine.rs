@@ -31,6 +31,7 @@ pub(crate) mod named;
 pub(crate) mod notification;
 pub(crate) mod opened;
 pub(crate) mod outcome;
+pub(crate) mod preferences;
 pub(crate) mod purge;
 pub(crate) mod push;
 pub(crate) mod push_record;

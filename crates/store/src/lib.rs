@@ -58,6 +58,7 @@ mod metrics;
 pub mod migrate;
 pub mod notification;
 pub mod postgres;
+pub mod preferences;
 pub mod push;
 mod removal;
 pub mod revocation;
@@ -98,9 +99,10 @@ pub use notification::{
     OutcomePart, RequestSummary, State,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
+pub use preferences::{Counted, Followed, OwnPreferences, PreferenceStore, Preferring};
 pub use push::{
-    AbandonedBatch, Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished,
-    FinishedCounts, InvalidToken, Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue,
+    AbandonedBatch, Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Fallback,
+    Finished, FinishedCounts, InvalidToken, Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue,
     PushRecipient, PushRecord, Renewal, Rest, RestoreTokens, SENDER_ENDED, SuspectToken, TAKES_MAX, Take,
     Taken, Walk, Walks,
 };
@@ -141,6 +143,7 @@ pub trait Store:
     + Shares
     + Activities
     + Items
+    + PreferenceStore
 {
 }
 impl Store for Sqlite {}

@@ -13,8 +13,9 @@
 use std::time::Duration;
 
 use noroshi_types::{
-    AppId, BatchId, CampaignId, Condition, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome,
-    Push, PushEnvironment, PushService, PushToken, Timestamp, TokenKey, Topic, TraceContext, Urgency, UserId,
+    AppId, BatchId, CampaignId, Category, Condition, DeviceId, DeviceNum, JsonText, Lane, NotificationId,
+    Outcome, Preferences, Push, PushEnvironment, PushService, PushToken, Timestamp, TokenKey, Topic,
+    TraceContext, Urgency, UserId,
 };
 
 use crate::{Attributes, Error, RemovedMessages, VariantNum, Work};
@@ -148,8 +149,24 @@ pub struct PushRecipient {
     pub token_expires_at: Option<Timestamp>,
     /// A push service reported the token as suspect, and it was not registered again since.
     pub suspect: bool,
+    /// What the device follows.
+    pub preferences: Option<Preferences>,
     /// The campaign's line for this user.
     pub line: Option<JsonText>,
+}
+
+/// What decides whether a device still needs a push when its batch is taken. Values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Fallback {
+    /// Nothing: every device does, or the decision was made before.
+    Settled = 0,
+    /// Whether the notification is in the device's inbox.
+    Inbox = 1,
+    /// Whether the device's position in the topic is before the message.
+    Position = 2,
+    /// Whether there is no acknowledgement.
+    Acknowledged = 3,
 }
 
 /// The content of a notification, to render for push services.
@@ -163,6 +180,11 @@ pub struct PushContent {
     pub sent_at: Timestamp,
     pub expires_at: Timestamp,
     pub trace: Option<TraceContext>,
+    /// What decided whether a device needs the push.
+    pub fallback: Fallback,
+    /// The target, if it is a topic.
+    pub topic: Option<Topic>,
+    pub category: Option<Category>,
     /// The request named users or devices, so its size bounds their number.
     pub names_recipients: bool,
 }
@@ -185,6 +207,8 @@ pub struct Again {
     pub attempt: u32,
     /// The variant of the batch's campaign that was drawn for them, which they keep; may be [`VariantNum::NO_VARIANT`].
     pub variant: Option<VariantNum>,
+    /// Decides once more whether they still need the push.
+    pub fallback: Fallback,
     pub recipients: Vec<DeviceNum>,
 }
 

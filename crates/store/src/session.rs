@@ -6,7 +6,7 @@ use noroshi_types::{
     AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId,
 };
 
-use crate::{Device, Error, Issued, Place, Revocation};
+use crate::{Device, Error, Followed, Issued, OwnPreferences, Place, Revocation};
 
 /// The prefix of a kept protocol state ([`Sessions::keep_session`]) whose session may not continue, because the
 /// device got another user or its tokens were revoked. The protocol ends the session instead of resuming it. The
@@ -63,6 +63,7 @@ pub struct LoggedIn {
     pub as_of: Place,
     /// The state that [`Sessions::keep_session`] stored.
     pub kept: Option<Vec<u8>>,
+    pub followed: Followed,
 }
 
 /// The result of [`Sessions::read_log_ins`].
@@ -214,6 +215,7 @@ pub struct FirstCall {
     pub newest: Vec<Arc<Message>>,
     /// The unread items of the device's user.
     pub unread_items: u64,
+    pub preferences: OwnPreferences,
     /// When the first unread message expires.
     pub expires_at: Option<Timestamp>,
 }

@@ -9,6 +9,7 @@
 //!   push (push services and device tokens)   broadcast (to a channel of APNs)
 //!   experiment (assignment of variants)
 //!   item (entries of a user's notification centre)
+//!   preferences (what users and devices want to be notified of)   local_time (quiet hours, times of day)
 //!   quota (limits of an app, token buckets)
 //!   rule (access to topics)
 //!   trace (W3C trace context)
@@ -29,10 +30,12 @@ pub mod id;
 pub mod item;
 pub mod json;
 pub mod limits;
+pub mod local_time;
 pub mod message;
 mod names;
 pub mod outcome;
 pub mod percent;
+pub mod preferences;
 pub mod presence;
 pub mod push;
 pub mod quota;
@@ -56,6 +59,7 @@ pub use item::{ItemAction, ItemCounts, ItemEvent, ItemRequest, ItemState, ItemsN
 pub use json::JsonText;
 pub use message::{Message, TopicPosition};
 pub use outcome::Outcome;
+pub use preferences::{Category, CategoryPreference, Channel, Channels, Preferences, QuietTime, Suppressed};
 pub use presence::Presence;
 pub use push::{Lane, PushEnvironment, PushService, PushToken, TokenKey, TokenKind};
 pub use quota::Quota;

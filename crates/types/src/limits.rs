@@ -137,6 +137,14 @@ pub const ITEM_CATEGORIES_MAX: usize = 100;
 pub const ITEM_RETENTION: Duration = Duration::from_secs(30 * 86_400);
 pub const ITEM_RETENTION_MIN: Duration = Duration::from_secs(60);
 pub const ITEM_RETENTION_MAX: Duration = Duration::from_secs(365 * 86_400);
+/// Muted topics of a user or a device: with names of 200 bytes, 20 KB.
+pub const MUTED_TOPICS_MAX: usize = 100;
+/// Categories with preferences, of a user or a device, and essential categories of an app.
+pub const PREFERENCE_CATEGORIES_MAX: usize = 100;
+/// The highest daily cap. The ids that were counted are kept: 1,000 × 8 bytes for a device and category.
+pub const DAILY_MAX_MAX: u32 = 1_000;
+/// The longest IANA name has 32 bytes.
+pub const TIMEZONE_BYTES_MAX: usize = 64;
 
 // -- defaults of the configuration --------------------------------------------------------------
 

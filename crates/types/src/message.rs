@@ -1,6 +1,6 @@
 //! A notification in transit to devices: the input for encoding frames.
 
-use crate::{AppId, JsonText, NotificationId, Position, Timestamp, Topic, Urgency, When};
+use crate::{AppId, Category, JsonText, NotificationId, Position, Timestamp, Topic, Urgency, When};
 
 /// A message's position in its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub struct Message {
     pub push_waits: bool,
     /// It stays in the inbox of an idle connected device until the device is in use.
     pub waits_for_use: bool,
+    pub category: Option<Category>,
 }
 
 impl Message {

@@ -49,6 +49,20 @@ crate::names! {
         Opened = 20 => "opened",
         /// The device's campaign variant sends nothing.
         HeldOut = 21 => "held_out",
+        /// Preferences mute its topic or category: the device's connection does not get it.
+        Muted = 22 => "muted",
+        /// Preferences do not allow messages over the connection.
+        ChannelOff = 23 => "channel_off",
+        /// It is not stored, the device was idle, and it was in its quiet hours.
+        Quiet = 24 => "quiet",
+        /// The connection got as many of its category on this day as preferences allow.
+        Capped = 25 => "capped",
+        /// Preferences mute its topic or category: no push.
+        PushMuted = 26 => "push_muted",
+        /// Preferences do not allow pushes.
+        PushChannelOff = 27 => "push_channel_off",
+        /// As many of its category interrupted the device on this day as preferences allow: no push.
+        PushCapped = 28 => "push_capped",
     }
 }
 
@@ -83,6 +97,13 @@ impl Outcome {
             Outcome::PushExpired => "the ttl ended before the push service accepted it",
             Outcome::Opened => "opened by the user on the device",
             Outcome::HeldOut => "held out: the device's variant receives nothing from the campaign",
+            Outcome::Muted => "not delivered live: the preferences mute its topic or category",
+            Outcome::ChannelOff => "not delivered live: the preferences do not allow live messages",
+            Outcome::Quiet => "not delivered live: the device was idle and in its quiet hours",
+            Outcome::Capped => "not delivered live: the daily cap of its category was reached",
+            Outcome::PushMuted => "no push: the preferences mute its topic or category",
+            Outcome::PushChannelOff => "no push: the preferences do not allow pushes",
+            Outcome::PushCapped => "no push: the daily cap of its category was reached",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Broadcast, Condition, DeviceId, ItemRequest, JsonText, PushService, Timestamp, TokenKey, Topic,
+    Broadcast, Category, Condition, DeviceId, ItemRequest, JsonText, PushService, Timestamp, TokenKey, Topic,
     TraceContext, Ttl, UserId,
 };
 
@@ -129,6 +129,8 @@ pub struct Request {
     pub push: Push,
     /// The named users, or the users of the named devices, get an item each. Only for such targets.
     pub item: Option<ItemRequest>,
+    /// What preferences decide by.
+    pub category: Option<Category>,
     /// The trace that the request belongs to, stored for later work on the notification.
     pub trace: Option<TraceContext>,
 }

@@ -9,10 +9,10 @@ mod recipient;
 use std::collections::BTreeMap;
 
 use noroshi_delivery::Texts;
-use noroshi_delivery::campaign::schedule::{LocalTime, QuietHours};
 use noroshi_delivery::campaign::spec::{LOCALES_MAX, NAME_MAX, VARIABLES_MAX};
 use noroshi_delivery::campaign::template::{NAME_BYTES_MAX, Template};
 use noroshi_delivery::campaign::{Audience, CampaignMessage, OwnMessage, Spec, Treatment, Trial};
+use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{Invalid, Label, Lane, PushMode, Timestamp, Ttl, Urgency, When, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -56,6 +56,7 @@ struct MessageBody<'a> {
     urgency: Option<Text<Urgency>>,
     ttl: Option<Span>,
     collapse_key: Option<Text<Line<{ limits::COLLAPSE_KEY_BYTES_MAX }>>>,
+    category: Option<Text<Label>>,
     when: Option<Text<When>>,
     #[serde(borrow)]
     push: Option<PushBody<'a>>,
@@ -165,6 +166,7 @@ fn message(body: MessageBody<'_>, limits: &Limits) -> Result<CampaignMessage, Pr
         urgency: body.urgency.map_or(Urgency::Normal, |urgency| urgency.0),
         ttl,
         collapse_key: body.collapse_key.map(|key| key.0.0.into()),
+        category: body.category.map(|name| name.0),
         when,
         push,
     })

@@ -82,6 +82,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         issuer: body.issuer.map(|issuer| issuer.0.0),
         audience: body.audience.map(|audience| audience.0.0),
         quotas: body.quotas.map(quotas).transpose()?.flatten(),
+        ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {
         let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use noroshi_push::{Direction, Level};
 use noroshi_types::{
-    Condition, DeviceId, Invalid, ItemRequest, JsonText, Label, Push, PushMode, PushService, Request, Target,
-    Timestamp, TokenKey, Topic, Ttl, Urgency, UserId, When, limits,
+    Category, Condition, DeviceId, Invalid, ItemRequest, JsonText, Label, Push, PushMode, PushService,
+    Request, Target, Timestamp, TokenKey, Topic, Ttl, Urgency, UserId, When, limits,
 };
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -44,6 +44,7 @@ struct Body<'a> {
     #[serde(borrow)]
     push: Option<PushBody<'a>>,
     item: Option<ItemBody>,
+    category: Option<Text<Label>>,
 }
 
 #[derive(Deserialize)]
@@ -147,13 +148,20 @@ pub fn notification(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Req
         Some(raw) => Some(Box::new(broadcast::of_notification(raw, now, "push.broadcast")?)),
         None => None,
     };
+    let item = body.item.map(|item| item_request(item, &target)).transpose()?;
+    // The category of its item is the notification's unless it has another one.
+    let category = body.category.map(|name| name.0);
+    let category = category.or_else(|| item.as_ref().and_then(|item| item.category.clone()));
+    let item = item.map(|item| ItemRequest { category: item.category.or_else(|| category.clone()), ..item });
     Ok(Request {
-        item: body.item.map(|item| item_request(item, &target)).transpose()?,
+        item,
         target,
         when: body.when.map_or(When::Stored, |when| when.0),
         ttl,
         urgency: body.urgency.map_or(Urgency::Normal, |urgency| urgency.0),
         waits_for_use: false,
+        // Delivery knows which categories are essential.
+        category: category.map(|name| Category { name, is_essential: false }),
         collapse_key: body.collapse_key.map(|key| key.0.0.into()),
         retain,
         notification: body.notification.map(|raw| shown(raw, "notification", false)).transpose()?,

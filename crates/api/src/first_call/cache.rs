@@ -193,7 +193,14 @@ mod tests {
             created_at: Timestamp(0),
         };
         let tags = noroshi_delivery::first_call::tags_of(&device);
-        let call = FirstCall { device, unread: 0, newest: Vec::new(), unread_items: 0, expires_at: None };
+        let call = FirstCall {
+            device,
+            unread: 0,
+            newest: Vec::new(),
+            unread_items: 0,
+            preferences: Default::default(),
+            expires_at: None,
+        };
         let valid = Timestamp(5)..Timestamp(10);
         let entry = Entry::new(tags, call, Mark::default(), Presence::Offline, valid);
         let inputs = Inputs { version: 0, presence: Presence::Offline, base: String::new() };

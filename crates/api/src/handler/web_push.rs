@@ -246,6 +246,7 @@ fn request_for(endpoint: &Endpoint, fields: &Fields, body: &[u8]) -> Result<noro
         ttl: fields.ttl,
         urgency: fields.urgency,
         waits_for_use: waits(endpoint, fields.urgency),
+        category: None,
         // Topics are per endpoint.
         collapse_key: fields.topic.as_ref().map(|topic| format!("webpush:{}:{topic}", endpoint.id.0).into()),
         retain: false,

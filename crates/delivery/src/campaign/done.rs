@@ -26,7 +26,10 @@ pub(crate) fn done(counts: &[(Outcome, String, u64)], when: Option<When>) -> u64
         Some(_) if outcome == Outcome::Unknown => true,
         Some(When::Stored) => outcome == Outcome::Kept,
         Some(When::Active | When::Connected) => {
-            matches!(outcome, Outcome::Written | Outcome::Offline | Outcome::Inactive | Outcome::Slow)
+            let suppressed =
+                matches!(outcome, Outcome::Muted | Outcome::ChannelOff | Outcome::Quiet | Outcome::Capped);
+            suppressed
+                || matches!(outcome, Outcome::Written | Outcome::Offline | Outcome::Inactive | Outcome::Slow)
         }
     };
     counts.iter().filter(|(outcome, reason, _)| ends(*outcome, reason)).map(|(_, _, count)| count).sum()
@@ -41,6 +44,9 @@ fn is_push_end(outcome: Outcome, reason: &str) -> bool {
         | Outcome::PushTokenGone
         | Outcome::PushUnconfigured
         | Outcome::PushNotNeeded
+        | Outcome::PushMuted
+        | Outcome::PushChannelOff
+        | Outcome::PushCapped
         | Outcome::PushExpired
         | Outcome::Cancelled
         | Outcome::Unknown => true,

@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use noroshi_push::{Content, Fields};
 use noroshi_store::{Attributes, Campaign, NewVariant, PushRecipient, VariantNum, VariantSums};
+use noroshi_types::local_time;
 use noroshi_types::{AppId, CampaignId, Invalid, JsonText, Label, NotificationId, Timestamp, TokenKey};
 use parking_lot::Mutex;
 
 use crate::campaign::pacer::Pacer;
-use crate::campaign::schedule::{self, Schedule};
+use crate::campaign::schedule::Schedule;
 use crate::campaign::spec::{Audience, Spec};
 use crate::campaign::trial::{Treatment, Trial};
 use crate::campaign::upload::Own;
@@ -99,7 +100,7 @@ impl Plan {
     /// When a device is due; the same at every call.
     pub(crate) fn due_at(&self, attributes: &Attributes) -> Timestamp {
         match self.schedule.is_local() {
-            true => self.schedule.due_at(&schedule::zone(attributes.timezone.as_deref())),
+            true => self.schedule.due_at(&local_time::zone(attributes.timezone.as_deref())),
             false => self.schedule.start,
         }
     }
@@ -107,7 +108,7 @@ impl Plan {
     /// The end of the quiet hours that a device is in, if it is.
     pub(crate) fn quiet_until(&self, attributes: &Attributes, now: Timestamp) -> Option<Timestamp> {
         let quiet = self.schedule.quiet_hours?;
-        quiet.until(now, &schedule::zone(attributes.timezone.as_deref()))
+        quiet.until(now, &local_time::zone(attributes.timezone.as_deref()))
     }
 
     pub(crate) fn expires_at(&self, attributes: &Attributes) -> Timestamp {

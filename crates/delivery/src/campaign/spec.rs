@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use noroshi_store::Attributes;
+use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{
-    Invalid, JsonText, Lane, Push, Timestamp, Topic, TraceContext, Ttl, Urgency, When, limits,
+    Invalid, JsonText, Label, Lane, Push, Timestamp, Topic, TraceContext, Ttl, Urgency, When, limits,
 };
 
-use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
+use crate::campaign::schedule::Schedule;
 use crate::campaign::trial::{OwnMessage, Trial};
 use crate::filter::Filter;
 use crate::template::{NAME_BYTES_MAX, Template};
@@ -71,6 +72,8 @@ pub struct CampaignMessage {
     /// `None`: only push services. Otherwise each batch is an ordinary notification to its devices.
     pub when: Option<When>,
     pub push: Push,
+    /// What preferences decide by.
+    pub category: Option<Label>,
 }
 
 impl Spec {

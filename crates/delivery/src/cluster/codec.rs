@@ -73,6 +73,11 @@ impl<'a> Reader<'a> {
         Self { rest: body }
     }
 
+    /// Whether an older version ended here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
         self.rest = rest;

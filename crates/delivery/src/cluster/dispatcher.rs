@@ -13,7 +13,7 @@ use noroshi_types::{Message, Request, When};
 
 use crate::cluster::outbox::{Item, Round, To};
 use crate::cluster::route::{self, Holders, OwnPart};
-use crate::cluster::wire::{self, Frame, Record};
+use crate::cluster::wire::{self, Addressed, Frame, Record};
 use crate::cluster::{Peers, place_history};
 
 /// A frame that reaches this size is followed by another.
@@ -119,7 +119,8 @@ impl Plan {
                 Item::Deliver { message, request } => match route::fanned(&request.target) {
                     Some(part) => {
                         record.clear();
-                        wire::encode(&Record::Deliver { message: message.clone(), part }, &mut record);
+                        let addressed = Addressed { message: message.clone(), part };
+                        wire::encode(&Record::Deliver(addressed), &mut record);
                         plan.add_for(&peers.other_gateways(), &record);
                         plan.note_kept(message);
                         plan.own.push(OwnPart::whole(message.clone(), request.clone()));

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::cluster::outbox::To;
 use crate::cluster::route::{OwnPart, OwnTarget};
-use crate::cluster::wire::{self, Answer, Part, Question, Record};
+use crate::cluster::wire::{self, Addressed, Answer, Part, Question, Record};
 use crate::cluster::{Handler, Peers, own_part};
 use crate::edge::GENERATION_BITS;
 
@@ -150,7 +150,7 @@ fn handle_frame(peers: &Peers, handler: &dyn Handler, from: Epoch, frame: &[u8])
 
 fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
     match record {
-        Record::Deliver { message, part } => {
+        Record::Deliver(Addressed { message, part }) => {
             let (target, sole) = match part {
                 Part::Users { users, sole } => (Target::Users(users), sole),
                 Part::Devices { devices, sole } => (Target::Devices(devices), sole),

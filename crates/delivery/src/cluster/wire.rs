@@ -26,7 +26,7 @@ mod body;
 #[cfg(test)]
 mod tests;
 
-use body::{Field, count, kinds};
+use body::{Field, count, kinds, write_category};
 
 /// Names of devices in one [`Record::Stale`]: 32 KiB.
 pub const STALE_TAGS_MAX: usize = 4_096;
@@ -75,7 +75,7 @@ kinds! {
 
 kinds! {
     pub enum Record {
-        1 => Deliver { message: Arc<Message>, part: Part },
+        1 => Deliver(addressed: Addressed),
         /// From a node to itself: marks the place of its own part (`own_part`).
         2 => Marker { number: u64 },
         /// The device logged in on another node: ends its session if the generation is below this one.
@@ -103,6 +103,13 @@ kinds! {
         /// Items were added or changed.
         18 => Items(report: ItemReport),
     }
+}
+
+/// A message, and its recipients on the receiving node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addressed {
+    pub message: Arc<Message>,
+    pub part: Part,
 }
 
 /// What happened to the same items of some users.
@@ -187,6 +194,7 @@ pub fn encode_named<'a>(
     let mut out = Writer::new(out, HEAD_BYTES);
     message.write(&mut out);
     out.u8(if users { PART_USERS } else { PART_DEVICES }).u32(count(sole)).texts(named);
+    write_category(message, &mut out);
     out.end(DELIVER);
 }
 

@@ -124,6 +124,7 @@ async fn publish(
         ttl: Ttl::new(ttl).unwrap_or_default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: true,
         notification: None,

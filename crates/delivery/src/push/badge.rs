@@ -57,7 +57,7 @@ mod tests {
         let badge_of = user.and_then(|user| UserId::parse(user).ok()).filter(|_| content.counts_unread());
         let json = JsonText::from_valid("{}");
         let token = PushToken { service: PushService::Fcm, environment: PushEnvironment::Production, json };
-        DuePush { token, recipient: None, content: content.clone(), badge_of, trace: None }
+        DuePush { token, recipient: None, content: content.clone(), badge_of, trace: None, cap: None }
     }
 
     #[test]

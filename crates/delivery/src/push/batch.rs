@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Attempt, Content, Details, Fields, Push, Reply};
-use noroshi_store::{Batch, Finished, Lease, PushRecipient, PushRecord, Renewal, Rest, Work};
+use noroshi_store::{Batch, Counted, Finished, Lease, PushRecipient, PushRecord, Renewal, Rest, Work};
 use noroshi_telemetry::span::Open;
 use noroshi_types::trace::TraceId;
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, TokenKey, TraceContext};
@@ -20,7 +20,7 @@ use super::answers::AnswerCollector;
 use super::finisher::{BatchResult, PAUSE_MAX, PAUSE_MIN};
 use super::in_flight::{BatchLease, PendingRecipients};
 use super::pipeline::Pipeline;
-use super::recipient::{DuePush, Source, prepare, push_id};
+use super::recipient::{DuePush, NotificationSource, Source, prepare, push_id};
 use super::settlement::{Sent, Settlement};
 use super::{badge, lease, publication};
 use crate::campaign::plan::Plan;
@@ -116,7 +116,7 @@ impl BatchRunner {
             return self.give_up(&batch, &held);
         }
         match (&source, batch.service) {
-            (Source::Campaign(plan), None) => {
+            (Source::Campaign(plan, _), None) => {
                 let finished = publication::publish(&self.pipeline, &batch, plan, recipients).await;
                 drop(pending);
                 self.finish(&batch, &held, finished, None).await;
@@ -173,7 +173,8 @@ impl BatchRunner {
             }
         }
         drop(slot);
-        if self.count_unread(batch.app, &mut due).await.is_none() {
+        let counted = self.count_for_caps(&mut settlement, &mut sent, &mut due).await;
+        if counted.is_none() || self.count_unread(batch.app, &mut due).await.is_none() {
             return self.give_up(&batch, &held);
         }
         let trace = source.trace().map(|context| context.trace);
@@ -261,6 +262,32 @@ impl BatchRunner {
             part.iter().for_each(|index| written[*index as usize] = true);
         }
         written
+    }
+
+    /// Drops pushes that exceed a daily cap. A later attempt counts as the first one. `None`: the store is closed.
+    async fn count_for_caps(
+        &self,
+        settlement: &mut Settlement,
+        sent: &mut Vec<Sent>,
+        due: &mut Vec<DuePush>,
+    ) -> Option<()> {
+        let counted: Vec<Counted> = due.iter().filter_map(|push| push.cap.clone()).collect();
+        if counted.is_empty() {
+            return Some(());
+        }
+        let store = &self.pipeline.context.store;
+        let mut fits = self.read(|| store.count_for_caps(counted.clone())).await?.into_iter();
+        let all = std::mem::take(sent).into_iter().zip(std::mem::take(due));
+        for (one, push) in all {
+            // An answer for each that was asked.
+            if push.cap.is_some() && !fits.next().unwrap_or(true) {
+                settlement.part(Outcome::PushCapped, None, one.device);
+                continue;
+            }
+            sent.push(one);
+            due.push(push);
+        }
+        Some(())
     }
 
     /// Sets the badges that count unread items, with one read for all users. `None`: the store is closed.
@@ -413,16 +440,21 @@ impl BatchRunner {
                 };
                 let once = found.expires_at <= found.sent_at;
                 let content = Arc::new(Content::new(fields));
-                FoundWork::Source(Source::Notification {
+                FoundWork::Source(Source::Notification(NotificationSource {
                     content,
                     once,
                     trace: found.trace,
                     names_recipients: found.names_recipients,
-                })
+                    fallback: found.fallback,
+                    topic: found.topic,
+                    category: found.category,
+                }))
             }
             Work::Campaign(id) => {
-                let plan = self.plan(batch.app, id).await;
-                plan.map_or(FoundWork::Nothing, |plan| FoundWork::Source(Source::Campaign(plan)))
+                let Some(plan) = self.plan(batch.app, id).await else { return FoundWork::Nothing };
+                let category = plan.spec.message.category.clone();
+                let category = category.map(|name| self.pipeline.context.category(batch.app, name));
+                FoundWork::Source(Source::Campaign(plan, category))
             }
         }
     }

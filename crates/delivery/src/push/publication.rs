@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use noroshi_store::{Batch, Finished, Idempotency, OfCampaign, PushRecipient, VariantNum};
-use noroshi_types::{DeviceId, DeviceNum, Outcome, Request, Target, When};
+use noroshi_types::{Category, DeviceId, DeviceNum, Outcome, Request, Target, When};
 use ring::digest;
 
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
@@ -108,6 +108,7 @@ fn request(plan: &Plan, rendered: Texts, devices: Vec<DeviceId>) -> Request {
         ttl: message.ttl,
         urgency: message.urgency,
         waits_for_use: false,
+        category: message.category.clone().map(|name| Category { name, is_essential: false }),
         collapse_key: message.collapse_key.clone(),
         retain: false,
         notification: rendered.notification,

@@ -5,31 +5,81 @@
 use std::sync::Arc;
 
 use noroshi_push::{Content, Recipient};
-use noroshi_store::{Batch, PushRecipient};
-use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp, TraceContext, UserId};
+use noroshi_store::{Batch, Counted, Fallback, PushRecipient, Work};
+use noroshi_types::{
+    Category, Channel, DeviceNum, Outcome, PushToken, Suppressed, Timestamp, Topic, TraceContext, UserId,
+};
 use ring::digest;
 
 use super::settlement::{Sent, Settlement};
+use crate::campaign::Audience;
 use crate::campaign::done::TOKEN_LOST;
 use crate::campaign::plan::Plan;
 
+/// Why a push expired that waited for the end of quiet hours.
+const QUIET_HOURS: &str = "quiet_hours";
+
 /// The source of the content.
 pub(super) enum Source {
-    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext>, names_recipients: bool },
-    Campaign(Arc<Plan>),
+    Notification(NotificationSource),
+    /// With the category of its message.
+    Campaign(Arc<Plan>, Option<Category>),
+}
+
+pub(super) struct NotificationSource {
+    pub(super) content: Arc<Content>,
+    /// Its ttl is 0.
+    pub(super) once: bool,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) names_recipients: bool,
+    pub(super) fallback: Fallback,
+    pub(super) topic: Option<Topic>,
+    pub(super) category: Option<Category>,
 }
 
 impl Source {
     /// Whether a request named the recipients.
     pub(super) fn names_recipients(&self) -> bool {
-        matches!(self, Source::Notification { names_recipients: true, .. })
+        matches!(self, Source::Notification(source) if source.names_recipients)
     }
 
     /// The trace that the work belongs to.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         match self {
-            Source::Notification { trace, .. } => *trace,
-            Source::Campaign(plan) => plan.spec.trace,
+            Source::Notification(source) => source.trace,
+            Source::Campaign(plan, _) => plan.spec.trace,
+        }
+    }
+
+    fn category(&self) -> Option<&Category> {
+        match self {
+            Source::Notification(source) => source.category.as_ref(),
+            Source::Campaign(_, category) => category.as_ref(),
+        }
+    }
+
+    fn topic(&self) -> Option<&Topic> {
+        match self {
+            Source::Notification(source) => source.topic.as_ref(),
+            Source::Campaign(plan, _) => match &plan.spec.audience {
+                Audience::Topic(topic) => Some(topic),
+                _ => None,
+            },
+        }
+    }
+
+    fn expires_at(&self, recipient: &PushRecipient) -> Timestamp {
+        match self {
+            Source::Notification(source) => source.content.fields().expires_at,
+            Source::Campaign(plan, _) => plan.expires_at(&recipient.attributes),
+        }
+    }
+
+    /// What decides after quiet hours whether a device still needs the push.
+    fn fallback(&self) -> Fallback {
+        match self {
+            Source::Notification(source) => source.fallback,
+            Source::Campaign(..) => Fallback::Settled,
         }
     }
 }
@@ -44,6 +94,8 @@ pub(super) struct DuePush {
     pub(super) badge_of: Option<UserId>,
     /// The trace context for the push service.
     pub(super) trace: Option<TraceContext>,
+    /// If the device's preferences cap the category.
+    pub(super) cap: Option<Counted>,
 }
 
 /// The push for a recipient. Without one, adds the outcome to `settlement`.
@@ -63,9 +115,27 @@ pub(super) fn prepare(
         settlement.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
         return None;
     }
+    if let Some(preferences) = &recipient.preferences {
+        if let Some(why) = preferences.suppresses(Channel::Push, source.category(), source.topic()) {
+            let outcome = match why {
+                Suppressed::Muted => Outcome::PushMuted,
+                Suppressed::ChannelOff => Outcome::PushChannelOff,
+            };
+            settlement.part(outcome, None, device);
+            return None;
+        }
+        let timezone = recipient.attributes.timezone.as_deref();
+        if let Some(until) = preferences.quiet_until(source.category(), now, timezone) {
+            match until < source.expires_at(&recipient) {
+                true => settlement.again_if(until, batch.attempt, source.fallback(), device),
+                false => settlement.part(Outcome::PushExpired, Some(QUIET_HOURS), device),
+            }
+            return None;
+        }
+    }
     let mut variant = None;
     let mut quiet = false;
-    if let Source::Campaign(plan) = source {
+    if let Source::Campaign(plan, _) = source {
         // Before the draw: an abort during quiet hours must not change the proportions of the variants.
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
             if until < plan.expires_at(&recipient.attributes) {
@@ -77,12 +147,12 @@ pub(super) fn prepare(
         variant = settlement.variant(device, || plan.draw(&recipient));
     }
     let (content, once) = match source {
-        Source::Notification { content, once, .. } => (content.clone(), *once),
-        Source::Campaign(plan) if plan.holds_out(variant) => {
+        Source::Notification(source) => (source.content.clone(), source.once),
+        Source::Campaign(plan, _) if plan.holds_out(variant) => {
             settlement.part(Outcome::HeldOut, None, device);
             return None;
         }
-        Source::Campaign(plan) => match plan.content(&recipient, variant) {
+        Source::Campaign(plan, _) => match plan.content(&recipient, variant) {
             Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
             Err(reason) => {
                 settlement.part(Outcome::PushRefused, Some(reason), device);
@@ -98,9 +168,10 @@ pub(super) fn prepare(
         return None;
     }
     if quiet {
-        settlement.part(Outcome::PushExpired, Some("quiet_hours"), device);
+        settlement.part(Outcome::PushExpired, Some(QUIET_HOURS), device);
         return None;
     }
+    let cap = cap(batch, source, &recipient, now);
     let token = recipient.token?;
     let badge_of = recipient.user.clone().filter(|_| content.counts_unread());
     let realm = (batch.app, token.service, token.environment);
@@ -108,8 +179,20 @@ pub(super) fn prepare(
     let named = named.then_some(Recipient { device: recipient.id, user: recipient.user });
     Some((
         Sent { device, token_at: recipient.token_at, realm, expires_at },
-        DuePush { token, recipient: named, badge_of, content, trace: None },
+        DuePush { token, recipient: named, badge_of, content, trace: None, cap },
     ))
+}
+
+/// What counts the push, if the device's preferences cap its category.
+fn cap(batch: &Batch, source: &Source, recipient: &PushRecipient, now: Timestamp) -> Option<Counted> {
+    let (preferences, category) = (recipient.preferences.as_ref()?, source.category()?);
+    let max = preferences.daily_max(Some(category))?;
+    let id = match batch.work {
+        Work::Notification(id) => *id.as_bytes(),
+        Work::Campaign(id) => *id.as_bytes(),
+    };
+    let day = preferences.day(now, recipient.attributes.timezone.as_deref());
+    Some(Counted { device: recipient.num, category: category.name.clone(), day, id, max })
 }
 
 /// The same id for every attempt: a UUIDv8 (RFC 9562 §5.8) of a hash of the work and the device.
@@ -127,13 +210,14 @@ pub(super) fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
 mod tests {
     use std::collections::BTreeMap;
 
-    use noroshi_store::{Finished, VariantNum, Work};
+    use noroshi_store::{Finished, VariantNum};
+    use noroshi_types::local_time::{LocalTime, QuietHours};
     use noroshi_types::{AppId, BatchId, CampaignId, Lane, PushService, Ttl, Urgency, UserId};
 
     use super::*;
     use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
     use crate::campaign::trial::tests::trial;
-    use crate::campaign::{LocalTime, QuietHours, Treatment, Trial};
+    use crate::campaign::{Treatment, Trial};
     use crate::definition::experiment::tests::{experiment, label};
 
     fn batch(attempt: u32) -> Batch {
@@ -178,11 +262,14 @@ mod tests {
     fn a_recipient_gets_a_push_or_an_outcome() {
         let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
         let source = |urgency| {
-            Source::Campaign(Arc::new(plan(|spec| {
-                let clock = |text| LocalTime::parse(text).expect("a time");
-                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
-                spec.message.urgency = urgency;
-            })))
+            Source::Campaign(
+                Arc::new(plan(|spec| {
+                    let clock = |text| LocalTime::parse(text).expect("a time");
+                    spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                    spec.message.urgency = urgency;
+                })),
+                None,
+            )
         };
         let calm = source(Urgency::Normal);
         let refused =
@@ -206,16 +293,19 @@ mod tests {
     fn no_variant_is_drawn_during_quiet_hours() {
         let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
         let source = |ttl_hours: u64| {
-            Source::Campaign(Arc::new(plan(|spec| {
-                let clock = |text| LocalTime::parse(text).expect("a time");
-                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
-                spec.message.ttl =
-                    Ttl::new(std::time::Duration::from_secs(ttl_hours * 3_600)).expect("a ttl");
-                let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
-                let mut definition = experiment();
-                definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
-                spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
-            })))
+            Source::Campaign(
+                Arc::new(plan(|spec| {
+                    let clock = |text| LocalTime::parse(text).expect("a time");
+                    spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                    spec.message.ttl =
+                        Ttl::new(std::time::Duration::from_secs(ttl_hours * 3_600)).expect("a ttl");
+                    let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
+                    let mut definition = experiment();
+                    definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
+                    spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
+                })),
+                None,
+            )
         };
         let (long, short) = (source(48), source(24));
         let one = PushRecipient { user: UserId::parse("u0").ok(), ..recipient(None, None) };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use noroshi_push::Answer;
 use noroshi_store::{
-    Again, Batch, Finished, InvalidToken, PushPart, PushRecipient, Rest, SuspectToken, VariantNum,
+    Again, Batch, Fallback, Finished, InvalidToken, PushPart, PushRecipient, Rest, SuspectToken, VariantNum,
 };
 use noroshi_types::{BatchId, DeviceNum, Outcome, Timestamp};
 
@@ -34,7 +34,7 @@ pub(crate) struct Settlement {
     variants: HashMap<DeviceNum, VariantNum>,
     /// The variant of the whole batch, if an earlier attempt drew it.
     drawn: Option<VariantNum>,
-    again: BTreeMap<(Timestamp, u32, Option<VariantNum>), Vec<DeviceNum>>,
+    again: BTreeMap<(Timestamp, u32, Option<VariantNum>, Fallback), Vec<DeviceNum>>,
 }
 
 /// A realm whose rate of suspect tokens changed.
@@ -90,8 +90,19 @@ impl Settlement {
     }
 
     pub(crate) fn again(&mut self, due_at: Timestamp, attempt: u32, device: DeviceNum) {
+        self.again_if(due_at, attempt, Fallback::Settled, device);
+    }
+
+    /// As [`Settlement::again`], if the device still needs the push then.
+    pub(crate) fn again_if(
+        &mut self,
+        due_at: Timestamp,
+        attempt: u32,
+        fallback: Fallback,
+        device: DeviceNum,
+    ) {
         let variant = self.drawn_for(device);
-        self.again.entry((due_at, attempt, variant)).or_default().push(device);
+        self.again.entry((due_at, attempt, variant, fallback)).or_default().push(device);
     }
 
     /// Adds the devices of the batch that the store did not find: they were deleted, or belong to another user now.
@@ -183,7 +194,13 @@ impl Settlement {
 
     pub(crate) fn finish(mut self, latencies: Vec<(u16, u32)>) -> Finished {
         let part = |((outcome, reason, variant), devices)| PushPart { outcome, reason, variant, devices };
-        let again = |((due_at, attempt, variant), recipients)| Again { due_at, attempt, variant, recipients };
+        let again = |((due_at, attempt, variant, fallback), recipients)| Again {
+            due_at,
+            attempt,
+            variant,
+            fallback,
+            recipients,
+        };
         self.finished.parts = self.parts.into_iter().map(part).collect();
         self.finished.again = self.again.into_iter().map(again).collect();
         self.finished.latencies = latencies;

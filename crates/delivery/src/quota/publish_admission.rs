@@ -260,6 +260,7 @@ mod tests {
             ttl: Ttl::new(std::time::Duration::from_secs(60)).expect("a ttl"),
             urgency: Urgency::Normal,
             waits_for_use: false,
+            category: None,
             collapse_key: None,
             retain: false,
             notification: None,

@@ -72,6 +72,7 @@ fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timest
         ttl: Ttl::new(left).unwrap_or_default(),
         urgency: message.urgency,
         waits_for_use: false,
+        category: message.category.clone(),
         collapse_key: None,
         retain: false,
         notification: None,

@@ -83,6 +83,7 @@ fn request(target: Target, when: When) -> Request {
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: None,

@@ -57,6 +57,7 @@ pub(crate) fn publication(topic: Topic, data: JsonText, when: When, life: Durati
         ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain,
         notification: None,

@@ -61,6 +61,7 @@ impl Node {
             ttl: Ttl::new(Duration::from_secs(60)).expect("a life"),
             urgency: Urgency::Normal,
             waits_for_use: false,
+            category: None,
             collapse_key: None,
             retain: false,
             notification: None,

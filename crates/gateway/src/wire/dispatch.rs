@@ -170,6 +170,7 @@ impl Dispatch {
             expires_at: noroshi_types::Timestamp(9),
             push_waits: false,
             waits_for_use: false,
+            category: None,
         }))
     }
 

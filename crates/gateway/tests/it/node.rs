@@ -286,6 +286,7 @@ pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: None,

@@ -138,6 +138,7 @@ impl Node {
             ttl: Ttl::default(),
             urgency: Urgency::Normal,
             waits_for_use: false,
+            category: None,
             collapse_key: None,
             retain: false,
             notification: None,

@@ -335,6 +335,7 @@ mod tests {
             expires_at: Timestamp(9),
             push_waits: false,
             waits_for_use: false,
+            category: None,
         }
     }
 

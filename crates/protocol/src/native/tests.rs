@@ -24,6 +24,7 @@ fn message() -> Message {
         expires_at: Timestamp(1_800_000_000_000),
         push_waits: false,
         waits_for_use: false,
+        category: None,
     }
 }
 

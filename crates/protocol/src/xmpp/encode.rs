@@ -159,6 +159,7 @@ pub(super) mod tests {
             expires_at: Timestamp(1),
             push_waits: false,
             waits_for_use: false,
+            category: None,
         }
     }
 

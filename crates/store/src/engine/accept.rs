@@ -7,8 +7,7 @@ use noroshi_types::{
     Condition, DeviceNum, Lane, Message, Outcome, PushMode, PushService, Timestamp, Topic, When, limits,
 };
 
-use super::notification::Fallback;
-use crate::{Accept, Accepted, OutcomePart, RemovedMessages};
+use crate::{Accept, Accepted, Fallback, OutcomePart, RemovedMessages};
 
 /// Whether rows in inboxes or a topic's log keep the message. With a ttl of 0 it is delivered now or never
 /// (RFC 8030 §5.2).

@@ -1,6 +1,6 @@
 //! Apps, API keys and shared secrets.
 
-use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp, limits};
+use noroshi_types::{AppId, AppName, KeyId, Label, Scopes, Timestamp, limits};
 
 use super::purge;
 use super::record::{Record, array, invalid};
@@ -9,12 +9,18 @@ use super::topic::draw_epoch;
 use crate::{App, AppSettings, Before, Error, Key, KeyHash, NewKey};
 
 const COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish,
-    issuer, audience, topic_rules, quotas";
+    issuer, audience, topic_rules, quotas, essential_categories";
 
 fn app_of(row: &dyn Record) -> Result<App, Error> {
     // Filters have no control characters: one per line.
     let client_publish =
         row.text_or_null(6)?.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect());
+    let essential_categories = row
+        .text_or_null(11)?
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|name| Label::parse(name).ok())
+        .collect();
     Ok(App {
         id: row.app(0)?,
         name: AppName::parse(row.text(1)?).map_err(|error| invalid("app name", error))?,
@@ -28,12 +34,18 @@ fn app_of(row: &dyn Record) -> Result<App, Error> {
             audience: row.string_or_null(8)?,
             topic_rules: row.string_or_null(9)?,
             quotas: row.string_or_null(10)?,
+            essential_categories,
         },
     })
 }
 
 fn client_publish_text(settings: &AppSettings) -> Option<String> {
     (!settings.client_publish.is_empty()).then(|| settings.client_publish.join("\n"))
+}
+
+fn essential_text(settings: &AppSettings) -> Option<String> {
+    let names: Vec<&str> = settings.essential_categories.iter().map(Label::as_str).collect();
+    (!names.is_empty()).then(|| names.join("\n"))
 }
 
 pub(crate) async fn apps<S: Session>(session: &S) -> Result<Vec<App>, S::Error> {
@@ -48,9 +60,9 @@ pub(crate) async fn create<S: Session>(
     now: Timestamp,
 ) -> Result<App, S::Error> {
     let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish,
-                   issuer, audience, topic_rules, quotas)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING RETURNING id";
-    let client_publish = client_publish_text(settings);
+                   issuer, audience, topic_rules, quotas, essential_categories)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (name) DO NOTHING RETURNING id";
+    let (client_publish, essential) = (client_publish_text(settings), essential_text(settings));
     let values = values![
         name.as_str(),
         now,
@@ -62,6 +74,7 @@ pub(crate) async fn create<S: Session>(
         settings.audience.as_ref(),
         settings.topic_rules.as_ref(),
         settings.quotas.as_ref(),
+        essential.as_ref(),
     ];
     let id = session::first(session, sql, &values, |row| row.int(0)).await?.ok_or(Error::Exists)?;
     let id = u32::try_from(id).map_err(|_| Error::Engine("app numbers are exhausted".to_owned()))?;
@@ -76,10 +89,11 @@ pub(crate) async fn update<S: Session>(
     settings: &AppSettings,
 ) -> Result<App, S::Error> {
     let sql = format!(
-        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5, issuer = $6, audience = $7
+        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5, issuer = $6, audience = $7,
+             essential_categories = $8
          WHERE id = $1 RETURNING {COLUMNS}"
     );
-    let client_publish = client_publish_text(settings);
+    let (client_publish, essential) = (client_publish_text(settings), essential_text(settings));
     let values = values![
         app,
         settings.jwt_secret.as_ref(),
@@ -88,6 +102,7 @@ pub(crate) async fn update<S: Session>(
         client_publish.as_ref(),
         settings.issuer.as_ref(),
         settings.audience.as_ref(),
+        essential.as_ref(),
     ];
     Ok(session::first(session, &sql, &values, app_of).await?.ok_or(Error::NotFound)?)
 }

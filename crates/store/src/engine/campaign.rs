@@ -142,7 +142,7 @@ async fn insert_notification<S: Session>(
     let sql = "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target, retain,
                                           notification, data, push, standing, campaign)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10, $11, 0, $12)";
-    let push = push_text(&new.push, false);
+    let push = push_text(&new.push, false, None);
     let values = values![
         num,
         new.app,

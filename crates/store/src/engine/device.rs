@@ -8,6 +8,7 @@ use noroshi_types::{
     limits,
 };
 
+use super::preferences::{OWN, own_of_row};
 use super::push_token::{self, Pushed, TokenWrites};
 use super::record::{Record, invalid};
 use super::session::{self, Session, values};
@@ -265,7 +266,7 @@ pub(crate) fn recipient_columns(pushed: &Pushed<'_>) -> String {
     let [json, service, environment, at, suspect, expires_at] = pushed.columns();
     format!(
         "d.num, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
-         {json}, {service}, {environment}, {at}, {suspect} IS NOT NULL, {expires_at}"
+         {json}, {service}, {environment}, {at}, {suspect} IS NOT NULL, {expires_at}, {OWN}"
     )
 }
 
@@ -280,6 +281,7 @@ pub(crate) fn recipient_of(row: &(impl Record + ?Sized)) -> Result<PushRecipient
         token_at: row.time_or_null(11)?.unwrap_or(Timestamp(0)),
         token_expires_at: row.time_or_null(13)?,
         suspect: row.flag(12)?,
+        preferences: own_of_row(row, 14)?.merged(),
         line: None,
     })
 }

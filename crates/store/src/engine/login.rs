@@ -1,14 +1,17 @@
 //! Log-ins: what is decided of one before its backlog is read.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use noroshi_types::{DeviceNum, Topic, UserId, limits};
 
 use super::device::user_of;
+use super::preferences::{OWN, followed_of_row};
 use super::record::Record;
 use super::session::{Session, values};
 use crate::{
-    ENDED_STATE_PREFIX, Error, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Registration, Revocation,
+    ENDED_STATE_PREFIX, Error, Followed, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Registration,
+    Revocation,
 };
 
 /// The answer to a log-in after one read.
@@ -39,10 +42,14 @@ pub(crate) struct LoginDevice {
     pub token_version: u32,
     pub revision: u64,
     pub kept: Option<Vec<u8>>,
+    pub followed: Followed,
 }
 
 /// Columns of `devices d` for [`LoginDevice::of_row`].
-pub(crate) const COLUMNS: &str = "d.num, d.\"user\", d.token_version, d.revision, d.kept";
+pub(crate) static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("d.num, d.\"user\", d.token_version, d.revision, d.kept, d.timezone, {OWN}"));
+/// How many they are.
+pub(crate) const COLUMN_COUNT: usize = 8;
 
 impl LoginDevice {
     pub(crate) fn of_row(row: &(impl Record + ?Sized), first: usize) -> Result<Self, Error> {
@@ -52,6 +59,7 @@ impl LoginDevice {
             token_version: row.int(first + 2)? as u32,
             revision: row.count(first + 3)?,
             kept: row.bytes_or_null(first + 4)?.map(<[u8]>::to_vec),
+            followed: followed_of_row(row, first + 5)?,
         })
     }
 }

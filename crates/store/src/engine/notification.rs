@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_types::{
-    Epoch, Message, NotificationId, Outcome, OwnFields, Position, Push, PushMode, PushService, Request,
-    Target, Timestamp, Topic, TopicPosition, Urgency, When, limits,
+    Category, Epoch, Label, Message, NotificationId, Outcome, OwnFields, Position, Push, PushMode,
+    PushService, Request, Target, Timestamp, Topic, TopicPosition, Urgency, When, limits,
 };
 
 use super::outcome::{self, Sums};
 use super::push_token::key_of;
 use super::record::{Record, trace_of, unknown};
 use crate::ids::Ids;
-use crate::{Accept, Error, NotificationState, PushContent, RequestSummary, State};
+use crate::{Accept, Error, Fallback, NotificationState, PushContent, RequestSummary, State};
 
 /// What the store still holds of a notification for its devices. Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,7 @@ pub(crate) fn message_of(accept: &Accept, id: NotificationId, position: Option<P
         expires_at: request.expires_at(accept.now),
         push_waits: request.push.mode == PushMode::Fallback,
         waits_for_use: request.waits_for_use,
+        category: request.category.clone(),
     }
 }
 
@@ -95,8 +96,9 @@ fn push_mode(text: Option<&str>) -> PushMode {
     text.and_then(PushMode::named).unwrap_or_default()
 }
 
-/// The push section as JSON, with `waits` if idle devices do not receive the message yet; `None` for the defaults.
-pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
+/// The push section as JSON, with `waits` if idle devices do not receive the message yet, and the category; `None` for the
+/// defaults.
+pub(crate) fn push_text(push: &Push, waits_for_use: bool, category: Option<&Category>) -> Option<String> {
     // Without `..`: a new field must be stored too. Broadcasts have rows of their own.
     let Push { mode, after, token, own, broadcast: _ } = push;
     let mut text = format!(r#"{{"mode":"{}","after_ms":{}"#, mode.as_str(), after.as_millis());
@@ -110,9 +112,14 @@ pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
     if waits_for_use {
         text.push_str(r#","waits":"use""#);
     }
+    if let Some(Category { name, is_essential }) = category {
+        // A label needs no escapes.
+        let essential = if *is_essential { r#","essential":1"# } else { "" };
+        text.push_str(&format!(r#","category":"{name}"{essential}"#));
+    }
     text.push('}');
     let is_default = *push == Push { broadcast: push.broadcast.clone(), ..Push::default() };
-    (waits_for_use || !is_default).then_some(text)
+    (waits_for_use || category.is_some() || !is_default).then_some(text)
 }
 
 /// Acknowledgements of a topic's subscribers are not recorded per message, so a message in a log is pending until its
@@ -130,29 +137,20 @@ fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> S
     }
 }
 
-/// What decides whether a device still needs a push when its batch is taken. Values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Fallback {
-    /// Nothing: every device does, or the decision was made before.
-    Settled = 0,
-    /// Whether the notification is in the device's inbox.
-    Inbox = 1,
-    /// Whether the device's position in the topic is before the message.
-    Position = 2,
-    /// Whether there is no acknowledgement.
-    Acknowledged = 3,
-}
-
 impl Fallback {
     pub(crate) fn of(request: &Request) -> Self {
         let in_topic = matches!(request.target, Target::Topic(_) | Target::Everyone);
-        match request.push.mode {
+        Self::by(request.push.mode, request.when, in_topic, request.ttl.duration().is_zero())
+    }
+
+    /// `at_once`: its ttl is 0.
+    fn by(mode: PushMode, when: When, in_topic: bool, at_once: bool) -> Self {
+        match mode {
             PushMode::Never | PushMode::Always => Self::Settled,
-            PushMode::Fallback if request.when != When::Stored => Self::Acknowledged,
+            PushMode::Fallback if when != When::Stored => Self::Acknowledged,
             PushMode::Fallback if in_topic => Self::Position,
-            // With a ttl of 0 there is no inbox row.
-            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Acknowledged,
+            // There is no inbox row.
+            PushMode::Fallback if at_once => Self::Acknowledged,
             PushMode::Fallback => Self::Inbox,
         }
     }
@@ -168,7 +166,8 @@ impl Fallback {
 }
 
 /// The message of a row from column `first` on: `num, app, delivery, urgency, notification, data, created_at, expires_at,
-/// topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, and whether idle devices wait.
+/// topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, whether idle devices wait, and the category as
+/// [`category_of`] reads it.
 pub(crate) fn message_of_row(
     row: &(impl Record + ?Sized),
     first: usize,
@@ -193,7 +192,15 @@ pub(crate) fn message_of_row(
         expires_at: row.time(first + 7)?,
         push_waits: row.flag(first + 11)?,
         waits_for_use: row.flag(first + 12)?,
+        category: category_of(row, first + 13)?,
     })
+}
+
+/// Reads a category's name, and whether it is essential.
+fn category_of(row: &(impl Record + ?Sized), first: usize) -> Result<Option<Category>, Error> {
+    let name = row.text_or_null(first)?.and_then(|name| Label::parse(name).ok());
+    let is_essential = row.flag(first + 1)?;
+    Ok(name.map(|name| Category { name, is_essential }))
 }
 
 /// Columns of `notifications n` behind those of the message, for [`notification_state`].
@@ -210,15 +217,15 @@ pub(crate) fn notification_state(
 ) -> Result<NotificationState, Error> {
     let message = message_of_row(row, 0, ids)?;
     let request = RequestSummary {
-        target: TARGETS.get(usize::from(row.code(13)?)).copied().unwrap_or("unknown"),
-        target_text: row.string_or_null(14)?,
-        targets: row.count_or_null(15)?,
-        collapse_key: row.string_or_null(16)?,
-        retain: row.flag(17)?,
-        trace: trace_of(row, 19)?,
+        target: TARGETS.get(usize::from(row.code(15)?)).copied().unwrap_or("unknown"),
+        target_text: row.string_or_null(16)?,
+        targets: row.count_or_null(17)?,
+        collapse_key: row.string_or_null(18)?,
+        retain: row.flag(19)?,
+        trace: trace_of(row, 21)?,
     };
     sums[Outcome::Opened as usize] = opened;
-    let standing = Standing::from_code(row.code(18)?);
+    let standing = Standing::from_code(row.code(20)?);
     let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
     let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
     let counts = counts.filter(|(_, count)| *count > 0).collect();
@@ -231,25 +238,39 @@ pub(crate) fn own_columns(of: impl Fn(&str) -> String) -> String {
 }
 
 /// Reads `notification, data, urgency, collapse_key`, of the push section `mode, after_ms, token`, then
-/// `created_at, expires_at, trace`, and [`own_columns`].
+/// `created_at, expires_at, trace`, `target, target_text`, the category as [`category_of`] reads it,
+/// `delivery`, and [`own_columns`].
 pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Error> {
+    let (mode, when) =
+        (push_mode(row.text_or_null(4)?), When::from_code(row.code(14)?).unwrap_or(When::Stored));
+    let (sent_at, expires_at) = (row.time(7)?, row.time(8)?);
+    let in_topic = matches!(TARGETS.get(usize::from(row.code(10)?)), Some(&("topic" | "everyone")));
     Ok(PushContent {
         notification: row.json_or_null(0)?,
         data: row.json_or_null(1)?,
         urgency: Urgency::from_code(row.code(2)?).unwrap_or_default(),
         collapse_key: row.text_or_null(3)?.map(Box::from),
         push: Push {
-            mode: push_mode(row.text_or_null(4)?),
+            mode,
             after: Duration::from_millis(row.count_or_null(5)?.unwrap_or(0)),
             token: key_of(row, 6)?,
-            own: own_of(row, 11)?,
+            own: own_of(row, 15)?,
             broadcast: None,
         },
-        sent_at: row.time(7)?,
-        expires_at: row.time(8)?,
+        sent_at,
+        expires_at,
         trace: trace_of(row, 9)?,
+        fallback: Fallback::by(mode, when, in_topic, expires_at <= sent_at),
+        topic: topic_of_target(row, 10)?,
+        category: category_of(row, 12)?,
         names_recipients: matches!(TARGETS.get(usize::from(row.code(10)?)), Some(&("users" | "devices"))),
     })
+}
+
+/// The topic of `target, target_text`.
+fn topic_of_target(row: &(impl Record + ?Sized), first: usize) -> Result<Option<Topic>, Error> {
+    let is_topic = TARGETS.get(usize::from(row.code(first)?)) == Some(&"topic");
+    Ok(row.text_or_null(first + 1)?.filter(|_| is_topic).map(Topic::from_trusted))
 }
 
 fn own_of(row: &(impl Record + ?Sized), first: usize) -> Result<OwnFields, Error> {

@@ -10,7 +10,7 @@ use noroshi_types::{
 use super::campaign::{CampaignNum, CampaignRow, Count, VariantNotifications};
 use super::device;
 use super::device_list;
-use super::notification::{Fallback, Standing};
+use super::notification::Standing;
 use super::outcome::Part;
 use super::push_token::key_of;
 use super::record::{Record, invalid, unknown};
@@ -18,8 +18,8 @@ use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{Ids, Num};
 use crate::{
-    AbandonedBatch, Again, Audience, Batch, Error, Finished, FinishedCounts, Invalidation, PushPart, Rest,
-    SENDER_ENDED, TAKES_MAX, Taken, VariantNum, Walk, Work,
+    AbandonedBatch, Again, Audience, Batch, Error, Fallback, Finished, FinishedCounts, Invalidation,
+    PushPart, Rest, SENDER_ENDED, TAKES_MAX, Taken, VariantNum, Walk, Work,
 };
 
 /// Devices that one call of `take` examines or drops, 1 µs each: the rest is due at once.
@@ -306,9 +306,9 @@ impl FinishWrites {
         for again in &finished.again {
             let recipients = sorted(again.recipients.clone());
             if wanted {
-                let Again { due_at, attempt, variant, .. } = *again;
+                let Again { due_at, attempt, variant, fallback, .. } = *again;
                 let entry = ended.entry.clone();
-                self.retries.push((Entry { due_at, attempt, variant, ..entry }, recipients));
+                self.retries.push((Entry { due_at, attempt, variant, fallback, ..entry }, recipients));
             } else {
                 self.add_part(ended, &again.cancelled(), variants, now);
                 counts.cancelled.add(work, Outcome::Cancelled, now, &recipients);

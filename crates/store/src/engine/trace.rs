@@ -7,14 +7,14 @@ use noroshi_types::{
 
 use super::campaign::{CampaignNum, id_of, state_of};
 use super::device::user_of;
-use super::notification::{Fallback, Standing, TARGETS, TO_CAMPAIGN};
+use super::notification::{Standing, TARGETS, TO_CAMPAIGN};
 use super::record::{Record, invalid, trace_of};
 use super::session::{self, Session, values};
 use super::topic::TopicNum;
 use super::{device_list, named, opened, push_record};
 use crate::ids::{Ids, Num};
 use crate::{
-    Error, PendingPush, PushStage, Subscribed, Trace, TraceStep, TracedCampaign, TracedDevice,
+    Error, Fallback, PendingPush, PushStage, Subscribed, Trace, TraceStep, TracedCampaign, TracedDevice,
     TracedNotification, TracedTarget, Work,
 };
 

@@ -249,7 +249,8 @@ fn add_rows(
 /// Columns of `notifications n` and its topic `t` for [`message_of_row`].
 pub(super) const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, \
      n.expires_at, n.topic_offset, t.name, t.epoch, coalesce(n.push::json ->> 'mode' = 'fallback', false), \
-     coalesce(n.push::json ->> 'waits' = 'use', false)";
+     coalesce(n.push::json ->> 'waits' = 'use', false), n.push::json ->> 'category', \
+     coalesce(n.push::json ->> 'essential' = '1', false)";
 
 /// The messages of notifications that still exist.
 pub(super) async fn messages(tx: &Tx, nums: &[Num]) -> Result<HashMap<Num, Arc<Message>>, Failed> {

@@ -11,7 +11,7 @@ use super::{Postgres, expansion, inbox, topic_log};
 use crate::engine::broadcast::forgotten_broadcasts;
 use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
 use crate::engine::record::Record;
-use crate::engine::{campaign, item, purge};
+use crate::engine::{campaign, item, preferences, purge};
 use crate::ids::Num;
 use crate::{Error, Place, Pruned, Work};
 
@@ -272,12 +272,13 @@ async fn forget_small(
     let sql = "DELETE FROM broadcasts WHERE num = ANY(ARRAY(
                    SELECT num FROM broadcasts WHERE ended_at <= $1 ORDER BY ended_at LIMIT $2))";
     let more_broadcasts = tx.execute(sql, &[&before, &limit]).await? == rows_max as u64;
+    let (_, more_counts) = preferences::prune(&tx, now, rows_max).await?;
     // Marks of closed stores; an open store writes its mark again with the next group.
     tx.execute("DELETE FROM accept_marks WHERE at < now() - interval '1 day'", &[]).await?;
     let (lines, more_lines) = campaign::prune_lines(&tx, retained_since, rows_max).await?;
     pruned.campaign_lines = lines;
     let Pruned { idempotency, invalidations, push_tokens, push_records, .. } = pruned;
     let removed = [idempotency, invalidations, push_tokens, push_records];
-    pruned.more = more_lines || more_broadcasts || removed.contains(&(rows_max as u64));
+    pruned.more = more_counts || more_lines || more_broadcasts || removed.contains(&(rows_max as u64));
     Ok(pruned)
 }

@@ -2,7 +2,7 @@
 //! for those whose device must be created or changed first.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic};
 use tokio_postgres::Row;
@@ -13,8 +13,9 @@ use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, maintenance, revocation};
 use crate::engine::backlog::{TopicRow, unused_head};
 use crate::engine::device::COLUMNS;
-use crate::engine::login::{Answer, Decision, LoginDevice, decide, rechecked, registration};
+use crate::engine::login::{self, Answer, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::notification::message_of_row;
+use crate::engine::preferences::{OWN, own_of_row};
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
 use crate::{Error, FirstCall, FirstRead, LoggedIn, Login, LoginRefused, Recheck, Rechecked, ids};
@@ -96,9 +97,10 @@ async fn read_logins(tx: &Tx, logins: &[&Login]) -> Result<Vec<Answer>, Failed> 
         page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
         let topics =
             request.sources.into_iter().map(|source| source.topic.topic.clone()).chain(unused).collect();
-        let LoginDevice { num, user, token_version, revision, kept } = device;
+        let LoginDevice { num, user, token_version, revision, kept, followed } = device;
         let revoked = revoked[i];
-        let logged_in = LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept };
+        let logged_in =
+            LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept, followed };
         answers[i] = Answer::Settled(Ok(Box::new(logged_in)));
     }
     Ok(answers)
@@ -116,7 +118,7 @@ fn durable_topics(known: &HashMap<usize, Known>) -> HashSet<TopicNum> {
 async fn devices(tx: &Tx, logins: &[&Login]) -> Result<HashMap<usize, Known>, Failed> {
     let keys = Keys::of(logins.iter().map(|login| (login.app, &login.device)));
     let values: Values<'_> = &[&keys.apps, &keys.ids];
-    let (devices, positions) = tokio::try_join!(tx.query(DEVICES, values), tx.query(POSITIONS, values))?;
+    let (devices, positions) = tokio::try_join!(tx.query(&DEVICES, values), tx.query(POSITIONS, values))?;
     let place_of = |row: &Row| row.int(0).map(|place| (place - 1) as usize);
     let mut known = HashMap::with_capacity(devices.len());
     for row in &devices {
@@ -130,9 +132,13 @@ async fn devices(tx: &Tx, logins: &[&Login]) -> Result<HashMap<usize, Known>, Fa
     Ok(known)
 }
 
-const DEVICES: &str = "SELECT asked.place, d.num, d.\"user\", d.token_version, d.revision, d.kept
-    FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS asked (app, id, place)
-    JOIN devices d ON d.app = asked.app AND d.id = asked.id";
+static DEVICES: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT asked.place, {} FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS asked (app, id, place)
+         JOIN devices d ON d.app = asked.app AND d.id = asked.id",
+        *login::COLUMNS
+    )
+});
 
 const POSITIONS: &str = "SELECT asked.place, s.topic, s.position
     FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS asked (app, id, place)
@@ -191,7 +197,7 @@ pub(crate) async fn first_call(
 ) -> Result<Option<FirstCall>, Failed> {
     let columns = &*COLUMNS;
     let sql = format!(
-        "SELECT {columns}, subscribed.names, unread.count, unread.expires_at, unread_items.count, {MESSAGE_COLUMNS}
+        "SELECT {columns}, subscribed.names, unread.count, unread.expires_at, unread_items.count, {OWN}, {MESSAGE_COLUMNS}
          FROM devices d
          CROSS JOIN LATERAL ({TOPIC_NAMES}) AS subscribed
          CROSS JOIN LATERAL (
@@ -213,8 +219,8 @@ pub(crate) async fn first_call(
     let device = device_with_topics(first)?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
-        if row.int_or_null(COLUMN_COUNT + 4)?.is_some() {
-            messages.push(Arc::new(message_of_row(row, COLUMN_COUNT + 4, tx.ids())?));
+        if row.int_or_null(COLUMN_COUNT + 6)?.is_some() {
+            messages.push(Arc::new(message_of_row(row, COLUMN_COUNT + 6, tx.ids())?));
         }
     }
     Ok(Some(FirstCall {
@@ -222,6 +228,7 @@ pub(crate) async fn first_call(
         unread: first.count(COLUMN_COUNT + 1)?,
         newest: messages,
         unread_items: first.count(COLUMN_COUNT + 3)?,
+        preferences: own_of_row(first, COLUMN_COUNT + 4)?,
         expires_at: first.time_or_null(COLUMN_COUNT + 2)?,
     }))
 }

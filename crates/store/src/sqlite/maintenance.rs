@@ -13,7 +13,7 @@ use crate::engine::notification::Standing;
 use crate::engine::outcome::{Part, outstanding};
 use crate::engine::push::sorted;
 use crate::engine::record::Record;
-use crate::engine::{campaign, item, purge};
+use crate::engine::{campaign, item, preferences, purge};
 use crate::ids::Num;
 use crate::metrics::Held;
 use crate::{Error, Place, Pruned, Work};
@@ -112,7 +112,9 @@ fn forget_small(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned
     let sql = "DELETE FROM broadcasts WHERE num IN (
                    SELECT num FROM broadcasts WHERE ended_at <= ?1 LIMIT ?2)";
     let (_, more_broadcasts) = in_chunks(rows_max, |limit| w.db.run(sql, (before, limit)))?;
-    let more = more_topics || more_keys || more || more_tokens || more_records || more_broadcasts;
+    let (_, more_counts) = ready(preferences::prune(w.db, now, rows_max))?;
+    let more =
+        more_counts || more_topics || more_keys || more || more_tokens || more_records || more_broadcasts;
     Ok(Pruned { idempotency, invalidations, push_tokens, push_records, more, ..Pruned::default() })
 }
 

@@ -54,7 +54,7 @@ pub(super) fn insert(
         request.retain,
         request.notification.as_ref().map(JsonText::as_str),
         request.data.as_ref().map(JsonText::as_str),
-        push_text(&request.push, request.waits_for_use),
+        push_text(&request.push, request.waits_for_use, request.category.as_ref()),
         standing as u8,
         campaign,
         request.trace.map(TraceContext::to_stored),
@@ -75,7 +75,8 @@ pub(super) fn set_standing(db: &Db, num: Num, standing: Standing) -> Result<(), 
 /// Columns of `notifications n` and its topic `t` for [`message_of_row`].
 pub(super) const MESSAGE_COLUMNS: &str =
     "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
-     n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use'";
+     n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use',
+     n.push ->> 'category', n.push ->> 'essential' = 1";
 
 /// The message of a notification; `None` if the notification was removed.
 pub(super) fn message(db: &Db, ids: &Ids, num: Num) -> Result<Option<Arc<Message>>, Error> {

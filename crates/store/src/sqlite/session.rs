@@ -9,11 +9,14 @@ use rusqlite::{Row, Statement};
 
 use super::backlog::{Reading, Source};
 use super::reader::Read;
-use super::statement::Db;
+use super::statement::{Db, ready};
 use super::writer::Write;
 use super::{Sqlite, device, maintenance, revocation};
 use crate::engine::backlog::unused_head;
-use crate::engine::login::{Answer, COLUMNS, Decision, LoginDevice, decide, rechecked, registration};
+use crate::engine::login::{
+    Answer, COLUMN_COUNT, COLUMNS, Decision, LoginDevice, decide, rechecked, registration,
+};
+use crate::engine::preferences;
 use crate::engine::record::Record;
 use crate::ids;
 use crate::metrics::Held;
@@ -106,10 +109,11 @@ fn read_all<'l>(read: Read<'_>, logins: impl Iterator<Item = &'l Login>) -> Resu
 static DEVICE: LazyLock<String> = LazyLock::new(|| {
     let (device, user) = (Subject::Device as u8, Subject::User as u8);
     format!(
-        "SELECT {COLUMNS}, EXISTS (SELECT 1 FROM inbox WHERE device = d.num AND num > ?4),
+        "SELECT {}, EXISTS (SELECT 1 FROM inbox WHERE device = d.num AND num > ?4),
              (SELECT revoked_at FROM revocations WHERE app = ?1 AND kind = {device} AND id = ?2),
              (SELECT revoked_at FROM revocations WHERE app = ?1 AND kind = {user} AND id = coalesce(?3, d.user))
-         FROM devices d WHERE d.app = ?1 AND d.id = ?2"
+         FROM devices d WHERE d.app = ?1 AND d.id = ?2",
+        *COLUMNS
     )
 });
 
@@ -122,8 +126,11 @@ struct Found {
 
 impl Found {
     fn of_row(row: &Row<'_>) -> Result<Self, Error> {
-        let revoked = Revocation { device: row.time_or_null(6)?, user: row.time_or_null(7)? };
-        Ok(Self { device: LoginDevice::of_row(row, 0)?, has_inbox: row.flag(5)?, revoked })
+        let revoked = Revocation {
+            device: row.time_or_null(COLUMN_COUNT + 1)?,
+            user: row.time_or_null(COLUMN_COUNT + 2)?,
+        };
+        Ok(Self { device: LoginDevice::of_row(row, 0)?, has_inbox: row.flag(COLUMN_COUNT)?, revoked })
     }
 }
 
@@ -154,9 +161,10 @@ fn read_login(
         Decision::Read(session) => session,
     };
     let Found { device, has_inbox, .. } = found.ok_or(Error::NotFound)?;
-    let LoginDevice { num, user, token_version, revision, kept } = device;
+    let LoginDevice { num, user, token_version, revision, kept, followed } = device;
     let (topics, page) = first_page(reading, has_inbox.then_some(num), durable, session, login)?;
-    let logged_in = LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept };
+    let logged_in =
+        LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept, followed };
     Ok(Answer::Settled(Ok(Box::new(logged_in))))
 }
 
@@ -218,5 +226,6 @@ pub(crate) fn first_call(
         None => None,
     };
     let unread_items = unread_items.unwrap_or_default();
-    Ok(Some(FirstCall { device, unread, newest, unread_items, expires_at }))
+    let preferences = ready(preferences::own(read.db, device.num))?;
+    Ok(Some(FirstCall { device, unread, newest, unread_items, preferences, expires_at }))
 }

@@ -8,9 +8,9 @@ use noroshi_types::{DeviceId, DeviceNum, PushEnvironment, PushService, PushToken
 use super::*;
 use crate::campaign::spec::tests::spec;
 use crate::campaign::trial::tests::trial;
-use crate::campaign::{LocalTime, QuietHours};
 use crate::definition::experiment::tests::{experiment, label};
 use crate::texts::Texts;
+use noroshi_types::local_time::{LocalTime, QuietHours};
 
 /// 2026-11-22T00:00:00Z
 pub(crate) const MIDNIGHT: Timestamp = Timestamp(1_795_305_600_000);
@@ -66,6 +66,7 @@ pub(crate) fn recipient(locale: Option<&str>, timezone: Option<&str>) -> PushRec
         token_at: Timestamp(1),
         token_expires_at: None,
         suspect: false,
+        preferences: None,
         line: None,
     }
 }

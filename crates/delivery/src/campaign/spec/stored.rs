@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Audience, CampaignMessage, Spec};
-use crate::campaign::schedule::{LocalTime, QuietHours};
 use crate::campaign::trial::{OwnMessage, Treatment, Trial};
 use crate::definition::experiment::{Experiment, StoredExperiment};
 use crate::filter::Filter;
 use crate::texts::{Texts, json};
+use noroshi_types::local_time::{LocalTime, QuietHours};
 
 #[derive(Serialize, Deserialize)]
 struct StoredSpec {
@@ -60,6 +60,8 @@ struct StoredMessage {
     urgency: u8,
     ttl_ms: u64,
     collapse_key: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    category: Option<String>,
     when: Option<u8>,
     push_mode: u8,
     push_after_ms: u64,
@@ -226,6 +228,7 @@ impl From<&CampaignMessage> for StoredMessage {
             urgency: message.urgency as u8,
             ttl_ms: milliseconds(message.ttl.duration()),
             collapse_key: message.collapse_key.clone(),
+            category: message.category.as_ref().map(Label::to_string),
             when: message.when.map(|when| when as u8),
             push_mode: match push.mode {
                 PushMode::Never => 0,
@@ -282,6 +285,7 @@ impl TryFrom<StoredMessage> for CampaignMessage {
             urgency: Urgency::from_code(stored.urgency).ok_or_else(|| unknown("urgency"))?,
             ttl: Ttl::new(Duration::from_millis(stored.ttl_ms))?,
             collapse_key: stored.collapse_key,
+            category: stored.category.map(|name| Label::parse(&name)).transpose()?,
             when: stored.when.map(when).transpose()?,
             push: Push {
                 mode,

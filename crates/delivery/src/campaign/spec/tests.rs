@@ -16,6 +16,7 @@ pub(crate) fn spec() -> Spec {
         urgency: Urgency::Normal,
         ttl: Ttl::default(),
         collapse_key: None,
+        category: None,
         when: None,
         push: Push::default(),
     };

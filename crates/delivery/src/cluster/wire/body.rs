@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, CloseReason, Condition, DeviceId, ItemEvent, Message, NotificationId, Presence, Timestamp, Topic,
-    TopicPosition, UserId, limits,
+    AppId, Category, CloseReason, Condition, DeviceId, ItemEvent, Label, Message, NotificationId, Presence,
+    Timestamp, Topic, TopicPosition, UserId, limits,
 };
 
 use crate::cluster::codec::{Malformed, Reader, Writer};
-use crate::cluster::wire::ItemReport;
+use crate::cluster::wire::{Addressed, ItemReport, Part};
 use crate::edge::Session;
 
 /// A value in the body of a record.
@@ -195,6 +195,7 @@ const PUSH_WAITS: u8 = 8;
 /// An older node ignores this and delivers at once.
 const WAITS_FOR_USE: u8 = 16;
 
+/// Without its category, which [`Addressed`] has.
 impl Field for Message {
     fn write(&self, out: &mut Writer<'_>) {
         let has = |yes: bool, bit: u8| if yes { bit } else { 0 };
@@ -247,7 +248,35 @@ impl Field for Message {
             expires_at,
             push_waits,
             waits_for_use,
+            category: None,
         })
+    }
+}
+
+/// An older node ignores the category, and with it preferences.
+impl Field for Addressed {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.message.write(out);
+        self.part.write(out);
+        write_category(&self.message, out);
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (mut message, part) = (Message::read(body)?, Part::read(body)?);
+        if !body.is_empty() {
+            let is_essential = bool::read(body)?;
+            let name = Label::parse(body.text()?).map_err(|_| Malformed)?;
+            message.category = Some(Category { name, is_essential });
+        }
+        Ok(Self { message: Arc::new(message), part })
+    }
+}
+
+/// Writes nothing without a category.
+pub(super) fn write_category(message: &Message, out: &mut Writer<'_>) {
+    if let Some(Category { name, is_essential }) = &message.category {
+        is_essential.write(out);
+        out.text(name.as_str());
     }
 }
 

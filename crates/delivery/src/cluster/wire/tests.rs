@@ -2,7 +2,8 @@
 
 use super::*;
 use noroshi_types::{
-    Condition, Epoch, JsonText, NotificationId, Position, Timestamp, TopicPosition, Urgency, When,
+    Category, Condition, Epoch, JsonText, Label, NotificationId, Position, Timestamp, TopicPosition, Urgency,
+    When,
 };
 use proptest::prelude::*;
 
@@ -22,6 +23,7 @@ fn message() -> Message {
         expires_at: Timestamp(u64::MAX),
         push_waits: true,
         waits_for_use: true,
+        category: Some(Category { name: Label::parse("news").expect("a name"), is_essential: true }),
     }
 }
 
@@ -43,6 +45,7 @@ fn one_of_each() -> Vec<Record> {
         data: None,
         push_waits: false,
         waits_for_use: false,
+        category: None,
         ..message()
     };
     let parts = [
@@ -55,7 +58,7 @@ fn one_of_each() -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for part in parts {
         for message in [message(), plain.clone()] {
-            records.push(Record::Deliver { message: Arc::new(message), part: part.clone() });
+            records.push(Record::Deliver(Addressed { message: Arc::new(message), part: part.clone() }));
         }
     }
     let topics = vec![topic, Topic::everyone()];
@@ -152,7 +155,7 @@ fn some_named_targets_are_encoded_by_index() {
     encode_named(&message, true, ["a", "b"].into_iter(), 1, &mut bytes);
     let part = Part::Users { users: vec![user_id("a"), user_id("b")], sole: 1 };
     let mut whole = Vec::new();
-    encode(&Record::Deliver { message: Arc::new(message), part }, &mut whole);
+    encode(&Record::Deliver(Addressed { message: Arc::new(message), part }), &mut whole);
     assert_eq!(bytes, whole);
 }
 
@@ -223,7 +226,7 @@ proptest! {
     #[test]
     fn users_survive(names in proptest::collection::vec("[a-z\u{65e5}]{1,20}", 0..50), sole in 0usize..50) {
         let users: Vec<UserId> = names.iter().map(|name| user_id(name)).collect();
-        let record = Record::Deliver { message: Arc::new(message()), part: Part::Users { users, sole } };
+        let record = Record::Deliver(Addressed { message: Arc::new(message()), part: Part::Users { users, sole } });
         prop_assert_eq!(decode(&frame_of(std::slice::from_ref(&record))).records, vec![record]);
     }
 }

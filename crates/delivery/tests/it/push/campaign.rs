@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_delivery::Texts;
-use noroshi_delivery::campaign::{
-    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec,
-};
+use noroshi_delivery::campaign::{Audience, CampaignMessage, CampaignProgress, Filter, Line, Own, Spec};
 use noroshi_push::Answer;
 use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
+use noroshi_types::local_time::LocalTime;
 use noroshi_types::{
     CampaignId, DeviceId, JsonText, Lane, NotificationId, Outcome, Push, PushMode, Topic, Ttl, Urgency,
     UserId, When,
@@ -28,6 +27,7 @@ pub(crate) fn spec(audience: Audience) -> Spec {
             urgency: Urgency::Normal,
             ttl: Ttl::default(),
             collapse_key: None,
+            category: None,
             when: None,
             push: Push::default(),
         },

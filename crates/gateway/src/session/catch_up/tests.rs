@@ -20,6 +20,7 @@ fn message(id: u8) -> Arc<Message> {
         expires_at: Timestamp(9),
         push_waits: false,
         waits_for_use: false,
+        category: None,
     })
 }
 

@@ -221,6 +221,7 @@ pub(super) fn published(id: u8, topic: &str, mqtt: &str) -> Message {
         expires_at: Timestamp(NOW.0 + 10_000),
         push_waits: false,
         waits_for_use: false,
+        category: None,
     }
 }
 

@@ -92,6 +92,7 @@ fn message(n: u8, when: When) -> Message {
         expires_at: Timestamp(1),
         push_waits: false,
         waits_for_use: false,
+        category: None,
     }
 }
 

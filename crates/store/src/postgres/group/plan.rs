@@ -103,7 +103,7 @@ impl<'a> Rows<'a> {
             i64::from(request.retain),
             request.notification.as_ref().map(JsonText::as_str),
             request.data.as_ref().map(JsonText::as_str),
-            push_text(&request.push, request.waits_for_use),
+            push_text(&request.push, request.waits_for_use, request.category.as_ref()),
             source.standing as i64,
             (source.campaign != 0).then_some(source.campaign),
             request.trace.map(|trace| trace.to_stored().to_vec()),

@@ -303,10 +303,10 @@ pub(in crate::postgres) async fn read(
         reading.topics.insert((app_of(row, 0), row.get(1)), topic);
     }
     for row in &earlier {
-        let is_campaign = row.get::<_, i64>(16) == i64::from(TO_CAMPAIGN);
+        let is_campaign = row.get::<_, i64>(18) == i64::from(TO_CAMPAIGN);
         let message = if is_campaign { None } else { message_of_row(row, 0, ids).ok().map(Arc::new) };
-        let earlier = KeyUse { body_hash: row.get(15), message };
-        reading.earlier.insert((app_of(row, 13), row.get(14)), earlier);
+        let earlier = KeyUse { body_hash: row.get(17), message };
+        reading.earlier.insert((app_of(row, 15), row.get(16)), earlier);
     }
     for row in &campaigns {
         let id: &[u8] = row.get(1);

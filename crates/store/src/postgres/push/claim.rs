@@ -16,8 +16,8 @@ use std::collections::HashSet;
 
 use noroshi_types::{DeviceNum, Outcome};
 
+use crate::Fallback;
 use crate::engine::device_list;
-use crate::engine::notification::Fallback;
 use crate::engine::push::Known;
 use crate::ids::Num;
 use crate::postgres::transaction::{Failed, Tx};

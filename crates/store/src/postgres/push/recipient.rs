@@ -48,14 +48,15 @@ pub(crate) async fn find(
     let values: [&(dyn ToSql + Sync); 4] = [&asked, &app, &campaign, &addressed_at];
     let values: Vec<_> = values.into_iter().chain(own.iter().map(|value| value as _)).collect();
     let rows = tx.query(&sql, &values).await?;
-    rows.iter().map(|row| Ok(PushRecipient { line: row.json_or_null(14)?, ..recipient_of(row)? })).collect()
+    rows.iter().map(|row| Ok(PushRecipient { line: row.json_or_null(16)?, ..recipient_of(row)? })).collect()
 }
 
 pub(crate) async fn content(tx: &Tx, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Failed> {
     let own = own_columns(|service| format!("(push::json -> '{service}')::text"));
     let sql = format!(
         "SELECT notification, data, urgency, collapse_key, push::json ->> 'mode',
-                (push::json ->> 'after_ms')::bigint, push::json ->> 'token', created_at, expires_at, trace, target, {own}
+                (push::json ->> 'after_ms')::bigint, push::json ->> 'token', created_at, expires_at, trace, target, target_text,
+                push::json ->> 'category', coalesce(push::json ->> 'essential' = '1', false), delivery, {own}
          FROM notifications WHERE num = $1 AND app = $2"
     );
     let found = tx.query_opt(&sql, &[&tx.ids().num(id), &i64::from(app.0)]).await?;

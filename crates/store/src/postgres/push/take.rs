@@ -16,9 +16,9 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use tokio_postgres::Row;
 
 use super::claim::{self, Ask};
+use crate::Fallback;
 use crate::engine::campaign::{CampaignRow, Count};
 use crate::engine::device_list;
-use crate::engine::notification::Fallback;
 use crate::engine::outcome::Part;
 use crate::engine::push::{
     DEVICES_MAX, Done, Entry, Known, QUEUE_COLUMNS, QueueRow, leased_until, service_code,

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use crate::Error;
+use crate::Fallback;
 use crate::engine::device_list;
-use crate::engine::notification::Fallback;
 use crate::engine::push::{Known, QueueRow};
 use crate::ids::Num;
 use crate::sqlite::outcome;

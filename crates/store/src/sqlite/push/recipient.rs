@@ -46,7 +46,7 @@ pub(crate) fn find(
         let values = [&num as &dyn ToSql, &app].into_iter().chain(own.iter().map(|value| value as _));
         let mut rows = statement.query(params_from_iter(values))?;
         let Some(row) = rows.next()? else { continue };
-        let user_at = row.int_or_null(14)?;
+        let user_at = row.int_or_null(16)?;
         if user_at.is_some() && addressed_at.is_some() && user_at > addressed_at {
             continue;
         }
@@ -69,7 +69,8 @@ pub(crate) fn content(
     let own = own_columns(|service| format!("push -> '{service}'"));
     let sql = format!(
         "SELECT notification, data, urgency, collapse_key, push ->> 'mode', push ->> 'after_ms', push ->> 'token',
-                created_at, expires_at, trace, target, {own}
+                created_at, expires_at, trace, target, target_text,
+                push ->> 'category', push ->> 'essential' = 1, delivery, {own}
          FROM notifications WHERE num = ?1 AND app = ?2"
     );
     db.first(&sql, (num, app.0), |row| content_of(row))

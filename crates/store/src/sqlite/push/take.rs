@@ -12,7 +12,7 @@ use noroshi_types::{AppId, DeviceNum, Lane, Outcome, Timestamp};
 use super::claim;
 use crate::engine::campaign::{CampaignNum, CampaignRow};
 use crate::engine::device_list;
-use crate::engine::notification::{Fallback, Standing};
+use crate::engine::notification::Standing;
 use crate::engine::push::{DEVICES_MAX, Known, QUEUE_COLUMNS, QueueRow, leased_until, service_code};
 use crate::engine::record::Record;
 use crate::ids::Num;
@@ -21,7 +21,7 @@ use crate::push::SPREAD;
 use crate::sqlite::statement::Db;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{Sqlite, campaign_row, outcome};
-use crate::{CampaignState, Error, Take, Taken};
+use crate::{CampaignState, Error, Fallback, Take, Taken};
 
 /// The first row of a group: due time, app, service, campaign.
 type First = (i64, u32, u8, CampaignNum);
@@ -257,7 +257,7 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::engine::notification::Fallback;
+    use crate::Fallback;
     use crate::engine::push::Entry;
     use crate::sqlite::{push_queue, schema};
 

@@ -62,6 +62,7 @@ pub(crate) fn stored(target: Target) -> Request {
         ttl: Ttl::default(),
         urgency: Urgency::High,
         waits_for_use: false,
+        category: None,
         collapse_key: None,
         retain: false,
         notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),

@@ -112,7 +112,13 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
 
 /// Devices to retry.
 pub(crate) fn again(due_seconds: u64, attempt: u32, recipients: &[DeviceNum]) -> Again {
-    Again { due_at: at(due_seconds), attempt, variant: None, recipients: recipients.to_vec() }
+    Again {
+        due_at: at(due_seconds),
+        attempt,
+        variant: None,
+        fallback: Fallback::Settled,
+        recipients: recipients.to_vec(),
+    }
 }
 
 /// Finishes batches with the same outcome for all of their devices.
