@@ -298,7 +298,7 @@ mod tests {
         let none = Preferences { channels: Some([].into_iter().collect()), ..Preferences::default() };
         for preferences in [Preferences::default(), none, all] {
             let text = text_of(&preferences);
-            assert_eq!(preferences_of(&text).as_ref(), Ok(&preferences), "{text}");
+            assert_eq!(preferences_of(&text).expect("it reads"), preferences, "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Again, Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient,
+    Again, Batch, CampaignState, Fallback, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient,
     Registration, Store, Take, Taken, TraceStep,
 };
 use noroshi_types::{
