@@ -99,7 +99,7 @@ pub use notification::{
     OutcomePart, RequestSummary, State,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
-pub use preferences::{Counted, Followed, OwnPreferences, PreferenceStore, Preferring};
+pub use preferences::{Counted, DayCount, Followed, OwnPreferences, PreferenceStore, Preferring};
 pub use push::{
     AbandonedBatch, Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Fallback,
     Finished, FinishedCounts, InvalidToken, Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue,

@@ -32,6 +32,19 @@ pub struct Followed {
     pub preferences: Option<Preferences>,
     /// The device's; `None` also without preferences.
     pub timezone: Option<String>,
+    /// The counts of its daily caps, in no order; empty if the preferences cap nothing. Those of other days than the
+    /// present one may be among them.
+    pub counts: Vec<DayCount>,
+}
+
+/// The notifications of a category that interrupted a device on one day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DayCount {
+    pub category: Label,
+    /// As in [`Counted::day`].
+    pub day: u32,
+    /// As in [`Counted::id`].
+    pub ids: Vec<[u8; 16]>,
 }
 
 /// Counts a notification for a device's daily cap.

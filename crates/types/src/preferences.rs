@@ -143,6 +143,11 @@ impl Preferences {
         self.of_category(category.filter(|category| !category.is_essential))?.daily_max
     }
 
+    /// Whether any category has a daily cap.
+    pub fn has_caps(&self) -> bool {
+        self.categories.values().any(|own| own.daily_max.is_some())
+    }
+
     /// The end of the quiet hours that contain `now`. `None`: there are none, or the category is essential. `timezone` is
     /// the device's.
     pub fn quiet_until(

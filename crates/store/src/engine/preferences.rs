@@ -3,6 +3,8 @@
 //! The stored form is JSON with short names. A field that a newer program wrote is ignored; a value that this program does
 //! not know counts as no preference.
 
+use std::collections::HashMap;
+
 use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{
     AppId, CategoryPreference, Channel, Channels, DeviceId, DeviceNum, Label, Preferences, QuietTime,
@@ -12,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::record::Record;
 use super::session::{self, Session, values};
-use crate::{Counted, Error, Followed, OwnPreferences, Preferring};
+use crate::{Counted, DayCount, Error, Followed, OwnPreferences, Preferring};
 
 /// The stored form.
 fn text_of(preferences: &Preferences) -> String {
@@ -93,11 +95,11 @@ pub(crate) fn own_of_row(row: &(impl Record + ?Sized), first: usize) -> Result<O
     Ok(OwnPreferences { user: of_column(row, first)?, device: of_column(row, first + 1)? })
 }
 
-/// Reads the time zone, and then [`OWN`]. The zone matters only with preferences.
+/// Reads the time zone, and then [`OWN`]. The zone matters only with preferences. [`add_counts`] follows.
 pub(crate) fn followed_of_row(row: &(impl Record + ?Sized), first: usize) -> Result<Followed, Error> {
     let preferences = own_of_row(row, first + 1)?.merged();
     let timezone = if preferences.is_some() { row.string_or_null(first)? } else { None };
-    Ok(Followed { preferences, timezone })
+    Ok(Followed { preferences, timezone, counts: Vec::new() })
 }
 
 pub(crate) async fn get<S: Session>(
@@ -188,14 +190,54 @@ pub(crate) async fn followed<S: Session>(
     app: AppId,
     devices: &[DeviceId],
 ) -> Result<Vec<Followed>, S::Error> {
-    let sql = format!("SELECT d.timezone, {OWN} FROM devices d WHERE d.app = $1 AND d.id = $2");
+    let sql = format!("SELECT d.num, d.timezone, {OWN} FROM devices d WHERE d.app = $1 AND d.id = $2");
     let mut all = Vec::with_capacity(devices.len());
     for device in devices {
         let values = values![app, device.as_str()];
-        let found = session::first(session, &sql, &values, |row| followed_of_row(row, 0)).await?;
-        all.push(found.unwrap_or_default());
+        let row = |row: &dyn Record| Ok((row.device(0)?, followed_of_row(row, 1)?));
+        all.push(session::first(session, &sql, &values, row).await?);
     }
-    Ok(all)
+    let found = all.iter_mut().flatten().map(|(device, followed)| (*device, followed));
+    add_counts(session, found).await?;
+    Ok(all.into_iter().map(|found| found.map_or_else(Followed::default, |(_, followed)| followed)).collect())
+}
+
+/// Adds the counts of daily caps to what devices follow. Reads nothing if nothing is capped.
+pub(crate) async fn add_counts<'f, S: Session>(
+    session: &S,
+    all: impl Iterator<Item = (DeviceNum, &'f mut Followed)>,
+) -> Result<(), S::Error> {
+    let has_caps = |followed: &Followed| followed.preferences.as_ref().is_some_and(Preferences::has_caps);
+    let mut capped: Vec<_> = all.filter(|(_, followed)| has_caps(followed)).collect();
+    if capped.is_empty() {
+        return Ok(());
+    }
+    let mut nums: Vec<u64> = capped.iter().map(|(device, _)| device.0).collect();
+    nums.sort_unstable();
+    nums.dedup();
+    let sql = format!(
+        "SELECT c.device, c.category, c.day, c.ids FROM {} n {} preference_counts c ON c.device = n.num",
+        S::numbers("$1"),
+        S::ORDERED_JOIN
+    );
+    let nums = Value::from(nums).to_string();
+    let row = |row: &dyn Record| Ok((row.device(0)?, count_of_row(row, 1)?));
+    let counts = session.query(&sql, &values![nums.as_str()], row).await?;
+    let mut by_device: HashMap<DeviceNum, Vec<DayCount>> = HashMap::new();
+    for (device, count) in counts {
+        by_device.entry(device).or_default().push(count);
+    }
+    for (device, followed) in &mut capped {
+        followed.counts = by_device.get(device).cloned().unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn count_of_row(row: &dyn Record, first: usize) -> Result<DayCount, Error> {
+    let category = Label::parse(row.text(first)?).map_err(|error| super::record::invalid("category", error))?;
+    let day = u32::try_from(row.count(first + 1)?).unwrap_or(u32::MAX);
+    let (ids, _) = row.bytes(first + 2)?.as_chunks::<ID_BYTES>();
+    Ok(DayCount { category, day, ids: ids.to_vec() })
 }
 
 const DAY_MS: u64 = 86_400_000;

@@ -15,7 +15,7 @@ use crate::engine::backlog::{TopicRow, unused_head};
 use crate::engine::device::COLUMNS;
 use crate::engine::login::{self, Answer, Decision, LoginDevice, decide, rechecked, registration};
 use crate::engine::notification::message_of_row;
-use crate::engine::preferences::{OWN, own_of_row};
+use crate::engine::preferences::{self, OWN, own_of_row};
 use crate::engine::record::Record;
 use crate::engine::topic::TopicNum;
 use crate::{Error, FirstCall, FirstRead, LoggedIn, Login, LoginRefused, Recheck, Rechecked, ids};
@@ -92,7 +92,9 @@ async fn read_logins(tx: &Tx, logins: &[&Login]) -> Result<Vec<Answer>, Failed> 
             (Decision::Change | Decision::Read(_), _) => answers.push(Answer::Change),
         }
     }
-    let pages = backlog::pages(tx, &requests).await?;
+    let followed = readers.iter_mut().map(|(_, device, _)| (device.num, &mut device.followed));
+    let (pages, ()) =
+        tokio::try_join!(backlog::pages(tx, &requests), preferences::add_counts(tx, followed))?;
     for (((i, device, unused), request), mut page) in readers.into_iter().zip(requests).zip(pages) {
         page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
         let topics =

@@ -161,7 +161,8 @@ fn read_login(
         Decision::Read(session) => session,
     };
     let Found { device, has_inbox, .. } = found.ok_or(Error::NotFound)?;
-    let LoginDevice { num, user, token_version, revision, kept, followed } = device;
+    let LoginDevice { num, user, token_version, revision, kept, mut followed } = device;
+    ready(preferences::add_counts(db, std::iter::once((num, &mut followed))))?;
     let (topics, page) = first_page(reading, has_inbox.then_some(num), durable, session, login)?;
     let logged_in =
         LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept, followed };

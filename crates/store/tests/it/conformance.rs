@@ -138,7 +138,8 @@ macro_rules! conformance_tests {
                 a_gate_decides_on_a_large_condition, devices_change_while_rows_are_written,
                 a_large_condition_replaces_its_collapse_key_later, a_large_condition_expires,
                 an_app_is_deleted_while_rows_are_written;
-            sessions: a_log_in_reads_everything_at_once, a_refusal_does_not_affect_others, an_app_jwt_creates_its_device,
+            sessions: a_log_in_reads_everything_at_once, a_log_in_reads_what_the_device_follows,
+                a_refusal_does_not_affect_others, an_app_jwt_creates_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
                 a_recheck_detects_new_inbox_rows, a_recheck_detects_changes, a_kept_session_is_returned_at_the_next_log_in, a_kept_session_ends_with_its_user,

@@ -1,10 +1,13 @@
 //! Log-ins and backlogs.
 
 use noroshi_store::{
-    Ack, Backlog, DeviceChange, ENDED_STATE_PREFIX, Login, LoginRefused, Outstanding, Place, Recheck,
-    Rechecked, Store,
+    Ack, Backlog, Counted, DayCount, DeviceChange, ENDED_STATE_PREFIX, Followed, Login, LoginRefused,
+    Outstanding, Place, Preferring, Recheck, Rechecked, Store,
 };
-use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
+use noroshi_types::{
+    AppId, CategoryPreference, DeviceNum, Epoch, Label, Position, Preferences, Request, Target, Topic, When,
+    limits,
+};
 
 use super::fixture::*;
 
@@ -37,6 +40,41 @@ pub(crate) async fn a_log_in_reads_everything_at_once(store: &dyn Store) {
     assert_eq!(head(&topic("quiet")), Position { epoch: Epoch(0), offset: 0 });
     let again = log_in(store, login(app, "d1")).await;
     assert_eq!(ids(&again.page.messages), [direct, news, all, second], "nothing was acknowledged");
+}
+
+pub(crate) async fn a_log_in_reads_what_the_device_follows(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = join(store, app, "d1", "u1", &[]).await;
+    let other = join(store, app, "d2", "u2", &[]).await;
+    let followed = async || {
+        let logged = store.log_in(vec![login(app, "d2"), login(app, "d1")]).await.expect("read");
+        let logged: Vec<Followed> = logged.into_iter().map(|one| one.expect("accepted").followed).collect();
+        let read = store.followed_preferences(app, vec![device("d2"), device("d1"), device("nobody")]).await;
+        assert_eq!(read.expect("read"), [&logged[..], &[Followed::default()]].concat());
+        logged
+    };
+    assert_eq!(followed().await, [Followed::default(), Followed::default()]);
+    let ads = Label::parse("ads").expect("a label");
+    let capped = |daily_max| {
+        let own = CategoryPreference { daily_max, muted: Some(false), channels: None };
+        Preferences { categories: [(ads.clone(), own)].into(), ..Preferences::default() }
+    };
+    let set = async |of: Preferring, preferences: Option<Preferences>| {
+        store.set_preferences(app, &of, preferences).await.expect("set");
+    };
+    let counted = |device, id| Counted { device, category: ads.clone(), day: 7, id: [id; 16], max: 3 };
+    let counts = vec![counted(num, 1), counted(num, 2), counted(other, 3)];
+    assert_eq!(store.count_for_caps(counts).await.expect("counted"), [true; 3]);
+    // Counts are read only where something is capped.
+    set(Preferring::User(user("u1")), Some(capped(None))).await;
+    let plain = |preferences| Followed { preferences: Some(preferences), ..Followed::default() };
+    assert_eq!(followed().await, [Followed::default(), plain(capped(None))]);
+    set(Preferring::Device(device("d1")), Some(capped(Some(3)))).await;
+    let count = DayCount { category: ads.clone(), day: 7, ids: vec![[1; 16], [2; 16]] };
+    let counts = vec![count];
+    assert_eq!(followed().await, [Followed::default(), Followed { counts, ..plain(capped(Some(3))) }]);
+    set(Preferring::User(user("u2")), Some(capped(Some(9)))).await;
+    assert_eq!(followed().await[0].counts[0].ids, [[3; 16]]);
 }
 
 pub(crate) async fn a_refusal_does_not_affect_others(store: &dyn Store) {
