@@ -39,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::{Cluster, Epoch, Keys, NodeView, Receiver};
-use noroshi_types::{AppId, DeviceId, NotificationId, Position, PushService, TokenKey, Topic};
+use noroshi_types::{AppId, DeviceId, NotificationId, Position, PushService, TokenKey, Topic, UserId};
 
 use crate::cluster::inbound::Inbound;
 pub(crate) use crate::cluster::metrics::Metrics;
@@ -119,6 +119,9 @@ pub(crate) trait Handler: Send + Sync {
 
     /// Items of users changed, of whom this node may have sessions.
     fn items_reported(&self, report: wire::ItemReport);
+
+    /// Preferences of users and devices changed, of whom this node may have sessions.
+    fn preferences_changed(&self, app: AppId, users: Vec<UserId>, devices: Vec<DeviceId>);
 
     /// All cached data of devices may be stale: records may have been lost.
     fn all_data_changed(&self);

@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_store::{Backlog, BacklogPage, Recover, Store};
-use noroshi_types::{AppId, DeviceId};
+use noroshi_store::{Backlog, BacklogPage, Preferring, Recover, Store};
+use noroshi_types::{AppId, DeviceId, UserId};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -30,6 +30,7 @@ use crate::freshness::Freshness;
 use crate::items::Items;
 use crate::login::Logins;
 use crate::metrics::Metrics;
+use crate::preferences::Preferences;
 use crate::prune::Pruner;
 use crate::publish::Publisher;
 use crate::push;
@@ -57,6 +58,7 @@ pub struct Delivery {
     pub logins: Arc<Logins>,
     pub backpressure: Arc<Backpressure>,
     pub items: Arc<Items>,
+    pub preferences: Preferences,
     pub publisher: Arc<Publisher>,
     pub acks: Arc<Acks>,
     pub campaigns: Arc<Campaigns>,
@@ -98,6 +100,8 @@ impl Delivery {
             sessions: sessions.clone(),
             usage: usage.clone(),
         });
+        let preferences =
+            Preferences::new(context.clone(), nodes.clone(), freshness.clone(), metrics.preferences);
         let logins = Arc::new(Logins {
             context: context.clone(),
             nodes: nodes.clone(),
@@ -165,6 +169,7 @@ impl Delivery {
             logins,
             backpressure,
             items,
+            preferences,
             publisher,
             acks,
             campaigns,
@@ -201,6 +206,7 @@ impl Delivery {
             () = self.freshness.run() => {}
             () = first_call::run(&self.first_calls) => {}
             () = self.items.run() => {}
+            () = self.preferences.run() => {}
             () = self.usage.run() => {}
             () = share::run(&self.shares) => {}
         }
@@ -277,6 +283,11 @@ impl Handler for Delivery {
 
     fn items_reported(&self, report: ItemReport) {
         self.items.queue(report);
+    }
+
+    fn preferences_changed(&self, app: AppId, users: Vec<UserId>, devices: Vec<DeviceId>) {
+        let users = users.into_iter().map(Preferring::User);
+        self.preferences.queue(app, users.chain(devices.into_iter().map(Preferring::Device)));
     }
 
     fn all_data_changed(&self) {

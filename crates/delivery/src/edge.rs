@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_cluster::SessionKey;
+use noroshi_store::{Followed, Preferring};
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Message, NotificationId, Position, Presence,
+    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Label, Message, NotificationId, Position, Presence,
     Target, Topic, UserId,
 };
 
@@ -117,6 +118,25 @@ pub trait Edge: Send + Sync {
     /// without sessions.
     fn items(&self, app: AppId, user: &UserId, notice: &Arc<ItemsNotice>) {
         let _ = (app, user, notice);
+    }
+
+    /// Preferences changed. Returns the devices with sessions here that they concern: the caller reads what these
+    /// follow, and then calls [`Edge::follow`]. A login in progress that may have read the old ones reads again. The
+    /// default is for an edge without sessions.
+    fn preferences_changed(&self, app: AppId, of: &Preferring) -> Vec<DeviceId> {
+        let _ = (app, of);
+        Vec::new()
+    }
+
+    /// The session of the device follows this from now on.
+    fn follow(&self, app: AppId, device: &DeviceId, followed: Followed) {
+        let _ = (app, device, followed);
+    }
+
+    /// The device got as many messages of the category on this day as its preferences allow: some of them elsewhere. May
+    /// drop it.
+    fn capped(&self, app: AppId, device: &DeviceId, category: &Label, day: u32) {
+        let _ = (app, device, category, day);
     }
 
     /// The number of connections that subscribe to the topic now.

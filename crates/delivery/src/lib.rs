@@ -15,13 +15,14 @@
 //!   delivery
 //!   push · share · first_call
 //!   campaign · activity · publish · ack · login · devices
-//!   sessions · quota · rules · freshness · push_work · backpressure
+//!   sessions · quota · rules · items · preferences · push_work · backpressure
+//!   freshness
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
-//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
+//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -48,6 +49,7 @@ pub mod items;
 mod login;
 pub mod metrics;
 mod outcomes;
+pub mod preferences;
 mod prune;
 pub mod publish;
 pub mod push;

@@ -5,7 +5,9 @@
 use noroshi_telemetry::Registry;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{ack, backpressure, cluster, first_call, items, outcomes, publish, push, quota, rules, share};
+use crate::{
+    ack, backpressure, cluster, first_call, items, outcomes, preferences, publish, push, quota, rules, share,
+};
 
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
@@ -15,6 +17,7 @@ pub struct Metrics {
     pub(crate) publish: publish::Metrics,
     pub(crate) first_calls: first_call::Metrics,
     pub(crate) items: items::Metrics,
+    pub(crate) preferences: preferences::Metrics,
     pub(crate) pruned: Counter,
     pub(crate) push: push::Metrics,
     pub(crate) cluster: cluster::Metrics,
@@ -40,6 +43,7 @@ impl Metrics {
         metrics.publish.register(registry);
         metrics.first_calls.register(registry);
         metrics.items.register(registry);
+        metrics.preferences.register(registry);
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics.push.register(registry.sub_registry_with_prefix("push"));
         metrics.cluster.register(registry.sub_registry_with_prefix("delivery_cluster"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use http::{Extensions, HeaderMap, StatusCode};
-use noroshi_store::{Device, DeviceChange};
+use noroshi_store::{Device, DeviceChange, Preferring};
 use noroshi_types::{Topic, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -161,8 +161,13 @@ fn topic(name: &str) -> Result<Topic, Problem> {
 
 async fn update(consumer: &Consumer, change: DeviceChange) -> Result<Device, Problem> {
     let Consumer { device, delivery, .. } = consumer;
+    let moves = change.timezone.is_some();
     let updated =
         delivery.store().update_device(device.app, &device.id, change, delivery.clock().now()).await;
     delivery.freshness.device_changed(device.app, &device.id);
+    if moves {
+        // Quiet hours may follow its clock.
+        delivery.preferences.changed(device.app, Preferring::Device(device.id.clone()));
+    }
     updated.map_err(Problem::gone)
 }

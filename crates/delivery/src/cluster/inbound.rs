@@ -182,6 +182,9 @@ fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
         Record::Sweep { since } => peers.sweeps.lost(Place(since)),
         Record::SharesChanged { app } => peers.feed.groups_changed(app),
         Record::Items(report) => handler.items_reported(report),
+        Record::PreferencesChanged { app, users, devices } => {
+            handler.preferences_changed(app, users, devices);
+        }
         Record::DefinitionsChanged => handler.definitions_changed(),
         Record::Stale { all: true, .. } => handler.all_data_changed(),
         Record::Stale { tags, all: false } => handler.data_changed(tags),

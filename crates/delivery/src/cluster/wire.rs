@@ -102,6 +102,8 @@ kinds! {
         17 => Load { named_us: u64, topics_us: u64 },
         /// Items were added or changed.
         18 => Items(report: ItemReport),
+        /// Preferences of users and devices changed, or time zones of devices.
+        19 => PreferencesChanged { app: AppId, users: Vec<UserId>, devices: Vec<DeviceId> },
     }
 }
 

@@ -3,6 +3,7 @@
 mod cell;
 mod first_call;
 mod items;
+mod preferences;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

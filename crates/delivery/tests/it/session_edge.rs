@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use noroshi_cluster::Keys;
 use noroshi_delivery::{Edge, Fan, LocalSession, Session};
+use noroshi_store::{Followed, Preferring};
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Message, NotificationId, Position, Presence,
+    AppId, CloseReason, DeviceId, DeviceNum, ItemsNotice, Label, Message, NotificationId, Position, Presence,
     Target, Topic, UserId,
 };
 
@@ -30,6 +31,10 @@ pub(crate) struct Record {
     pub(crate) offered: Vec<NotificationId>,
     /// Reports of items, once for the sessions of a user.
     pub(crate) items: Vec<(UserId, Arc<ItemsNotice>)>,
+    /// What sessions were told to follow.
+    pub(crate) followed: Vec<(DeviceId, Followed)>,
+    /// Categories whose daily caps were reached.
+    pub(crate) capped: Vec<(DeviceId, Label, u32)>,
     /// How far topics were offered.
     pub(crate) reached: Vec<Position>,
 }
@@ -201,6 +206,25 @@ impl Edge for SessionEdge {
 
     fn items(&self, _: AppId, user: &UserId, notice: &Arc<ItemsNotice>) {
         self.record().items.push((user.clone(), notice.clone()));
+    }
+
+    fn preferences_changed(&self, app: AppId, of: &Preferring) -> Vec<DeviceId> {
+        let record = self.record();
+        let is_concerned = |id: &DeviceId, session: &FakeSession| match of {
+            Preferring::User(user) => session.user.as_ref() == Some(user),
+            Preferring::Device(device) => id == device,
+        };
+        let sessions = record.sessions.iter();
+        let concerned = sessions.filter(|(id, session)| session.app == app && is_concerned(id, session));
+        concerned.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn follow(&self, _: AppId, device: &DeviceId, followed: Followed) {
+        self.record().followed.push((device.clone(), followed));
+    }
+
+    fn capped(&self, _: AppId, device: &DeviceId, category: &Label, day: u32) {
+        self.record().capped.push((device.clone(), category.clone(), day));
     }
 
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {

@@ -107,6 +107,11 @@ fn one_of_each() -> Vec<Record> {
             ids: Vec::new(),
             more: false,
         }),
+        Record::PreferencesChanged {
+            app,
+            users: vec![user_id("u1")],
+            devices: vec![device.clone(), unverified_device("e")],
+        },
     ]);
     for reason in CloseReason::ALL {
         records.push(Record::Close { app, device: device.clone(), reason });
