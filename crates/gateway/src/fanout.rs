@@ -15,12 +15,14 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
+use noroshi_delivery::preferences::LiveCount;
 use noroshi_store::Place;
-use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, When};
+use noroshi_types::{DeviceNum, Message, NotificationId, Outcome, Presence, Timestamp, When};
 use smallvec::SmallVec;
 
 use crate::io::socket::Socket;
 use crate::session::catch_up::{CatchUp, Hold};
+use crate::session::following::{Decision, Following};
 use crate::session::registry::{Address, Session};
 use crate::wire::Framing;
 use crate::wire::deflate::DeflateTotals;
@@ -51,6 +53,8 @@ pub(crate) struct Fanout {
     pub(crate) history: OfferHistory,
     /// Deliveries given up because their messages were late, since they were last counted.
     pub(crate) late_drops: u64,
+    /// Messages written that daily caps count, since they were last passed on.
+    pub(crate) counts: Vec<LiveCount>,
 }
 
 /// Connections that are written to in turns. In the order of [`noroshi_delivery::Fan`].
@@ -68,6 +72,9 @@ pub(crate) struct Recipient<'a> {
     /// None if no session is open: its mail arrived too late.
     pub(crate) session: Option<&'a Session>,
     pub(crate) catch_up: Option<&'a mut CatchUp>,
+    pub(crate) following: Option<&'a mut Following>,
+    /// Its adapter decides whether it sends a message.
+    pub(crate) has_adapter: bool,
     pub(crate) marks: &'a mut Marks,
     pub(crate) received: Received,
 }
@@ -118,6 +125,7 @@ impl Fanout {
             offered: NotificationId::from_bytes([0; 16]),
             history,
             late_drops: 0,
+            counts: Vec::new(),
         }
     }
 
@@ -193,7 +201,14 @@ impl Fanout {
     // -- marking -----------------------------------------------------------------------------------
 
     /// Marks a message at a connection, unless it is not for it now. `topic`: where the message is in the topic index.
-    pub(crate) fn mark(&mut self, place: usize, to: Recipient<'_>, topic: Option<u32>, queue: Queue) {
+    pub(crate) fn mark(
+        &mut self,
+        place: usize,
+        mut to: Recipient<'_>,
+        topic: Option<u32>,
+        queue: Queue,
+        now: Timestamp,
+    ) {
         let Some(frame) = self.ring.frame_mut(place) else { return };
         let Some(session) = to.session else { return frame.add_gone() };
         let dispatch = frame.dispatch();
@@ -207,7 +222,11 @@ impl Fanout {
             self.late_drops += 1;
             return frame.add_slow(session.num);
         }
-        if session.holds_back(&dispatch.message) {
+        let decision = match &mut to.following {
+            Some(following) => following.decide(&dispatch.message, session.presence(), now),
+            None => Decision::Passes,
+        };
+        if session.holds_back(&dispatch.message, decision == Decision::Waits) {
             return; // it stays in the inbox
         }
         match to.catch_up.map_or(Hold::Not, |catch_up| catch_up.hold(dispatch, topic)) {
@@ -215,6 +234,18 @@ impl Fanout {
             Hold::Missed if dispatch.is_stored() => return,
             Hold::Missed => return frame.add_slow(session.num),
             Hold::Not => self.history.note(dispatch, to.received.generation, topic),
+        }
+        // What is held is decided when it is released: a page may bring it before.
+        if let Some(following) = to.following {
+            if let Decision::Suppressed(outcome) = decision {
+                if following.report(dispatch.message.id) {
+                    frame.add_suppressed(outcome, session.num);
+                }
+                return;
+            }
+            if !to.has_adapter {
+                self.counts.extend(following.count(&dispatch.message, session, now));
+            }
         }
         frame.begin_wait();
         match queue {

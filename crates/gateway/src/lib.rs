@@ -8,7 +8,7 @@
 //!   lifecycle   admission and drain
 //!   protocol    one adapter per protocol, without IO: bytes in, effects out
 //!   fanout      mail, the messages under way, and the order of delivery
-//!   session     registry, log-ins, topic rules, topic index, catch-up
+//!   session     registry, log-ins, topic rules, topic index, catch-up, preferences
 //!   metrics     what is counted
 //!   config      what `node` configures
 //!   io          sockets, TLS, timers, io_uring
@@ -28,7 +28,7 @@
 //!
 //! Reading order: [`config`], [`gateway`], `shard` and `shard::connection`. Then along a connection's life:
 //! `io::listener`, `gateway::acceptor`, `shard::admission`, `shard::input`, `shard::route`, `protocol`,
-//! `shard::adapters`, `session::verification`, `shard::login`, `session::catch_up`, `shard::backlog`,
+//! `shard::adapters`, `session::verification`, `shard::login`, `session::following`, `session::catch_up`, `shard::backlog`,
 //! `shard::close`, [`drain`]. Then along a message's: `gateway::edge`, `session::registry`, `session::stamp`,
 //! `fanout::mail`, `fanout`, `shard::delivery`, `wire`.
 //!

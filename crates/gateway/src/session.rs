@@ -4,13 +4,14 @@
 //! May use: [`crate::wire`], [`crate::rate`], [`crate::io`]. Knows no protocol and writes to no socket: what a session
 //! receives is offered to it by [`crate::fanout`].
 //!
-//! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session
-//! and its [`catch_up`].
+//! The node owns the [`registry`] and the [`stamp`]s; a shard owns one [`Sessions`]; each connection owns its session,
+//! its [`catch_up`] and the preferences that it is [`following`].
 
 use std::collections::HashMap;
 
 pub(crate) mod attachment;
 pub(crate) mod catch_up;
+pub(crate) mod following;
 pub(crate) mod gate;
 pub(crate) mod login;
 pub(crate) mod outcome;

@@ -229,6 +229,9 @@ impl Shard {
         }
         self.delivery.backpressure.advance();
         self.shared.metrics.late_drops.inc_by(std::mem::take(&mut self.fanout.late_drops));
+        if !self.fanout.counts.is_empty() {
+            self.delivery.preferences.count(self.fanout.counts.drain(..));
+        }
         self.sessions.outcomes.report(&self.delivery, self.now.wall);
         self.tally.settle(&self.shared.metrics);
     }

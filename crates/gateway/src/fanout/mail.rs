@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{Condition, ItemsNotice, NotificationId, Position, Topic};
 
+use crate::session::following::Change;
 use crate::session::registry::{Address, Key};
 use crate::wire::dispatch::Dispatch;
 
@@ -52,6 +53,11 @@ pub(crate) enum Mail {
         to: Address,
         stanza: Bytes,
     },
+    /// What the device follows has changed.
+    Follow {
+        to: Address,
+        change: Box<Change>,
+    },
     /// Items of a user were added or changed.
     Items {
         to: Vec<Address>,
@@ -75,6 +81,7 @@ impl Mail {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Follow { .. }
             | Mail::Items { .. }
             | Mail::Reread { .. } => None,
         }

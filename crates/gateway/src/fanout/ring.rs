@@ -45,6 +45,8 @@ pub(crate) struct Frame {
     inactive: Vec<DeviceNum>,
     slow: Vec<DeviceNum>,
     offline: Vec<DeviceNum>,
+    /// By preferences.
+    suppressed: Vec<(Outcome, DeviceNum)>,
     /// Sessions that were gone when their mail arrived.
     gone: u64,
 }
@@ -91,6 +93,11 @@ impl Frame {
         self.offline.push(device);
     }
 
+    /// Preferences of the device suppress it.
+    pub(crate) fn add_suppressed(&mut self, outcome: Outcome, device: DeviceNum) {
+        self.suppressed.push((outcome, device));
+    }
+
     /// A session was gone when its mail arrived.
     pub(crate) fn add_gone(&mut self) {
         self.gone += 1;
@@ -117,6 +124,9 @@ impl Frame {
             (Outcome::Offline, self.offline, gone),
         ] {
             outcomes.many(message.id, outcome, devices, unknown, now);
+        }
+        for (outcome, device) in self.suppressed {
+            outcomes.one(message.id, outcome, device);
         }
     }
 }
@@ -165,6 +175,7 @@ impl Ring {
             inactive: Vec::new(),
             slow: Vec::new(),
             offline: Vec::new(),
+            suppressed: Vec::new(),
             gone: 0,
         });
         place as usize

@@ -86,6 +86,7 @@ impl Stalled {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Follow { .. }
             | Mail::Items { .. }
             | Mail::Reread { .. } => {}
         }
@@ -131,9 +132,10 @@ fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: 
 fn named(mail: &Mail) -> &[Address] {
     match mail {
         Mail::Direct { to, .. } | Mail::Reread { to, .. } | Mail::Items { to, .. } => to,
-        Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } | Mail::Stanza { to, .. } => {
-            std::slice::from_ref(to)
-        }
+        Mail::Subscribe { to, .. }
+        | Mail::Unsubscribe { to, .. }
+        | Mail::Follow { to, .. }
+        | Mail::Stanza { to, .. } => std::slice::from_ref(to),
         Mail::Topic { .. } | Mail::Condition { .. } | Mail::Offered { .. } => &[],
     }
 }

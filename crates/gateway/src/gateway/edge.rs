@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_delivery::{Edge, Fan, LocalSession};
-use noroshi_store::OutcomePart;
+use noroshi_store::{Followed, OutcomePart, Preferring};
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, ItemsNotice, Message, NotificationId, Outcome, Position, Presence, Target,
-    Topic, UserId, When,
+    AppId, CloseReason, DeviceId, ItemsNotice, Label, Message, NotificationId, Outcome, Position, Presence,
+    Target, Topic, UserId, When,
 };
 
 use crate::fanout::mail::{Audience, Mail, Undelivered};
 use crate::gateway::Gateway;
 use crate::protocol::{mqtt, xmpp};
+use crate::session::following::Change;
 use crate::session::registry::{Address, Key, Registry, Session};
 use crate::shard::mailbox::Mailbox;
 use crate::wire::dispatch::Dispatch;
@@ -204,6 +205,41 @@ impl Edge for Gateway {
         }
     }
 
+    fn preferences_changed(&self, app: AppId, of: &Preferring) -> Vec<DeviceId> {
+        let registry = &self.shared.registry;
+        let mut devices = Vec::new();
+        match of {
+            Preferring::User(user) => {
+                let key = registry.user_key(app, user);
+                self.stamp_change(key);
+                registry.each_of_user(key, |session| devices.push(session.device.clone()));
+            }
+            Preferring::Device(device) => {
+                let key = registry.device_key(app, device);
+                self.stamp_change(key);
+                devices.extend(registry.device(key).map(|session| session.device.clone()));
+            }
+        }
+        devices
+    }
+
+    fn follow(&self, app: AppId, device: &DeviceId, followed: Followed) {
+        let registry = &self.shared.registry;
+        if let Some(session) = registry.device(registry.device_key(app, device)) {
+            let (to, change) = (session.address, Box::new(Change::Followed(followed)));
+            self.shared.mailbox_of(to).request(Mail::Follow { to, change });
+        }
+    }
+
+    fn capped(&self, app: AppId, device: &DeviceId, category: &Label, day: u32) {
+        let registry = &self.shared.registry;
+        if let Some(session) = registry.device(registry.device_key(app, device)) {
+            let change = Box::new(Change::Capped { category: category.clone(), day });
+            let to = session.address;
+            self.shared.mailbox_of(to).notify(Mail::Follow { to, change });
+        }
+    }
+
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
     }
@@ -286,9 +322,9 @@ impl Gateway {
         }
     }
 
-    /// Stamps a change of a device that a log-in in progress may not have read.
-    fn stamp_change(&self, device_key: Key) {
-        self.shared.stamps.stamp_now(Registry::change_key(device_key));
+    /// Stamps a change of a device or of a user that a log-in in progress may not have read.
+    fn stamp_change(&self, key: Key) {
+        self.shared.stamps.stamp_now(Registry::change_key(key));
     }
 
     fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {

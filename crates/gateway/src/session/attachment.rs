@@ -10,6 +10,7 @@ use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use smallvec::SmallVec;
 
 use crate::session::catch_up::CatchUp;
+use crate::session::following::{Change, Following};
 use crate::session::registry::Session;
 use crate::session::topic_index::Subscription;
 
@@ -18,6 +19,8 @@ pub(crate) struct Attachment {
     /// Counts for the app's quota of connections, from the log-in on.
     pub(crate) permit: Option<Permit>,
     pub(crate) catch_up: Option<Box<CatchUp>>,
+    /// `None` for the nearly all devices without preferences.
+    pub(crate) following: Option<Box<Following>>,
     /// Most devices have `$everyone` and few more: those fit inside.
     pub(crate) topics: SmallVec<[Subscription; 4]>,
     /// Pages brought every message up to here; the same ones may still arrive live.
@@ -30,12 +33,30 @@ pub(crate) struct Attachment {
     pub(crate) expires_at: Timestamp,
 }
 
+impl Attachment {
+    /// What the device follows has changed.
+    pub(crate) fn take_change(&mut self, change: Change) {
+        match change {
+            Change::Followed(_) if self.session.is_none() => {}
+            Change::Followed(followed) => {
+                self.following = Following::replace(self.following.take(), followed);
+            }
+            Change::Capped { category, day } => {
+                if let Some(following) = &mut self.following {
+                    following.cap(category, day);
+                }
+            }
+        }
+    }
+}
+
 impl Default for Attachment {
     fn default() -> Self {
         Self {
             session: None,
             permit: None,
             catch_up: None,
+            following: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
             as_of: NotificationId::from_bytes([0; 16]),

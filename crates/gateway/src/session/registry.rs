@@ -130,10 +130,12 @@ impl Session {
         presence == Presence::Active && self.held_from.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a kept message stays in the inbox until the device is active (RFC 8030 §5.3). Presence may change on
-    /// another thread: either that thread finds the mark, or this one (the connection's) finds the device active.
-    pub(crate) fn holds_back(&self, message: &Message) -> bool {
-        let waits = message.waits_for_use && message.when == When::Stored && message.topic.is_none();
+    /// Whether a kept message stays in the inbox until the device is active (RFC 8030 §5.3). `is_quiet`: it is in its
+    /// quiet hours. Presence may change on another thread: either that thread finds the mark, or this one (the
+    /// connection's) finds the device active.
+    pub(crate) fn holds_back(&self, message: &Message, is_quiet: bool) -> bool {
+        let waits =
+            (message.waits_for_use || is_quiet) && message.when == When::Stored && message.topic.is_none();
         if !waits || self.presence() == Presence::Active {
             return false;
         }
@@ -224,9 +226,9 @@ impl Registry {
         self.key(3, app, "")
     }
 
-    /// For stamps of changes to a device.
-    pub(crate) fn change_key(device_key: Key) -> Key {
-        !device_key
+    /// For stamps of changes to a device, or to a user.
+    pub(crate) fn change_key(key: Key) -> Key {
+        !key
     }
 
     pub(crate) fn attach(&self, session: &Arc<Session>) -> Attached {

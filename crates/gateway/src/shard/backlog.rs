@@ -12,12 +12,13 @@ use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Pre
 
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
+use crate::session::following::Decision;
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
-use crate::shard::Shard;
 use crate::shard::connection::Connection;
 use crate::shard::mailbox::{ReadAnswer, Reply};
+use crate::shard::{Shard, delivery};
 use crate::wire::Framing;
 use crate::wire::dispatch::{Dispatch, encode_paged};
 
@@ -120,10 +121,21 @@ impl Shard {
         if late || logged || !fresh || self.fanout.history.is_known(dispatch, connection.received()) {
             return;
         }
-        if session.holds_back(message) {
+        let decision = match connection.attachment.following.as_mut() {
+            Some(following) => following.decide(message, session.presence(), self.now.wall),
+            None => Decision::Passes,
+        };
+        if session.holds_back(message, decision == Decision::Waits) {
             return;
         }
-        let outcome = match crate::fanout::gate(message, session.presence()) {
+        let gated = crate::fanout::gate(message, session.presence());
+        if gated.is_none()
+            && let Some(outcome) = delivery::suppresses(connection, message, self.now.wall)
+        {
+            outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, session.num));
+            return;
+        }
+        let outcome = match gated {
             Some(outcome) => outcome,
             None if connection.adapter.is_some() => {
                 let released = self.release_to_adapter(slot, dispatch);
@@ -136,6 +148,7 @@ impl Shard {
             }
             None => {
                 connection.frames.grant(1);
+                self.fanout.counts.extend(delivery::count(connection, message, self.now.wall));
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 if connection.framing == Framing::GzipEvents {
                     self.send_packed(slot, &dispatch.gzip().clone());
@@ -290,13 +303,19 @@ impl Shard {
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.attachment.watermark =
             highest.map_or(connection.attachment.watermark, |id| connection.attachment.watermark.max(id));
-        let session = connection.attachment.session.as_deref();
+        let (session, now) = (connection.attachment.session.as_deref(), self.now.wall);
+        let following = &mut connection.attachment.following;
+        let mut waits = |message: &Message| {
+            let Some(session) = session else { return false };
+            let decision = following.as_mut().map(|it| it.decide(message, session.presence(), now));
+            session.holds_back(message, decision == Some(Decision::Waits))
+        };
         let wants_retained = connection.adapter.as_ref().is_none_or(|adapter| adapter.wants_retained());
         paged.retain(|paged| {
             let (id, retained) = (paged.message.id, paged.retained);
             let is_settled =
                 catch_up.is_sent_again(id) || catch_up.is_acknowledged(id) || of_ended.contains(&id);
-            if !retained && is_settled || session.is_some_and(|session| session.holds_back(&paged.message)) {
+            if !retained && is_settled || waits(&paged.message) {
                 return false;
             }
             let is_wanted = !retained || wants_retained;
@@ -347,14 +366,20 @@ impl Shard {
             return self.write_page_to_adapter(slot, paged);
         }
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
-        let mut bytes = Vec::new();
+        let (mut bytes, mut written) = (Vec::new(), 0);
         for Paged { message, retained, .. } in &paged {
+            if let Some(outcome) = delivery::suppresses(connection, message, self.now.wall) {
+                outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, num));
+                continue;
+            }
+            written += 1;
+            self.fanout.counts.extend(delivery::count(connection, message, self.now.wall));
             encode_paged(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
             self.sessions.outcomes.one(message.id, Outcome::Written, num);
         }
-        self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
-        connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
+        self.tally.messages_out[connection.protocol as usize] += u64::from(written);
+        connection.frames.grant(written);
         if let Some(catch_up) = &mut connection.attachment.catch_up {
             catch_up.page_bytes = bytes.len();
         }

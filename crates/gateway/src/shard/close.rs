@@ -111,6 +111,7 @@ impl Shard {
         self.adapters.jobs.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.attachment.catch_up = None;
+        connection.attachment.following = None;
         let topics = std::mem::take(&mut connection.attachment.topics);
         if let Some(session) = connection.attachment.session.take() {
             tracing::debug!(

@@ -71,7 +71,7 @@ pub(crate) struct Connection {
 
 // 1.2 KiB is the whole budget of an idle WebSocket; with its session, its entries in maps and the allocator's overhead
 // it stays well below.
-const _: () = assert!(size_of::<Connection>() <= 208);
+const _: () = assert!(size_of::<Connection>() <= 216);
 const _: () = assert!(size_of::<Session>() <= 112);
 
 impl Connection {
@@ -123,6 +123,8 @@ impl Connection {
             slot,
             session: self.attachment.session.as_deref().filter(|_| self.phase == Phase::Open),
             catch_up: self.attachment.catch_up.as_deref_mut(),
+            following: self.attachment.following.as_deref_mut(),
+            has_adapter: self.adapter.is_some(),
             marks: &mut self.marks,
             received,
         }

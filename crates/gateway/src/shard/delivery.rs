@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use noroshi_types::{AppId, CloseReason, DeviceNum, NotificationId, Outcome, Topic};
+use noroshi_delivery::preferences::LiveCount;
+use noroshi_types::{AppId, CloseReason, DeviceNum, Message, NotificationId, Outcome, Timestamp, Topic};
 
 use crate::fanout::batch::{BATCH_BYTES, Batch, Outbound};
 use crate::fanout::history::OfferHistory;
@@ -21,7 +22,9 @@ use crate::fanout::marks::Marks;
 use crate::fanout::{Output, Queue};
 use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
+use crate::session::attachment::Attachment;
 use crate::session::catch_up::{Hold, Paged};
+use crate::session::following::Decision;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::{Entry, Pass, Subscription};
 use crate::shard::Shard;
@@ -111,6 +114,11 @@ impl Shard {
                         if self.at(address.slot, address.generation).is_some() {
                             self.read_held_back(address.slot);
                         }
+                    }
+                }
+                Mail::Follow { to, change } => {
+                    if let Some(connection) = self.at(to.slot, to.generation) {
+                        connection.attachment.take_change(*change);
                     }
                 }
                 Mail::Items { to, notice } => {
@@ -256,7 +264,8 @@ impl Shard {
 
     fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, queue: Queue) {
         if let Some(connection) = self.connections.get_mut(slot as usize) {
-            self.fanout.mark(place, connection.recipient(slot), topic, queue);
+            let now = self.now.wall;
+            self.fanout.mark(place, connection.recipient(slot), topic, queue, now);
         }
     }
 
@@ -398,6 +407,11 @@ impl Shard {
                 frame.add_slow(device);
                 continue;
             }
+            // Since it was marked, others may have reached a daily cap.
+            if let Some(outcome) = suppresses(connection, &dispatch.message, self.now.wall) {
+                outcome.iter().for_each(|outcome| frame.add_suppressed(*outcome, device));
+                continue;
+            }
             match offer(
                 &self.shared.config,
                 self.now.wall,
@@ -410,6 +424,7 @@ impl Shard {
                     self.tally.messages_out[connection.protocol as usize] += 1;
                     grant(connection, 1);
                     frame.add_written(device);
+                    self.fanout.counts.extend(count(connection, &dispatch.message, self.now.wall));
                 }
                 // The adapter does not want it: a kept one stays in the store.
                 Fate::Passed { acknowledged }
@@ -509,6 +524,7 @@ impl Shard {
             Fate::Written => {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
+                self.fanout.counts.extend(count(connection, message, self.now.wall));
                 self.sessions.outcomes.wrote(message.app, 1);
                 self.sessions.outcomes.one(message.id, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
@@ -532,11 +548,20 @@ impl Shard {
         let mut paged = paged.into_iter();
         let mut rest = Vec::new();
         for one in paged.by_ref() {
+            // What the client had in flight is sent again in any case.
+            let catch_up = connection.attachment.catch_up.as_ref();
+            let is_again =
+                !one.retained && catch_up.is_some_and(|catch_up| catch_up.is_sent_again(one.message.id));
+            if !is_again && let Some(outcome) = suppresses(connection, &one.message, self.now.wall) {
+                outcome.iter().for_each(|outcome| self.sessions.outcomes.one(one.message.id, *outcome, num));
+                continue;
+            }
             let dispatch = Dispatch::new(one.message.clone());
             let cause = if one.retained { Cause::Retained } else { Cause::Published };
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
                 Fate::Written => {
                     written += 1;
+                    self.fanout.counts.extend(count(connection, &one.message, self.now.wall));
                     self.sessions.outcomes.wrote(one.message.app, 1);
                     self.sessions.outcomes.one(one.message.id, Outcome::Written, num);
                 }
@@ -617,6 +642,26 @@ fn offer(
         }
         Offered::Full => Fate::Full,
     }
+}
+
+/// Whether preferences of the device suppress a message, with the outcome if that was not reported before.
+pub(super) fn suppresses(
+    connection: &mut Connection,
+    message: &Message,
+    now: Timestamp,
+) -> Option<Option<Outcome>> {
+    let Attachment { following, session, .. } = &mut connection.attachment;
+    let following = following.as_mut()?;
+    match following.decide(message, session.as_ref()?.presence(), now) {
+        Decision::Suppressed(outcome) => Some(following.report(message.id).then_some(outcome)),
+        Decision::Passes | Decision::Waits => None,
+    }
+}
+
+/// A message is written: what the store has to count for daily caps.
+pub(super) fn count(connection: &mut Connection, message: &Message, now: Timestamp) -> Option<LiveCount> {
+    let Attachment { following, session, .. } = &mut connection.attachment;
+    following.as_mut()?.count(message, session.as_ref()?, now)
 }
 
 fn grant(connection: &mut Connection, messages: u32) {

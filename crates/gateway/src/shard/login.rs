@@ -21,6 +21,7 @@ use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topi
 use crate::lifecycle::Origin;
 use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
+use crate::session::following::Following;
 use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, Succession, login_of, session_of};
 use crate::session::permission::Permissions;
 use crate::session::phase::Phase;
@@ -236,7 +237,10 @@ impl Shard {
                 return self.queue_log_in(slot, generation);
             }
         };
-        let LoggedIn { user, topics, page, as_of, kept, .. } = logged_in;
+        let LoggedIn { user, topics, page, as_of, kept, followed, .. } = logged_in;
+        if let Some(connection) = self.connection(slot) {
+            connection.attachment.following = Following::new(followed);
+        }
         self.report_connected(slot, &session, user, as_of);
         let missed = self.subscribe_log_in(slot, &session, &topics, &login.session_topics, asked) || behind;
         self.shared.metrics.log_ins.inc();
@@ -304,8 +308,9 @@ impl Shard {
             }
             Attached::Now(None) => {}
         }
-        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
-            // Subscriptions or tokens changed after the read.
+        let keys = [session.device_key, session.user_key].map(Registry::change_key);
+        if keys.into_iter().any(|key| shared.stamps.is_newer(key, asked)) {
+            // Subscriptions, tokens or preferences changed after the read.
             shared.registry.detach(session);
             return Attaching::Stale;
         }

@@ -370,6 +370,7 @@ impl Mailbox {
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Follow { .. }
             | Mail::Items { .. }
             | Mail::Reread { .. } => {}
         }

@@ -14,6 +14,7 @@ mod items;
 mod model;
 mod mqtt;
 mod node;
+mod preferences;
 mod recovery;
 mod reset;
 mod secure;

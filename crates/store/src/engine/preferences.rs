@@ -234,7 +234,8 @@ pub(crate) async fn add_counts<'f, S: Session>(
 }
 
 fn count_of_row(row: &dyn Record, first: usize) -> Result<DayCount, Error> {
-    let category = Label::parse(row.text(first)?).map_err(|error| super::record::invalid("category", error))?;
+    let category =
+        Label::parse(row.text(first)?).map_err(|error| super::record::invalid("category", error))?;
     let day = u32::try_from(row.count(first + 1)?).unwrap_or(u32::MAX);
     let (ids, _) = row.bytes(first + 2)?.as_chunks::<ID_BYTES>();
     Ok(DayCount { category, day, ids: ids.to_vec() })

@@ -93,8 +93,7 @@ async fn read_logins(tx: &Tx, logins: &[&Login]) -> Result<Vec<Answer>, Failed> 
         }
     }
     let followed = readers.iter_mut().map(|(_, device, _)| (device.num, &mut device.followed));
-    let (pages, ()) =
-        tokio::try_join!(backlog::pages(tx, &requests), preferences::add_counts(tx, followed))?;
+    let (pages, ()) = tokio::try_join!(backlog::pages(tx, &requests), preferences::add_counts(tx, followed))?;
     for (((i, device, unused), request), mut page) in readers.into_iter().zip(requests).zip(pages) {
         page.heads.extend(unused.iter().map(|topic| unused_head(topic, true)));
         let topics =
