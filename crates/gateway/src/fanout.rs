@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::io::socket::Socket;
 use crate::session::catch_up::{CatchUp, Hold};
-use crate::session::following::{Decision, Following};
+use crate::session::following::{Decision, Following, Source};
 use crate::session::registry::{Address, Session};
 use crate::wire::Framing;
 use crate::wire::deflate::DeflateTotals;
@@ -238,7 +238,7 @@ impl Fanout {
         // What is held is decided when it is released: a page may bring it before.
         if let Some(following) = to.following {
             if let Decision::Suppressed(outcome) = decision {
-                if following.report(dispatch.message.id) {
+                if following.report(&dispatch.message, outcome, Source::Live) {
                     frame.add_suppressed(outcome, session.num);
                 }
                 return;

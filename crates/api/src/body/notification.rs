@@ -149,10 +149,15 @@ pub fn notification(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Req
         None => None,
     };
     let item = body.item.map(|item| item_request(item, &target)).transpose()?;
-    // The category of its item is the notification's unless it has another one.
-    let category = body.category.map(|name| name.0);
-    let category = category.or_else(|| item.as_ref().and_then(|item| item.category.clone()));
-    let item = item.map(|item| ItemRequest { category: item.category.or_else(|| category.clone()), ..item });
+    // The item has the category of its notification; either place names it.
+    let of_item = item.as_ref().and_then(|item| item.category.clone());
+    let category = match (body.category.map(|name| name.0), of_item) {
+        (Some(category), Some(of_item)) if category != of_item => {
+            return Err(Problem::field("item.category", "must be the same as `category`, or absent"));
+        }
+        (category, of_item) => category.or(of_item),
+    };
+    let item = item.map(|item| ItemRequest { category: category.clone(), ..item });
     Ok(Request {
         item,
         target,

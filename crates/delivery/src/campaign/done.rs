@@ -24,7 +24,8 @@ pub(crate) fn done(counts: &[(Outcome, String, u64)], when: Option<When>) -> u64
         }
         // Deleted since it was put into the batch.
         Some(_) if outcome == Outcome::Unknown => true,
-        Some(When::Stored) => outcome == Outcome::Kept,
+        // Devices that mute its category are left out when it is accepted.
+        Some(When::Stored) => matches!(outcome, Outcome::Kept | Outcome::Muted),
         Some(When::Active | When::Connected) => {
             let suppressed =
                 matches!(outcome, Outcome::Muted | Outcome::ChannelOff | Outcome::Quiet | Outcome::Capped);

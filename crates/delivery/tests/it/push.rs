@@ -24,6 +24,7 @@ mod broadcasts;
 mod campaign;
 mod failing;
 mod other_services;
+mod preferences;
 mod restart;
 mod services;
 mod several;

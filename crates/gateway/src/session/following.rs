@@ -35,6 +35,15 @@ pub(crate) enum Decision {
     Suppressed(Outcome),
 }
 
+/// Where a message came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The mailbox.
+    Live,
+    /// A read of the store.
+    Store,
+}
+
 /// A change for the sessions of a device.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -206,11 +215,15 @@ impl Following {
     }
 
     /// Records that a message was suppressed. False if that was reported already.
-    pub(crate) fn report(&mut self, id: NotificationId) -> bool {
+    pub(crate) fn report(&mut self, message: &Message, outcome: Outcome, source: Source) -> bool {
+        let is_for_inbox = message.when == When::Stored && message.topic.is_none();
+        if source == Source::Live && outcome == Outcome::Muted && is_for_inbox {
+            return false; // the store reported it with the acceptance, and kept it out of the inbox
+        }
         let Reported { ids, order } = &mut self.reported;
-        let is_new = ids.insert(id);
+        let is_new = ids.insert(message.id);
         if is_new {
-            order.push_back(id);
+            order.push_back(message.id);
         }
         if order.len() > REPORTED_MAX
             && let Some(oldest) = order.pop_front()
@@ -359,13 +372,14 @@ mod tests {
         let (session, ads) = (session(), message(1, When::Stored, Some("ads"), None));
         let mut before = following(capped(2), Vec::new());
         before.count(&ads, &session, NOON).expect("counted");
-        assert!(before.report(ads.id) && !before.report(ads.id));
+        let report = |following: &mut Following| following.report(&ads, Outcome::Capped, Source::Live);
+        assert!(report(&mut before) && !report(&mut before));
         let follow = |max| Followed { preferences: Some(capped(max)), ..Followed::default() };
         let mut after = Following::replace(Some(before), follow(1)).expect("preferences");
         let other = message(2, When::Stored, Some("ads"), None);
         assert_eq!(after.decide(&other, Presence::Active, NOON), Decision::Suppressed(Outcome::Capped));
         assert_eq!(after.decide(&ads, Presence::Active, NOON), Decision::Passes);
-        assert!(!after.report(ads.id));
+        assert!(!report(&mut after));
         assert!(Following::replace(Some(after), Followed::default()).is_none());
         let mut none = Following::new(follow(0)).expect("preferences");
         assert_eq!(none.decide(&ads, Presence::Active, NOON), Decision::Suppressed(Outcome::Capped));
@@ -374,8 +388,13 @@ mod tests {
     #[test]
     fn the_oldest_reports_are_forgotten() {
         let mut following = following(capped(0), Vec::new());
-        let id = |number: usize| NotificationId::from_bytes((number as u128).to_be_bytes());
-        assert!((0..=REPORTED_MAX).all(|number| following.report(id(number))));
-        assert!(!following.report(id(REPORTED_MAX)) && following.report(id(0)));
+        let mut report = |number: usize| {
+            let id = NotificationId::from_bytes((number as u128).to_be_bytes());
+            let message = Message { id, ..message(0, When::Stored, None, None) };
+            assert!(!following.report(&message, Outcome::Muted, Source::Live), "the store reports it");
+            following.report(&message, Outcome::Muted, Source::Store)
+        };
+        assert!((0..=REPORTED_MAX).all(&mut report));
+        assert!(!report(REPORTED_MAX) && report(0));
     }
 }

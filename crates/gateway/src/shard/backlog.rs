@@ -12,7 +12,7 @@ use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Pre
 
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
-use crate::session::following::Decision;
+use crate::session::following::{Decision, Source};
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
@@ -130,7 +130,7 @@ impl Shard {
         }
         let gated = crate::fanout::gate(message, session.presence());
         if gated.is_none()
-            && let Some(outcome) = delivery::suppresses(connection, message, self.now.wall)
+            && let Some(outcome) = delivery::suppresses(connection, message, Source::Live, self.now.wall)
         {
             outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, session.num));
             return;
@@ -368,7 +368,7 @@ impl Shard {
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let (mut bytes, mut written) = (Vec::new(), 0);
         for Paged { message, retained, .. } in &paged {
-            if let Some(outcome) = delivery::suppresses(connection, message, self.now.wall) {
+            if let Some(outcome) = delivery::suppresses(connection, message, Source::Store, self.now.wall) {
                 outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, num));
                 continue;
             }

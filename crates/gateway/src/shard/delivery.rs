@@ -24,7 +24,7 @@ use crate::protocol::adapter::{Cause, Offered};
 use crate::protocol::context::Encoding;
 use crate::session::attachment::Attachment;
 use crate::session::catch_up::{Hold, Paged};
-use crate::session::following::Decision;
+use crate::session::following::{Decision, Source};
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::{Entry, Pass, Subscription};
 use crate::shard::Shard;
@@ -408,7 +408,7 @@ impl Shard {
                 continue;
             }
             // Since it was marked, others may have reached a daily cap.
-            if let Some(outcome) = suppresses(connection, &dispatch.message, self.now.wall) {
+            if let Some(outcome) = suppresses(connection, &dispatch.message, Source::Live, self.now.wall) {
                 outcome.iter().for_each(|outcome| frame.add_suppressed(*outcome, device));
                 continue;
             }
@@ -552,7 +552,9 @@ impl Shard {
             let catch_up = connection.attachment.catch_up.as_ref();
             let is_again =
                 !one.retained && catch_up.is_some_and(|catch_up| catch_up.is_sent_again(one.message.id));
-            if !is_again && let Some(outcome) = suppresses(connection, &one.message, self.now.wall) {
+            if !is_again
+                && let Some(outcome) = suppresses(connection, &one.message, Source::Store, self.now.wall)
+            {
                 outcome.iter().for_each(|outcome| self.sessions.outcomes.one(one.message.id, *outcome, num));
                 continue;
             }
@@ -648,12 +650,13 @@ fn offer(
 pub(super) fn suppresses(
     connection: &mut Connection,
     message: &Message,
+    source: Source,
     now: Timestamp,
 ) -> Option<Option<Outcome>> {
     let Attachment { following, session, .. } = &mut connection.attachment;
     let following = following.as_mut()?;
     match following.decide(message, session.as_ref()?.presence(), now) {
-        Decision::Suppressed(outcome) => Some(following.report(message.id).then_some(outcome)),
+        Decision::Suppressed(outcome) => Some(following.report(message, outcome, source).then_some(outcome)),
         Decision::Passes | Decision::Waits => None,
     }
 }

@@ -390,7 +390,8 @@ impl Connection {
         self.used_at = now;
         let (taken, before) = (self.batch.len(), self.sent);
         for pending in self.batch.drain(..) {
-            let Some((pending, request)) = prepare(&self.pool, pending, authorization, now) else { continue };
+            let Some(prepared) = prepare(&self.pool, pending, authorization, now) else { continue };
+            let request = &prepared.request;
             let fields: SmallVec<[Field<'_>; 16]> = request
                 .headers
                 .iter()
@@ -408,9 +409,9 @@ impl Connection {
             match written {
                 Ok(()) => {
                     self.sent += 1;
-                    slot.insert(InFlight::new(pending, now, authorization, request));
+                    slot.insert(InFlight::new(prepared, now, authorization));
                 }
-                Err(http2::Closed) => self.again.push(pending),
+                Err(http2::Closed) => self.again.push(prepared.pending),
             }
         }
         let sent = (self.sent - before) as usize;

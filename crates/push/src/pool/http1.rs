@@ -160,11 +160,12 @@ impl Connection {
         let account = &pool.account;
         let sent_at = Instant::now();
         let Some(pending) = pending.pop() else { return Ok(()) };
-        let Some((pending, request)) = prepare(&pool, pending, authorization.as_ref(), sent_at) else {
+        let Some(prepared) = prepare(&pool, pending, authorization.as_ref(), sent_at) else {
             account.unsent(1, probe);
             return Ok(());
         };
-        let in_flight = InFlight::new(pending, sent_at, authorization.as_ref(), request.clone());
+        let request = prepared.request.clone();
+        let in_flight = InFlight::new(prepared, sent_at, authorization.as_ref());
         let mut again = Vec::new();
         let received = match self.received(request).await {
             Ok(received) => received,

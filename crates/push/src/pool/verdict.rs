@@ -22,20 +22,26 @@ pub(crate) struct InFlight {
     pub(crate) pending: Pending,
     pub(crate) sent_at: Instant,
     pub(crate) authorization: Option<Bytes>,
-    /// Kept for the report of the attempt, if the push wants one.
-    pub(crate) sent: Option<Box<Request>>,
+    /// The time for which the request was built.
+    built_at: Timestamp,
+    /// For the report of the attempt, if the push wants one in any case. Few attempts fail: the request of a failed one
+    /// is built again, and is the same.
+    sent: Option<Box<Request>>,
+}
+
+/// A push with its request.
+pub(crate) struct Prepared {
+    pub(crate) pending: Pending,
+    pub(crate) request: Request,
+    pub(crate) built_at: Timestamp,
 }
 
 impl InFlight {
-    pub(crate) fn new(
-        pending: Pending,
-        sent_at: Instant,
-        authorization: Option<&Bytes>,
-        request: Request,
-    ) -> Self {
-        let wanted = pending.push().is_some_and(|push| push.record != Record::Nothing);
-        let sent = wanted.then(|| Box::new(request));
-        Self { pending, sent_at, authorization: authorization.cloned(), sent }
+    pub(crate) fn new(prepared: Prepared, sent_at: Instant, authorization: Option<&Bytes>) -> Self {
+        let Prepared { pending, request, built_at } = prepared;
+        let is_kept = pending.push().is_some_and(|push| push.record == Record::All);
+        let sent = is_kept.then(|| Box::new(request));
+        Self { pending, sent_at, authorization: authorization.cloned(), built_at, sent }
     }
 
     /// Ends the attempt without a response: the push service may have processed it.
@@ -46,15 +52,15 @@ impl InFlight {
     }
 
     fn report(&mut self, pool: &Pool, response: Option<&Response<'_>>, reason: Option<Reason>, now: Instant) {
-        let Some(sent) = self.sent.take() else { return };
-        let Some(push) = self.pending.push() else { return };
-        if push.record.wants(reason) {
-            let took = now.saturating_duration_since(self.sent_at);
-            let sent = (pool.origin().clone(), *sent);
-            let received = response.map(|response| Received::new(response.status, response.body));
-            let attempt = attempt(sent, (wall_clock(), took), received, reason);
-            push.reply.to.attempted(push.reply.index, attempt);
-        }
+        let Some(push) = self.pending.push().filter(|push| push.record.wants(reason)) else { return };
+        let kept = self.sent.take().map(|request| *request);
+        let again = || request_of(pool, push, self.authorization.as_ref(), self.built_at).ok();
+        let Some(request) = kept.or_else(again) else { return };
+        let took = now.saturating_duration_since(self.sent_at);
+        let sent = (pool.origin().clone(), request);
+        let received = response.map(|response| Received::new(response.status, response.body));
+        let attempt = attempt(sent, (wall_clock(), took), received, reason);
+        push.reply.to.attempted(push.reply.index, attempt);
     }
 }
 
@@ -89,22 +95,30 @@ pub(crate) fn prepare(
     pending: Pending,
     authorization: Option<&Bytes>,
     now: Instant,
-) -> Option<(Pending, Request)> {
+) -> Option<Prepared> {
     let pending = admitted(pool, pending, now)?;
-    let (push, counters, time) = (pending.push()?, &pool.account.counters, wall_clock());
-    match pool.account.client.request(push, authorization, time) {
-        Ok(mut request) => {
-            if let Some(trace) = push.trace() {
-                let value = Bytes::from(trace.to_string());
-                request.headers.push(Header { name: "traceparent", value, shared: false });
-            }
-            Some((pending, request))
-        }
+    let (push, counters, built_at) = (pending.push()?, &pool.account.counters, wall_clock());
+    match request_of(pool, push, authorization, built_at) {
+        Ok(request) => Some(Prepared { pending, request, built_at }),
         Err(answer) => {
             pending.answer(answer, counters);
             None
         }
     }
+}
+
+fn request_of(
+    pool: &Pool,
+    push: &Push,
+    authorization: Option<&Bytes>,
+    now: Timestamp,
+) -> Result<Request, crate::Answer> {
+    let mut request = pool.account.client.request(push, authorization, now)?;
+    if let Some(trace) = push.trace() {
+        let value = Bytes::from(trace.to_string());
+        request.headers.push(Header { name: "traceparent", value, shared: false });
+    }
+    Ok(request)
 }
 
 /// Builds one request of several pushes, as many as fit: the others go into `again`. None if all pushes are answered.

@@ -45,15 +45,15 @@ impl State {
     }
 }
 
-/// The devices that got a row, as the answer names them.
+/// Devices with the same outcome, as the answer names them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KeptDevices {
+pub(crate) struct SlicedDevices {
     pub count: u64,
     /// The first of them: at most [`REMOVED_DEVICES_MAX`], in order.
     named: Vec<DeviceNum>,
 }
 
-impl KeptDevices {
+impl SlicedDevices {
     /// Adds the devices of the next slice.
     pub(crate) fn add(&mut self, devices: &[DeviceNum]) {
         self.count += devices.len() as u64;
@@ -68,9 +68,9 @@ impl KeptDevices {
         all
     }
 
-    pub(crate) fn part(self, id: NotificationId, at: Timestamp) -> Option<OutcomePart> {
+    pub(crate) fn part(self, id: NotificationId, outcome: Outcome, at: Timestamp) -> Option<OutcomePart> {
         let Self { count, named: devices } = self;
-        (count > 0).then_some(OutcomePart { id, outcome: Outcome::Kept, at, devices, count })
+        (count > 0).then_some(OutcomePart { id, outcome, at, devices, count })
     }
 }
 

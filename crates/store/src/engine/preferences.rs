@@ -3,12 +3,12 @@
 //! The stored form is JSON with short names. A field that a newer program wrote is ignored; a value that this program does
 //! not know counts as no preference.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{
-    AppId, CategoryPreference, Channel, Channels, DeviceId, DeviceNum, Label, Preferences, QuietTime,
-    Timestamp, Topic, UserId,
+    AppId, Category, CategoryPreference, Channel, Channels, DeviceId, DeviceNum, Label, Preferences,
+    QuietTime, Suppressed, Timestamp, Topic, UserId,
 };
 use serde_json::{Map, Value, json};
 
@@ -93,6 +93,53 @@ pub(crate) const OWN: &str = "(SELECT p.body FROM user_preferences p WHERE p.app
 
 pub(crate) fn own_of_row(row: &(impl Record + ?Sized), first: usize) -> Result<OwnPreferences, Error> {
     Ok(OwnPreferences { user: of_column(row, first)?, device: of_column(row, first + 1)? })
+}
+
+/// The joins that find the preferences of `devices d`, without devices that follow none. The columns of
+/// [`own_of_row`] are `of_user.body, of_device.body`.
+pub(crate) const JOINED: &str =
+    "LEFT JOIN user_preferences of_user ON of_user.app = d.app AND of_user.\"user\" = d.\"user\"
+     LEFT JOIN device_preferences of_device ON of_device.device = d.num
+     WHERE (of_user.body IS NOT NULL OR of_device.body IS NOT NULL)";
+
+/// The category of a request, if devices may mute it.
+pub(crate) fn mutable(category: Option<&Category>) -> Option<&Category> {
+    category.filter(|category| !category.is_essential)
+}
+
+/// Whether a device that follows these mutes the category.
+pub(crate) fn mutes(own: OwnPreferences, category: &Category) -> bool {
+    let followed = own.merged();
+    let suppressed = followed.and_then(|it| it.suppresses(Channel::Live, Some(category), None));
+    suppressed == Some(Suppressed::Muted)
+}
+
+/// Whether a user with these preferences gets an item of the category.
+pub(crate) fn wants_item(preferences: Option<&Preferences>, category: Option<&Category>) -> bool {
+    preferences.is_none_or(|own| own.suppresses(Channel::Inbox, category, None).is_none())
+}
+
+/// Splits off the devices that mute the category: those that do not, and those that do, in the same order.
+pub(crate) async fn split_muted<S: Session>(
+    session: &S,
+    category: Option<&Category>,
+    devices: Vec<DeviceNum>,
+) -> Result<(Vec<DeviceNum>, Vec<DeviceNum>), S::Error> {
+    let Some(category) = mutable(category).filter(|_| !devices.is_empty()) else {
+        return Ok((devices, Vec::new()));
+    };
+    let sql = format!(
+        "SELECT d.num, of_user.body, of_device.body FROM {} AS asked {} devices d ON d.num = asked.num {JOINED}",
+        S::numbers("$1"),
+        S::ORDERED_JOIN
+    );
+    let nums: Vec<u64> = devices.iter().map(|device| device.0).collect();
+    let nums = serde_json::to_string(&nums).map_err(|error| Error::Engine(error.to_string()))?;
+    let row = |row: &dyn Record| Ok((row.device(0)?, mutes(own_of_row(row, 1)?, category)));
+    let found = session.query(&sql, &values![nums.as_str()], row).await?;
+    let muting: BTreeSet<DeviceNum> =
+        found.into_iter().filter(|(_, mutes)| *mutes).map(|(num, _)| num).collect();
+    Ok(devices.into_iter().partition(|device| !muting.contains(device)))
 }
 
 /// Reads the time zone, and then [`OWN`]. The zone matters only with preferences. [`add_counts`] follows.

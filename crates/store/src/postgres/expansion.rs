@@ -22,8 +22,9 @@ use super::transaction::{Failed, Tx};
 use super::{Postgres, audience, inbox, order, outcome};
 use crate::engine::accept::is_stored;
 use crate::engine::device_list;
-use crate::engine::expansion::{AT_ONCE, KeptDevices, Row, SETTLED_MAX, SLICE, SliceSize, State};
+use crate::engine::expansion::{AT_ONCE, Row, SETTLED_MAX, SLICE, SliceSize, SlicedDevices, State};
 use crate::engine::outcome::Part;
+use crate::engine::preferences;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::{Accept, Error, Gate, Pruned, RemovedMessages, Work};
@@ -174,22 +175,25 @@ async fn begin(tx: Tx, accept: Arc<Accept>) -> Result<Begun, Failed> {
 
 async fn write_rows(store: &Postgres, accept: &Arc<Accept>, num: Num) -> Result<Expanded, Error> {
     let (mut after, mut slices) = (0, SliceSize::new(FIRST));
-    let (mut kept, mut departed) = (KeptDevices::default(), RemovedMessages::default());
+    let (mut kept, mut muted) = (SlicedDevices::default(), SlicedDevices::default());
+    let mut departed = RemovedMessages::default();
     loop {
         let (size, started) = (slices.size(), Instant::now());
         let slice = store.write_here(|tx| slice(tx, Arc::clone(accept), num, after, size)).await?;
-        slices.took(slice.devices.len(), started.elapsed());
+        slices.took(slice.devices.len() + slice.muted.len(), started.elapsed());
         kept.add(&slice.devices);
+        muted.add(&slice.muted);
         departed.append(slice.evicted);
         match slice.next {
             Some(next) => after = next as i64,
-            None => return Ok(Expanded { num, kept, departed }),
+            None => return Ok(Expanded { num, kept, muted, departed }),
         }
     }
 }
 
 struct Slice {
     devices: Vec<DeviceNum>,
+    muted: Vec<DeviceNum>,
     evicted: RemovedMessages,
     next: Option<u64>,
 }
@@ -211,18 +215,23 @@ async fn slice(tx: Tx, accept: Arc<Accept>, num: Num, after: i64, limit: usize) 
         return Err(Error::NotFound.into());
     }
     let (devices, next) = audience::numbers(&tx, *app, condition, after, limit).await?;
+    let devices = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+    let (devices, muted) = preferences::split_muted(&tx, request.category.as_ref(), devices).await?;
     let inbox_rows = tx.context().options.inbox_rows;
-    let evicted = add_rows(&tx, num, request.collapse_key.as_deref(), &devices, inbox_rows).await?;
-    let devices: Vec<_> = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+    let nums: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    let evicted = add_rows(&tx, num, request.collapse_key.as_deref(), &nums, inbox_rows).await?;
     let (mut parts, mut departed) = (Vec::new(), RemovedMessages::default());
     parts.push(Part::of(num, Outcome::Kept, *now, devices.clone()));
+    if !muted.is_empty() {
+        parts.push(Part::of(num, Outcome::Muted, *now, muted.clone()));
+    }
     for removal in evicted {
         let of = Some(Work::Notification(tx.ids().id(removal.num)));
         departed.add(of, removal.outcome, *now, &removal.devices);
         parts.push(Part::of(removal.num, removal.outcome, *now, removal.devices));
     }
     outcome::add(&tx, &parts).await?;
-    Ok(Slice { devices, evicted: departed, next })
+    Ok(Slice { devices, muted, evicted: departed, next })
 }
 
 /// Adds rows to inboxes, and evicts the oldest where they are full.

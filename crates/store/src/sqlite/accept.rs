@@ -24,6 +24,7 @@ use crate::engine::campaign::Count;
 use crate::engine::expansion::AT_ONCE;
 use crate::engine::notification::{Standing, message_of};
 use crate::engine::outcome::{Part, recorded};
+use crate::engine::preferences;
 use crate::engine::record::Record;
 use crate::engine::trace::trace;
 use crate::ids::Num;
@@ -145,12 +146,19 @@ pub(super) fn begin(w: &mut Write<'_>, accept: &Accept) -> Result<Begun, Error> 
             stored.place = Some((LogPlace { topic: published.topic, offset: position.offset }, position));
         }
         Target::Users(_) | Target::Devices(_) | Target::Condition(_) if is_stored(accept) => {
+            let category = request.category.as_ref();
+            let (devices, muted) = ready(preferences::split_muted(w.db, category, found.devices))?;
+            found.devices = devices;
             Gate::check(accept.gate.as_ref(), found.devices.len())?;
             stored.departed = inbox::deliver(w, num, request.collapse_key.as_deref(), &found.devices, *now)?;
             if found.unknown > 0 {
                 stored.parts.push(OutcomePart::of_unknown(id, *now, found.unknown));
                 let part = Part::of(num, Outcome::Unknown, *now, Vec::new());
                 outcome::add(w.db, &Part { count: found.unknown, ..part })?;
+            }
+            if !muted.is_empty() {
+                outcome::add(w.db, &Part::of(num, Outcome::Muted, *now, muted.clone()))?;
+                stored.parts.push(OutcomePart::of(id, Outcome::Muted, *now, muted));
             }
             if !found.devices.is_empty() {
                 stored.standing = Standing::Kept;

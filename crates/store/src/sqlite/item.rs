@@ -9,6 +9,7 @@ use super::statement::ready;
 use super::writer::Write;
 use crate::engine::device::user_of;
 use crate::engine::item;
+use crate::engine::preferences;
 use crate::engine::record::Record;
 use crate::ids::{Num, place};
 use crate::{Accept, ChangedItems, Error, Item, ItemChange, ItemPage, WhichItems};
@@ -16,7 +17,7 @@ use crate::{Accept, ChangedItems, Error, Item, ItemChange, ItemPage, WhichItems}
 /// Writes the items of a notification. Returns the users that got one.
 pub(super) fn write(w: &Write<'_>, num: Num, accept: &Accept) -> Result<Vec<UserId>, Error> {
     let Some(content) = item::content(num, accept) else { return Ok(Vec::new()) };
-    let users = users_of(w, accept)?;
+    let users = wanting(w, accept, users_of(w, accept)?)?;
     if users.is_empty() {
         return Ok(users);
     }
@@ -41,7 +42,21 @@ pub(super) fn write(w: &Write<'_>, num: Num, accept: &Accept) -> Result<Vec<User
     Ok(users)
 }
 
-/// The users that get an item.
+/// The users whose preferences allow the item.
+fn wanting(w: &Write<'_>, accept: &Accept, mut users: Vec<UserId>) -> Result<Vec<UserId>, Error> {
+    let sql = "SELECT body FROM user_preferences WHERE app = ?1 AND user = ?2";
+    let mut refusing = BTreeSet::new();
+    for user in &users {
+        let own = w.db.first(sql, (accept.app.0, user.as_str()), |row| preferences::of_column(row, 0))?;
+        if !preferences::wants_item(own.flatten().as_ref(), accept.request.category.as_ref()) {
+            refusing.insert(user.clone());
+        }
+    }
+    users.retain(|user| !refusing.contains(user));
+    Ok(users)
+}
+
+/// The users that the request names.
 fn users_of(w: &Write<'_>, accept: &Accept) -> Result<Vec<UserId>, Error> {
     match &accept.request.target {
         Target::Users(users) => Ok(users.clone()),

@@ -20,6 +20,7 @@ pub(crate) mod inbox;
 pub(crate) mod items;
 pub(crate) mod maintenance;
 pub(crate) mod notifications;
+pub(crate) mod preferences;
 pub(crate) mod push;
 pub(crate) mod push_fixture;
 pub(crate) mod push_tokens;
@@ -126,6 +127,9 @@ macro_rules! conformance_tests {
                 a_live_message_is_not_stored, a_ttl_ends, a_newer_message_replaces_older_ones_of_its_collapse_key,
                 a_full_inbox_evicts_the_oldest, many_inboxes_keep_their_newest_rows,
                 an_ack_removes_once, concurrent_acknowledgements_count_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
+            preferences: users_and_devices_have_their_own, a_device_without_preferences_follows_none, a_category_is_read_back,
+                devices_that_mute_a_category_are_left_out, a_large_condition_leaves_them_out_too, users_who_refuse_items_get_none,
+                a_cap_counts_each_notification_once, counts_end_with_their_day, a_delayed_fallback_is_decided_again;
             items: an_item_is_listed_for_each_named_user, items_of_devices_belong_to_their_users, items_do_not_depend_on_delivery,
                 items_of_a_repeated_request_are_written_once, items_are_filtered_and_come_in_pages, states_of_items_change_in_order,
                 only_own_items_change, all_items_up_to_one_change, concurrent_changes_count_once, a_user_keeps_the_newest_items,

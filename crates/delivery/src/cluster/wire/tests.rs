@@ -23,7 +23,7 @@ fn message() -> Message {
         expires_at: Timestamp(u64::MAX),
         push_waits: true,
         waits_for_use: true,
-        category: Some(Category { name: Label::parse("news").expect("a name"), is_essential: true }),
+        category: None,
     }
 }
 
@@ -138,6 +138,27 @@ fn every_record_reads_back() {
 }
 
 /// Nodes of two versions talk to each other during an upgrade.
+/// Behind everything that an older node reads.
+#[test]
+fn a_category_is_read_back() {
+    for is_essential in [true, false] {
+        let category = Some(Category { name: Label::parse("news").expect("a name"), is_essential });
+        let message = Message { category, ..message() };
+        let users = vec![user_id("u1")];
+        for part in [Part::Everyone, Part::Users { users: users.clone(), sole: 1 }] {
+            let record = Record::Deliver(Addressed { message: Arc::new(message.clone()), part });
+            assert_eq!(decode(&frame_of(std::slice::from_ref(&record))).records, [record]);
+        }
+        let mut named = Vec::new();
+        encode_named(&message, true, users.iter().map(UserId::as_str), 1, &mut named);
+        let mut frame = Frame::default();
+        frame.push(&named);
+        let part = Part::Users { users, sole: 1 };
+        let expected = Record::Deliver(Addressed { message: Arc::new(message), part });
+        assert_eq!(decode(&frame.into_bytes()).records, [expected]);
+    }
+}
+
 #[test]
 fn the_bytes_of_a_record_never_change() {
     let frame = frame_of(&one_of_each());

@@ -46,7 +46,7 @@ pub(crate) fn spec(audience: Audience) -> Spec {
 }
 
 impl Bench {
-    async fn create(&self, spec: Spec) -> CampaignId {
+    pub(crate) async fn create(&self, spec: Spec) -> CampaignId {
         let spec = spec.check().expect("a campaign");
         self.delivery.campaigns.create(self.app, spec, None).await.expect("made").0.campaign.id
     }
@@ -55,7 +55,7 @@ impl Bench {
         self.delivery.campaigns.get(self.app, id).await.expect("known")
     }
 
-    async fn ended(&self, id: CampaignId) -> CampaignProgress {
+    pub(crate) async fn ended(&self, id: CampaignId) -> CampaignProgress {
         let ended = async {
             loop {
                 let progress = self.progress(id).await;

@@ -1,7 +1,7 @@
 //! How a notification of a group is written.
 
 use crate::RemovedMessages;
-use crate::engine::expansion::KeptDevices;
+use crate::engine::expansion::SlicedDevices;
 use crate::ids::Num;
 
 /// How an acceptance is written.
@@ -17,6 +17,7 @@ pub(in crate::postgres) enum Form {
 /// A notification whose inbox rows are written.
 pub(in crate::postgres) struct Expanded {
     pub num: Num,
-    pub kept: KeptDevices,
+    pub kept: SlicedDevices,
+    pub muted: SlicedDevices,
     pub departed: RemovedMessages,
 }

@@ -1,6 +1,6 @@
 //! Items that a group writes: the content of a notification once, and a row for each of its users.
 
-use noroshi_types::{Target, UserId};
+use noroshi_types::UserId;
 
 use crate::Accept;
 use crate::engine::item;
@@ -56,14 +56,9 @@ pub(super) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Adds the items of a notification. Returns the users that get one.
-    pub(super) fn add(&mut self, num: Num, accept: &'a Accept, of_devices: &[UserId]) -> Vec<UserId> {
+    /// Adds the items of a notification for these users, and returns them.
+    pub(super) fn add(&mut self, num: Num, accept: &'a Accept, users: &[UserId]) -> Vec<UserId> {
         let Some(content) = item::content(num, accept) else { return Vec::new() };
-        let users = match &accept.request.target {
-            Target::Users(users) => users.as_slice(),
-            Target::Devices(_) => of_devices,
-            Target::Topic(_) | Target::Condition(_) | Target::Everyone => &[],
-        };
         if !users.is_empty() {
             self.contents.push_row(content);
         }

@@ -217,9 +217,11 @@ impl<'a> Plan<'a> {
                 published = Some(place);
             }
             Target::Condition(_) if let Form::Expanded(expanded) = form => {
-                parts.extend(expanded.kept.clone().part(id, *now));
+                parts.extend(expanded.kept.clone().part(id, Outcome::Kept, *now));
+                let is_kept = !parts.is_empty();
+                parts.extend(expanded.muted.clone().part(id, Outcome::Muted, *now));
                 departed = expanded.departed.clone();
-                if !parts.is_empty() {
+                if is_kept {
                     standing = Standing::Kept;
                 }
                 match &request.collapse_key {
@@ -232,6 +234,7 @@ impl<'a> Plan<'a> {
                 if is_stored(accept) {
                     Gate::check(gate.as_ref(), devices.len())?;
                     parts = self.keep(place, (num, id), accept, devices, reading.unknown[place]);
+                    parts.extend(self.mute((num, id), accept, reading.muted.get(&place)));
                     standing = if devices.is_empty() { Standing::Nothing } else { Standing::Kept };
                 } else if request.push.mode == PushMode::Never {
                     devices = &[];
@@ -258,8 +261,8 @@ impl<'a> Plan<'a> {
             let (app, ends) = (i64::from(app.0), key_expires_at(*now).0 as i64);
             self.keys.push_row((app, &idempotency.key, &idempotency.body_hash, num, ends));
         }
-        let of_devices = reading.item_users.get(&place).map_or(&[][..], Vec::as_slice);
-        let item_users = self.items.add(num, accept, of_devices);
+        let users = reading.item_users.get(&place).map_or(&[][..], Vec::as_slice);
+        let item_users = self.items.add(num, accept, users);
         let message = message_of(accept, id, published.map(|place| place.position));
         Ok(Accepted { item_users, ..Accepted::new(accept, message, parts, departed) })
     }
@@ -286,6 +289,18 @@ impl<'a> Plan<'a> {
         }
         self.parts.push(Part::of(num, Outcome::Kept, accept.now, nums));
         parts
+    }
+
+    /// Records the devices that mute its category.
+    fn mute(
+        &mut self,
+        (num, id): (Num, NotificationId),
+        accept: &Accept,
+        devices: Option<&Vec<DeviceNum>>,
+    ) -> Option<OutcomePart> {
+        let devices = devices?;
+        self.parts.push(Part::of(num, Outcome::Muted, accept.now, devices.clone()));
+        Some(OutcomePart::of(id, Outcome::Muted, accept.now, devices.clone()))
     }
 
     /// Marks notifications of the group that a later one replaced in a topic's log.

@@ -2,10 +2,10 @@
 //! after the lock stay valid until the commit, as far as accepting depends on them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use deadpool_postgres::ClientWrapper;
-use noroshi_types::{AppId, CampaignId, Condition, Message, PushMode, Target, Topic, UserId};
+use noroshi_types::{AppId, CampaignId, Condition, DeviceNum, Message, PushMode, Target, Topic, UserId};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -13,6 +13,7 @@ use super::form::Form;
 use super::ranks::Ranks;
 use crate::engine::accept::{TruthTable, is_stored};
 use crate::engine::notification::{TO_CAMPAIGN, message_of_row};
+use crate::engine::preferences::{JOINED, mutable, mutes, of_column, own_of_row, wants_item};
 use crate::engine::push_token::main_service;
 use crate::engine::topic::draw_epoch;
 use crate::ids::{Ids, Num};
@@ -63,8 +64,11 @@ pub(in crate::postgres) struct Reading {
     pub(super) topics: HashMap<(AppId, String), TopicRow>,
     pub(super) earlier: HashMap<(AppId, String), KeyUse>,
     pub(super) campaigns: HashMap<(AppId, CampaignId), i64>,
-    /// The users of devices that get items, by the index of the notification.
+    /// The users that get items, by the index of the notification.
     pub(super) item_users: HashMap<usize, Vec<UserId>>,
+    /// Devices that mute the category of a notification that would be stored for them, sorted, by its index. They are not
+    /// among `devices`.
+    pub(super) muted: HashMap<usize, Vec<DeviceNum>>,
     /// Expansions that have not ended.
     pub(super) expanding: HashMap<Num, AppId>,
 }
@@ -109,10 +113,23 @@ const TOKENS: &str = "SELECT u.place, d.num,
      JOIN devices d ON d.num = u.device
      LEFT JOIN push_tokens p ON p.device = u.device AND p.kind = u.kind AND p.name = u.name";
 
+/// What devices prefer, of those that prefer anything.
+static MUTED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT asked.place, d.num, of_user.body, of_device.body
+         FROM unnest($1::bigint[], $2::bigint[]) asked (place, device) JOIN devices d ON d.num = asked.device {JOINED}"
+    )
+});
+
 /// The users of devices that get items.
 const ITEM_USERS: &str = "SELECT u.place, d.\"user\"
      FROM unnest($1::bigint[], $2::bigint[], $3::text[]) u (place, app, name)
      JOIN devices d ON d.app = u.app AND d.id = u.name WHERE d.\"user\" IS NOT NULL";
+
+/// What users prefer, of those that prefer anything.
+const ITEM_PREFERENCES: &str = "SELECT u.place, p.\"user\", p.body
+     FROM unnest($1::bigint[], $2::bigint[], $3::text[]) u (place, app, name)
+     JOIN user_preferences p ON p.app = u.app AND p.\"user\" = u.name";
 
 /// The bits name the condition's topics that a device subscribes to.
 const SUBSCRIBERS: &str = "SELECT d.place, d.num, d.bits,
@@ -150,9 +167,18 @@ fn earlier_sql() -> String {
 
 /// Prepared on a connection before groups run on it.
 pub(in crate::postgres) fn statements() -> Vec<String> {
-    let named = [OF_USERS, OF_DEVICES, OF_USERS_WITH_RANKS, OF_DEVICES_WITH_RANKS, RANKS, TOKENS, ITEM_USERS];
+    let named = [
+        OF_USERS,
+        OF_DEVICES,
+        OF_USERS_WITH_RANKS,
+        OF_DEVICES_WITH_RANKS,
+        RANKS,
+        TOKENS,
+        ITEM_USERS,
+        ITEM_PREFERENCES,
+    ];
     let fixed = [EXPANSIONS, END_LEASES, LAST, SUBSCRIBERS, ALL_DEVICES, MAKE_TOPICS, TOPICS, CAMPAIGNS];
-    fixed.into_iter().chain(named).map(str::to_owned).chain([earlier_sql()]).collect()
+    fixed.into_iter().chain(named).map(str::to_owned).chain([earlier_sql(), MUTED.clone()]).collect()
 }
 
 /// Values of the statements, as columns.
@@ -298,6 +324,7 @@ pub(in crate::postgres) async fn read(
     for devices in &mut reading.devices {
         devices.sort_unstable_by_key(|device| device.num);
     }
+    reading.split_muted(session, group).await?;
     for row in &topics {
         let topic = TopicRow { num: row.get(2), epoch: row.get::<_, i64>(3) as u32, head: row.get(4) };
         reading.topics.insert((app_of(row, 0), row.get(1)), topic);
@@ -317,9 +344,41 @@ pub(in crate::postgres) async fn read(
     Ok(reading)
 }
 
-/// The users of the devices that get items, by the index of the notification in the group; sorted, each once. Most
-/// groups have none, and skip the round trip.
+/// The users that get items, by the index of the notification in the group; sorted, each once. Most groups have none, and
+/// skip the round trips.
 async fn item_users(
+    session: &ClientWrapper,
+    group: &[&Accept],
+) -> Result<HashMap<usize, Vec<UserId>>, Error> {
+    let mut users = users_of_devices(session, group).await?;
+    for (place, accept) in group.iter().enumerate() {
+        if let (Some(_), Target::Users(named)) = (&accept.request.item, &accept.request.target) {
+            users.insert(place, named.clone());
+        }
+    }
+    let mut asked: (Vec<i64>, Vec<i64>, Vec<&str>) = Default::default();
+    for (place, named) in &users {
+        let app = group.get(*place).map_or(0, |accept| i64::from(accept.app.0));
+        asked.extend(named.iter().map(|user| (*place as i64, app, user.as_str())));
+    }
+    let preferring =
+        rows(session, ITEM_PREFERENCES, !asked.0.is_empty(), [&asked.0, &asked.1, &asked.2]).await?;
+    for row in &preferring {
+        let (place, user): (i64, &str) = (row.get(0), row.get(1));
+        let category = group.get(place as usize).and_then(|accept| accept.request.category.as_ref());
+        // What this program cannot read refuses nothing.
+        let own = of_column(row, 2).unwrap_or_default();
+        if !wants_item(own.as_ref(), category)
+            && let Some(users) = users.get_mut(&(place as usize))
+        {
+            users.retain(|one| one.as_str() != user);
+        }
+    }
+    Ok(users)
+}
+
+/// The users of named devices that get items; sorted, each once.
+async fn users_of_devices(
     session: &ClientWrapper,
     group: &[&Accept],
 ) -> Result<HashMap<usize, Vec<UserId>>, Error> {
@@ -385,6 +444,35 @@ impl Reading {
                 if let Some(token) = tokens.get(&(place as i64, found.num)) {
                     (found.service, found.suspect) = *token;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits off the devices that mute the category of a notification that would be stored for them. Most groups have
+    /// no category, and skip this round trip.
+    async fn split_muted(&mut self, session: &ClientWrapper, group: &[&Accept]) -> Result<(), Error> {
+        let mut asked: (Vec<i64>, Vec<i64>) = Default::default();
+        for (place, accept) in group.iter().enumerate() {
+            if !is_stored(accept) || mutable(accept.request.category.as_ref()).is_none() {
+                continue;
+            }
+            let devices = self.devices.get(place).into_iter().flatten();
+            asked.extend(devices.map(|found| (place as i64, found.num)));
+        }
+        for row in &rows(session, &MUTED, !asked.0.is_empty(), [&asked.0, &asked.1]).await? {
+            let place = row.get::<_, i64>(0) as usize;
+            let category = group.get(place).and_then(|accept| accept.request.category.as_ref());
+            // What this program cannot read mutes nothing.
+            let own = own_of_row(row, 2).unwrap_or_default();
+            if category.is_some_and(|category| mutes(own, category)) {
+                self.muted.entry(place).or_default().push(DeviceNum(row.get::<_, i64>(1) as u64));
+            }
+        }
+        for (place, muted) in &mut self.muted {
+            muted.sort_unstable();
+            if let Some(devices) = self.devices.get_mut(*place) {
+                devices.retain(|found| muted.binary_search(&DeviceNum(found.num as u64)).is_err());
             }
         }
         Ok(())

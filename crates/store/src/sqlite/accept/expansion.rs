@@ -16,14 +16,15 @@ use noroshi_types::{AppId, Condition, DeviceNum, Outcome, Target, Timestamp};
 
 use super::{Begun, Stored};
 use crate::engine::device_list;
-use crate::engine::expansion::{KeptDevices, Row, SETTLED_MAX, SLICE, SLICE_DEVICES, State};
+use crate::engine::expansion::{Row, SETTLED_MAX, SLICE, SLICE_DEVICES, SlicedDevices, State};
 use crate::engine::notification::Standing;
 use crate::engine::outcome::Part;
+use crate::engine::preferences;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::metrics::Held;
 use crate::sqlite::inbox::{self, RemovedRows};
-use crate::sqlite::statement::Db;
+use crate::sqlite::statement::{Db, ready};
 use crate::sqlite::writer::{Job, JobKind, Next, Write};
 use crate::sqlite::{audience, outcome};
 use crate::{Accept, Accepted, Done, Error, Gate, Pruned, RemovedMessages};
@@ -44,7 +45,8 @@ enum Progress {
     Writing {
         num: Num,
         after: u64,
-        kept: KeptDevices,
+        kept: SlicedDevices,
+        muted: SlicedDevices,
         departed: RemovedMessages,
     },
 }
@@ -61,6 +63,7 @@ enum Step {
     Written {
         after: u64,
         devices: Vec<DeviceNum>,
+        muted: Vec<DeviceNum>,
         departed: RemovedMessages,
     },
 }
@@ -138,8 +141,8 @@ impl Job for AcceptJob {
                 }
             },
             &Progress::Counting { after, count } => count_slice(w, accept, after, count)?,
-            Progress::Writing { num, after, kept, departed } => {
-                slice(w, accept, *num, *after, kept, departed)?
+            Progress::Writing { num, after, kept, muted, departed } => {
+                slice(w, accept, *num, *after, (kept, muted, departed))?
             }
         };
         if let Step::Numbered(num) = &step {
@@ -164,15 +167,17 @@ impl Job for AcceptJob {
                 Next::Again
             }
             (Ok(()), Some(Step::Numbered(num))) => {
-                let (kept, departed) = (KeptDevices::default(), RemovedMessages::default());
-                self.progress = Progress::Writing { num, after: 0, kept, departed };
+                let (kept, muted) = (SlicedDevices::default(), SlicedDevices::default());
+                let departed = RemovedMessages::default();
+                self.progress = Progress::Writing { num, after: 0, kept, muted, departed };
                 self.waits();
                 Next::Again
             }
-            (Ok(()), Some(Step::Written { after: written, devices, departed: more })) => {
-                if let Progress::Writing { after, kept, departed, .. } = &mut self.progress {
+            (Ok(()), Some(Step::Written { after: written, devices, muted: without, departed: more })) => {
+                if let Progress::Writing { after, kept, muted, departed, .. } = &mut self.progress {
                     *after = written;
                     kept.add(&devices);
+                    muted.add(&without);
                     departed.append(more);
                 }
                 Next::Again
@@ -235,8 +240,7 @@ fn slice(
     accept: &Accept,
     num: Num,
     mut after: u64,
-    kept: &KeptDevices,
-    departed: &RemovedMessages,
+    (kept, muted, departed): (&SlicedDevices, &SlicedDevices, &RemovedMessages),
 ) -> Result<Step, Error> {
     let Accept { app, request, now, .. } = accept;
     if !w.db.has_row("SELECT 1 FROM apps WHERE id = ?1", (app.0,))? {
@@ -244,28 +248,38 @@ fn slice(
     }
     super::check_space(w)?;
     let (condition, started) = (condition(accept)?, Instant::now());
-    let (mut written, mut removed) = (Vec::new(), RemovedRows::default());
+    let (mut written, mut without, mut removed) = (Vec::new(), Vec::new(), RemovedRows::default());
     let key = request.collapse_key.as_deref();
     let next = loop {
         let (devices, next) = audience::numbers(w.db, *app, condition, after as i64, CHUNK)?;
-        let devices: Vec<_> = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+        let devices = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+        let (devices, muting) = ready(preferences::split_muted(w.db, request.category.as_ref(), devices))?;
+        without.extend(muting);
         inbox::write(w, num, key, &devices, &mut removed)?;
         written.extend(devices);
         match next {
-            Some(next) if started.elapsed() < SLICE && written.len() < SLICE_DEVICES => after = next,
+            Some(next) if started.elapsed() < SLICE && written.len() + without.len() < SLICE_DEVICES => {
+                after = next
+            }
             next => break next,
         }
     };
     outcome::add(w.db, &Part::of(num, Outcome::Kept, *now, written.clone()))?;
+    if !without.is_empty() {
+        outcome::add(w.db, &Part::of(num, Outcome::Muted, *now, without.clone()))?;
+    }
     let evicted = removed.record(w, *now)?;
     if let Some(after) = next {
-        return Ok(Step::Written { after, devices: written, departed: evicted });
+        return Ok(Step::Written { after, devices: written, muted: without, departed: evicted });
     }
     let mut all = departed.clone();
     all.append(evicted);
-    let part = kept.with(&written).part(w.ids.id(num), *now);
+    let id = w.ids.id(num);
+    let part = kept.with(&written).part(id, Outcome::Kept, *now);
     let standing = if part.is_some() { Standing::Kept } else { Standing::Nothing };
-    let stored = Stored { standing, parts: part.into_iter().collect(), departed: all, ..Stored::default() };
+    let muted = muted.with(&without).part(id, Outcome::Muted, *now);
+    let parts = part.into_iter().chain(muted).collect();
+    let stored = Stored { standing, parts, departed: all, ..Stored::default() };
     let accepted = super::finish(w, accept, num, stored, &[])?;
     match key {
         Some(_) if standing == Standing::Kept => {
