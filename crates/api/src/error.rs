@@ -355,7 +355,11 @@ impl From<noroshi_delivery::Error> for Problem {
             // Names the field and the rule, never the value.
             noroshi_delivery::Error::Credential(invalid) => Self::field(invalid.field, invalid.rule),
             noroshi_delivery::Error::OldNode { field, reason } => {
-                Self::new(Code::Unavailable, reason).at(field)
+                let problem = Self::new(Code::Unavailable, reason);
+                match field {
+                    Some(field) => problem.at(field),
+                    None => problem,
+                }
             }
             error @ (noroshi_delivery::Error::ChannelBusy | noroshi_delivery::Error::ChannelKnown(_)) => {
                 Self::new(Code::WrongState, error.to_string())
@@ -368,7 +372,6 @@ impl From<noroshi_delivery::Error> for Problem {
                 Self::new(Code::WrongState, "no channel is bound to the topic").at("push.broadcast")
             }
             noroshi_delivery::Error::Channel(error) => error.into(),
-            noroshi_delivery::Error::OldNodeForActivities(reason) => Self::new(Code::Unavailable, reason),
             noroshi_delivery::Error::OverQuota(over) => over.into(),
             noroshi_delivery::Error::Store(error) => error.into(),
         }

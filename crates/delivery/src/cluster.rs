@@ -38,7 +38,7 @@ mod sweep;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use noroshi_cluster::{Cluster, Epoch, Keys, NodeView, Receiver};
+use noroshi_cluster::{Cluster, Epoch, Keys, NodeInfo, NodeView, Receiver};
 use noroshi_types::{AppId, DeviceId, NotificationId, Position, PushService, TokenKey, Topic, UserId};
 
 use crate::cluster::inbound::Inbound;
@@ -197,30 +197,30 @@ impl Nodes {
         self.inbound.clone()
     }
 
-    /// Fails while a node runs a program that would send pushes for a token of its own kind to the main token.
-    fn require_push_tokens(&self) -> Result<(), Error> {
+    /// Fails while a node runs a program that does not support `name`. `field`: what named it in the request, if a field did.
+    fn require(
+        &self,
+        field: Option<&'static str>,
+        name: &str,
+        supports: impl Fn(&NodeInfo) -> bool,
+    ) -> Result<(), Error> {
         let Some(peers) = self.peers() else { return Ok(()) };
         let nodes = peers.cluster.members.nodes();
-        if !nodes.iter().any(|node| node.is_self) {
-            let reason = "the node does not know the other nodes yet, and which of them support `push.token`"
-                .to_owned();
-            return Err(Error::OldNode { field: "push.token", reason });
-        }
-        match nodes.iter().find(|node| !node.info.push_tokens) {
-            Some(old) => {
-                let name = &old.info.name;
-                let reason = format!(
-                    "the node {name} runs a version that does not support `push.token`; retry after its upgrade"
-                );
-                Err(Error::OldNode { field: "push.token", reason })
-            }
-            None => Ok(()),
-        }
+        let reason = if !nodes.iter().any(|node| node.is_self) {
+            format!("the node does not know the other nodes yet, and which of them support {name}")
+        } else if let Some(old) = nodes.iter().find(|node| !supports(&node.info)) {
+            let old = &old.info.name;
+            format!("the node {old} runs a version that does not support {name}; retry after its upgrade")
+        } else {
+            return Ok(());
+        };
+        Err(Error::OldNode { field, reason })
     }
 
-    /// Fails while a node runs a program that could not read work for the token of this key.
+    /// Fails while a node runs a program that could not read work for the token of this key, or would send its pushes to
+    /// the main token.
     pub(crate) fn require_token(&self, key: &TokenKey) -> Result<(), Error> {
-        self.require_push_tokens()?;
+        self.require(Some("push.token"), "`push.token`", |info| info.push_tokens)?;
         self.require_push_service("push.token", key.kind().service())
     }
 
@@ -228,40 +228,17 @@ impl Nodes {
     /// and read no credential of an app that has one of the service.
     /// `field`: what named it in the request.
     pub fn require_push_service(&self, field: &'static str, service: PushService) -> Result<(), Error> {
-        let Some(peers) = self.peers().filter(|_| !service.is_known_to_all()) else { return Ok(()) };
-        let (nodes, name) = (peers.cluster.members.nodes(), service.as_str());
-        if !nodes.iter().any(|node| node.is_self) {
-            let reason =
-                format!("the node does not know the other nodes yet, and which of them support \"{name}\"");
-            return Err(Error::OldNode { field, reason });
+        if service.is_known_to_all() {
+            return Ok(());
         }
-        match nodes.iter().find(|node| !node.info.push_services.iter().any(|known| known == name)) {
-            Some(old) => {
-                let reason = format!(
-                    "the node {} runs a version that does not support \"{name}\"; retry after its upgrade",
-                    old.info.name
-                );
-                Err(Error::OldNode { field, reason })
-            }
-            None => Ok(()),
-        }
+        let name = service.as_str();
+        let knows = |info: &NodeInfo| info.push_services.iter().any(|known| known == name);
+        self.require(Some(field), &format!("\"{name}\""), knows)
     }
 
     /// Fails while a node runs a program that does not know Live Activities: it would not let devices join.
     pub(crate) fn require_activities(&self) -> Result<(), Error> {
-        let Some(peers) = self.peers() else { return Ok(()) };
-        let nodes = peers.cluster.members.nodes();
-        if !nodes.iter().any(|node| node.is_self) {
-            let unknown = "the node does not know the other nodes yet, and which of them support activities";
-            return Err(Error::OldNodeForActivities(unknown.to_owned()));
-        }
-        match nodes.iter().find(|node| !node.info.activities) {
-            Some(old) => Err(Error::OldNodeForActivities(format!(
-                "the node {} runs a version that does not support activities; retry after its upgrade",
-                old.info.name
-            ))),
-            None => Ok(()),
-        }
+        self.require(None, "activities", |info| info.activities)
     }
 
     /// Fails while every node that sends pushes runs a program that sends no broadcasts: they would wait for its upgrade,
@@ -274,7 +251,7 @@ impl Nodes {
             true => Ok(()),
             false => {
                 let reason = "every node with the role sender runs a version without broadcasts; retry after their upgrade";
-                Err(Error::OldNode { field: "push.broadcast", reason: reason.to_owned() })
+                Err(Error::OldNode { field: Some("push.broadcast"), reason: reason.to_owned() })
             }
         }
     }

@@ -22,9 +22,9 @@ pub enum Error {
     /// The credential cannot be used; the text names field and rule.
     #[error(transparent)]
     Credential(noroshi_push::credential::Invalid),
-    /// A node runs a program that does not know the field: retry after its upgrade.
+    /// A node runs a program that does not know what is requested: retry after its upgrade. `field` requests it.
     #[error("{reason}")]
-    OldNode { field: &'static str, reason: String },
+    OldNode { field: Option<&'static str>, reason: String },
     /// Another request is creating the channel, or its creation was interrupted: retry.
     #[error("the channel is being created")]
     ChannelBusy,
@@ -40,9 +40,6 @@ pub enum Error {
     /// APNs was asked about channels, and did not do it.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// A node runs a program that does not know Live Activities: retry after its upgrade.
-    #[error("{0}")]
-    OldNodeForActivities(String),
     /// The app has used up its quota: retry later.
     #[error(transparent)]
     OverQuota(#[from] OverQuota),

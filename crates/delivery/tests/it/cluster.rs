@@ -136,7 +136,11 @@ async fn a_broadcast_needs_a_sender_that_knows_it() {
     let api = Roles { sender: false, ..Roles::ALL };
     announce(0, api, true);
     announce(1, Roles::ALL, false);
-    assert!(matches!(require(), Err(Error::OldNode { field: "push.broadcast", .. })), "{:?}", require());
+    assert!(
+        matches!(require(), Err(Error::OldNode { field: Some("push.broadcast"), .. })),
+        "{:?}",
+        require()
+    );
     announce(1, Roles::ALL, true);
     require().expect("a sender knows it");
     // Without any sender it waits, like pushes.
@@ -171,7 +175,7 @@ async fn an_activity_needs_all_nodes_to_know_activities() {
     announce(0, true);
     let refused = start("a").await;
     assert!(
-        matches!(&refused, Err(Error::OldNodeForActivities(reason)) if reason.contains("n1")),
+        matches!(&refused, Err(Error::OldNode { field: None, reason }) if reason.contains("n1")),
         "{refused:?}"
     );
     announce(1, true);
