@@ -12,8 +12,8 @@ use http::{HeaderValue, Method, header};
 use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, batch, campaign, channel, connect, credential, device, drain, endpoint, experiment,
-    health, invalidation, item, me, nodes, notice, notification, page, preferences, presence, profile, push_token, quota,
-    relay, topic, topic_rules, user, web_push,
+    health, invalidation, item, me, nodes, notice, notification, page, preferences, presence, profile,
+    push_token, quota, relay, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
 use crate::state::{Api, State};

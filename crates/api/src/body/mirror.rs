@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::Author;
 use super::app::{
-    CLAIM_BYTES_MAX, CategoryList, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, essential, jwks, jwks_url, jwt_secret,
+    CLAIM_BYTES_MAX, CategoryList, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, essential, jwks,
+    jwks_url, jwt_secret,
 };
 use super::topic_rules::mirrored;
 use crate::error::Problem;
