@@ -58,6 +58,9 @@ async function makeApp(name) {
   const notification = await provider.publish({ to: { devices: ['shared-id'] }, data: `data of ${name}` })
   await provider.publish({ to: { users: ['owner'] }, when: 'active', data: `item of ${name}`, item: {} })
   await provider.publish({ to: { topic: 'secret-topic' }, retain: true, data: `retained of ${name}` })
+  const preferences = { muted_topics: [`topic of ${name}`] }
+  await provider.call('PUT', '/v1/devices/shared-id/preferences', { body: preferences })
+  await provider.call('PUT', '/v1/users/owner/preferences', { body: preferences })
   const campaign = await provider.call('POST', '/v1/campaigns', {
     body: { name: `campaign of ${name}`, audience: { everyone: true }, message: { data: `campaign of ${name}` }, start_at: '2036-01-01T00:00:00Z' },
     status: 201,
@@ -139,6 +142,7 @@ async function belongings({ name, provider, device }) {
     endpoints: await provider.call('GET', '/v1/me/endpoints', { token: device.token }),
     inbox: await provider.me(device.token).inbox(),
     items: await provider.call('GET', '/v1/users/owner/items?state=all'),
+    preferences: [await provider.call('GET', '/v1/users/owner/preferences'), await provider.call('GET', '/v1/devices/shared-id/preferences')],
   }
   delete parts.devices.last_seen_at
   return parts

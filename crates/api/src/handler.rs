@@ -25,6 +25,7 @@ pub(crate) mod nodes;
 pub(crate) mod notice;
 pub(crate) mod notification;
 pub(crate) mod page;
+pub(crate) mod preferences;
 pub(crate) mod presence;
 pub(crate) mod profile;
 pub(crate) mod push_token;

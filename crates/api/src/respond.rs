@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::error::Problem;
 
 pub(crate) mod device;
+pub(crate) mod preferences;
 pub(crate) mod push_token;
 pub(crate) mod warning;
 

@@ -12,8 +12,8 @@ use http::{HeaderValue, Method, header};
 use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, batch, campaign, channel, connect, credential, device, drain, endpoint, experiment,
-    health, invalidation, item, me, nodes, notice, notification, page, presence, profile, push_token, quota,
-    relay, topic, topic_rules, user, web_push,
+    health, invalidation, item, me, nodes, notice, notification, page, preferences, presence, profile,
+    push_token, quota, relay, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
 use crate::state::{Api, State};
@@ -99,6 +99,12 @@ fn public_routes() -> Vec<Route> {
         get("/v1/users/{user}/items", item::of_user),
         delete("/v1/users/{user}/items", item::delete_of_user),
         get("/v1/users/{user}/items/counts", item::counts_of_user),
+        get("/v1/users/{user}/preferences", preferences::of_user),
+        put("/v1/users/{user}/preferences", preferences::set_of_user),
+        delete("/v1/users/{user}/preferences", preferences::clear_of_user),
+        get("/v1/devices/{device}/preferences", preferences::of_device),
+        put("/v1/devices/{device}/preferences", preferences::set_of_device),
+        delete("/v1/devices/{device}/preferences", preferences::clear_of_device),
         get("/v1/devices/{device}/topics/{topic}/permission", topic_rules::explain),
         get("/v1/push/invalidations", invalidation::list),
         get("/v1/push/channels", channel::list),
@@ -128,6 +134,12 @@ fn public_routes() -> Vec<Route> {
         get("/v1/me/items", item::own),
         patch("/v1/me/items", item::change),
         get("/v1/me/items/counts", item::own_counts),
+        get("/v1/me/preferences", preferences::own),
+        put("/v1/me/preferences", preferences::set_own),
+        delete("/v1/me/preferences", preferences::clear_own),
+        get("/v1/me/user/preferences", preferences::of_own_user),
+        put("/v1/me/user/preferences", preferences::set_of_own_user),
+        delete("/v1/me/user/preferences", preferences::clear_of_own_user),
         post("/v1/me/exposures", experiment::exposed),
         post("/v1/me/endpoints", endpoint::create),
         get("/v1/me/endpoints", endpoint::list),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Tell ──(revoke its tokens in the old cell: the session ends)──► Told ──(it registers again)──► Arrived
-//!   Arrived ──(publish its old inbox to it in the new cell; copy its push tokens; delete it in the old cell)──► settled
+//!   Arrived ──(publish its old inbox to it in the new cell; copy its push tokens and its
+//!   preferences; delete it in the old cell)──► settled
 //!   Leave ──(delete it in the old cell: a new user must not find the previous user's inbox)──► settled
 //! ```
 //!
@@ -102,11 +103,13 @@ async fn advance(cells: &CellSet, from: &Cell, one: &Move, arrivals: &mut Arriva
                 return Ok(());
             }
             copy_tokens(cells, from, one).await?;
+            move_preferences(cells, from, one).await?;
             delete(cells, from, one).await?;
             MoveStep::Settled
         }
         // All messages for it there have expired.
         MoveStep::Told if one.since.saturating_add(limits::TTL_MAX) < cells.state.now() => {
+            move_preferences(cells, from, one).await?;
             delete(cells, from, one).await?;
             MoveStep::Settled
         }
@@ -298,6 +301,72 @@ async fn copy_tokens(cells: &CellSet, from: &Cell, one: &Move) -> Result<(), Pro
         }
     }
     Ok(())
+}
+
+#[derive(Deserialize)]
+struct OldDevice {
+    user: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OldDevices {
+    devices: Vec<Value>,
+}
+
+/// Copies the preferences of the device and of its user to the new cell, unless it has some. Those of the user leave the old
+/// cell with the user's last device, so that a later return does not bring them back.
+async fn move_preferences(cells: &CellSet, from: &Cell, one: &Move) -> Result<(), Problem> {
+    let Some(device) = found::<OldDevice>(cells, from, one, path_of(one)).await? else { return Ok(()) };
+    copy_preferences(cells, from, one, &format!("{}/preferences", path_of(one))).await?;
+    let Some(user) = device.user else { return Ok(()) };
+    let path = format!("/v1/users/{}/preferences", escaped(&user));
+    if !copy_preferences(cells, from, one, &path).await? {
+        return Ok(());
+    }
+    let others = format!("/v1/devices?limit=2&user={}", escaped(&user));
+    let others = found::<OldDevices>(cells, from, one, others).await?;
+    match others.is_none_or(|others| others.devices.len() <= 1) {
+        true => done(from, send(cells, from, one.app, CellRequest::delete(path)).await?.status),
+        false => Ok(()),
+    }
+}
+
+/// Whether the old cell has preferences.
+async fn copy_preferences(cells: &CellSet, from: &Cell, one: &Move, path: &str) -> Result<bool, Problem> {
+    let in_cell = async |cell: &Cell| {
+        let found = found::<Value>(cells, cell, one, path.to_owned()).await?;
+        Ok::<_, Problem>(found.filter(|all| *all != json!({})))
+    };
+    let Some(preferences) = in_cell(from).await? else { return Ok(false) };
+    let to = cells.get(one.to)?;
+    if in_cell(to).await?.is_some() {
+        return Ok(true);
+    }
+    let request = CellRequest { method: Method::PUT, ..CellRequest::post(path, preferences.to_string()) };
+    match send(cells, to, one.app, request).await?.status {
+        // The cell runs a version without them, or does not know a field of a newer version. Or the device never registered.
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => {
+            tracing::info!(cell = to.name(), "the new cell of a device refused preferences");
+        }
+        status if status.is_success() => {}
+        status => return Err(unexpected(to, status)),
+    }
+    Ok(true)
+}
+
+/// `None`: it is not there, or the cell runs a version without it.
+async fn found<T: serde::de::DeserializeOwned>(
+    cells: &CellSet,
+    cell: &Cell,
+    one: &Move,
+    path: String,
+) -> Result<Option<T>, Problem> {
+    let answer = send(cells, cell, one.app, CellRequest::get(path)).await?;
+    match answer.status {
+        StatusCode::OK => Ok(Some(answer.json()?)),
+        StatusCode::NOT_FOUND => Ok(None),
+        status => Err(unexpected(cell, status)),
+    }
 }
 
 enum InNewCell {

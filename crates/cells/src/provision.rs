@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, StatusCode};
 use noroshi_api::parts::body_hash;
 use noroshi_store::{App, AppSettings, Key};
-use noroshi_types::{AppId, AppName, Scope, Scopes};
+use noroshi_types::{AppId, AppName, Label, Scope, Scopes};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -190,11 +190,13 @@ fn settings_of(settings: &AppSettings) -> Value {
         "client_publish": settings.client_publish});
     let json = |text: &Option<String>| text.as_ref().and_then(|text| serde_json::from_str(text).ok());
     let text = |text: &Option<String>| text.clone().map(Value::from);
+    let essential: Vec<&str> = settings.essential_categories.iter().map(Label::as_str).collect();
     let newer = [
         ("issuer", text(&settings.issuer)),
         ("audience", text(&settings.audience)),
         ("quotas", json(&settings.quotas)),
         ("topic_rules", json(&settings.topic_rules)),
+        ("essential_categories", (!essential.is_empty()).then(|| essential.into())),
     ];
     for (name, value) in newer {
         if let Some(value) = value {
@@ -236,6 +238,7 @@ mod tests {
             audience: some("a"),
             quotas: some(r#"{"devices":1}"#),
             topic_rules: some("{}"),
+            essential_categories: vec![Label::parse("alarm").expect("a label")],
             ..settings
         };
         let provisioned = settings_of(&all);
@@ -244,7 +247,8 @@ mod tests {
             &provisioned["audience"],
             &provisioned["quotas"],
             &provisioned["topic_rules"],
+            &provisioned["essential_categories"],
         ];
-        assert_eq!(newer, [&json!("i"), &json!("a"), &json!({"devices": 1}), &json!({})]);
+        assert_eq!(newer, [&json!("i"), &json!("a"), &json!({"devices": 1}), &json!({}), &json!(["alarm"])]);
     }
 }

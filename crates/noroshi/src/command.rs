@@ -23,6 +23,7 @@ mod listen;
 mod migrate;
 mod nodes;
 mod notice;
+mod preferences;
 mod presence;
 mod profile;
 mod push;
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Keys(keys::Arguments),
     /// Show and delete the items of a user's notification centre
     Items(items::Arguments),
+    /// Show, replace and delete preferences of users and devices: muted categories, channels, quiet hours, daily caps
+    Preferences(Box<preferences::Arguments>),
     /// Show who is online
     Presence(presence::Arguments),
     /// Manage and test credentials of push services, and list invalidated push tokens
@@ -112,6 +115,7 @@ impl Command {
             Command::Apps(arguments) => wait(arguments.run()),
             Command::Keys(arguments) => wait(arguments.run()),
             Command::Items(arguments) => wait(arguments.run()),
+            Command::Preferences(arguments) => wait(arguments.run()),
             Command::Presence(arguments) => wait(arguments.run()),
             Command::Push(arguments) => wait(arguments.run()),
             Command::Channel(arguments) => wait(arguments.run()),

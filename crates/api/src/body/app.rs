@@ -3,10 +3,11 @@
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
 use noroshi_types::topic::needs_rule;
-use noroshi_types::{AppName, Scope, Scopes, limits};
+use noroshi_types::{AppName, Label, Scope, Scopes, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::each_once;
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, Change, Line, Text};
 
@@ -47,7 +48,10 @@ struct AppBody<'a> {
     client_publish: Vec<String>,
     issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    essential_categories: Option<CategoryList>,
 }
+
+pub(super) type CategoryList = Bounded<Text<Label>, { limits::PREFERENCE_CATEGORIES_MAX }>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +67,7 @@ struct AppChangeBody<'a> {
     issuer: Change<Text<Line<CLAIM_BYTES_MAX>>>,
     #[serde(default)]
     audience: Change<Text<Line<CLAIM_BYTES_MAX>>>,
+    essential_categories: Option<CategoryList>,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +87,7 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
         client_publish: client_publish(body.client_publish)?,
         issuer: body.issuer.map(|issuer| issuer.0.0),
         audience: body.audience.map(|audience| audience.0.0),
+        essential_categories: essential(body.essential_categories)?,
         ..AppSettings::default()
     };
     Ok((body.name.0, settings))
@@ -95,6 +101,9 @@ pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Re
     body.jwks.check(jwks)?.apply(&mut settings.jwks);
     if let Some(filters) = body.client_publish {
         settings.client_publish = client_publish(filters)?;
+    }
+    if body.essential_categories.is_some() {
+        settings.essential_categories = essential(body.essential_categories)?;
     }
     let (issuer, audience) =
         (body.issuer.into_update(|issuer| issuer.0.0), body.audience.into_update(|one| one.0.0));
@@ -156,6 +165,12 @@ pub(super) fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
         }
         false => Ok(url),
     }
+}
+
+/// Each once.
+pub(super) fn essential(list: Option<CategoryList>) -> Result<Vec<Label>, Problem> {
+    let list = list.map(|list| list.all("essential_categories")).transpose()?;
+    Ok(each_once(list.into_iter().flatten().map(|name| name.0).collect()))
 }
 
 /// MQTT topic filters, for publishing over any protocol.

@@ -132,7 +132,7 @@ impl FromText for Platform {
 }
 
 /// A topic that a device may subscribe to.
-struct Subscription(Topic);
+pub(super) struct Subscription(pub(super) Topic);
 
 impl FromText for Subscription {
     const WHAT: &'static str = "a topic (a string)";

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::Author;
 use super::app::{
-    CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret,
+    CLAIM_BYTES_MAX, CategoryList, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, essential, jwks,
+    jwks_url, jwt_secret,
 };
 use super::topic_rules::mirrored;
 use crate::error::Problem;
@@ -30,6 +31,7 @@ struct MirrorBody<'a> {
     /// Limits of the app. Absent: the node's defaults.
     #[serde(borrow)]
     quotas: Option<&'a RawValue>,
+    essential_categories: Option<CategoryList>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -82,7 +84,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         issuer: body.issuer.map(|issuer| issuer.0.0),
         audience: body.audience.map(|audience| audience.0.0),
         quotas: body.quotas.map(quotas).transpose()?.flatten(),
-        ..AppSettings::default()
+        essential_categories: essential(body.essential_categories)?,
     };
     let key = |key: MirrorKeyBody| {
         let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::cache::Inputs;
 use crate::address::{Addresses, ConnectBody};
 use crate::error::Problem;
+use crate::respond::preferences::PreferencesBody;
 use crate::respond::{self, device, raw};
 
 #[derive(Serialize)]
@@ -20,12 +21,20 @@ struct MeBody<'a> {
     inbox: u64,
     /// Number of unread items of the user.
     unread_items: u64,
+    preferences: OwnPreferencesBody,
     /// The newest messages, newest first.
     messages: Vec<Box<RawValue>>,
     /// The variants of the device, by experiment.
     experiments: BTreeMap<&'a str, VariantBody<'a>>,
     maintenance: Vec<NoticeBody<'a>>,
     connect: ConnectBody<'a>,
+}
+
+/// `null`: there are none.
+#[derive(Serialize)]
+struct OwnPreferencesBody {
+    user: Option<PreferencesBody>,
+    device: Option<PreferencesBody>,
 }
 
 #[derive(Serialize)]
@@ -65,6 +74,10 @@ pub(super) fn encode(
         device: device::with_presence(device.clone(), inputs.presence)?,
         inbox: call.unread,
         unread_items: call.unread_items,
+        preferences: OwnPreferencesBody {
+            user: call.preferences.user.as_ref().map(PreferencesBody::from),
+            device: call.preferences.device.as_ref().map(PreferencesBody::from),
+        },
         messages: call.newest.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?,
         experiments,
         maintenance: notices.collect::<Result<_, _>>()?,

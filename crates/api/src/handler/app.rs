@@ -25,6 +25,7 @@ struct AppBody {
     issuer: Option<String>,
     audience: Option<String>,
     client_publish: Vec<String>,
+    essential_categories: Vec<String>,
     /// The app's number in device tokens of this node. Only for a front, which uses it to find the app of a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
@@ -150,6 +151,7 @@ impl From<App> for AppBody {
             issuer: app.settings.issuer,
             audience: app.settings.audience,
             client_publish: app.settings.client_publish,
+            essential_categories: app.settings.essential_categories.iter().map(ToString::to_string).collect(),
             number: None,
         }
     }

@@ -38,6 +38,13 @@ noroshi_types::names! {
         NotConfigured => "push_not_configured",
         PushRefused => "push_refused",
         PushExpired => "push_expired",
+        Muted => "muted",
+        ChannelOff => "channel_off",
+        Quiet => "quiet",
+        Capped => "capped",
+        PushMuted => "push_muted",
+        PushChannelOff => "push_channel_off",
+        PushCapped => "push_capped",
     }
 }
 

@@ -45,6 +45,10 @@ struct StateBody {
     targets: Option<u64>,
     counts: serde_json::Map<String, serde_json::Value>,
     collapse_key: Option<String>,
+    category: Option<String>,
+    /// The category was essential when the notification was published.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    essential: bool,
     retain: bool,
     sent_at: String,
     expires_at: String,
@@ -253,6 +257,8 @@ impl From<NotificationState> for StateBody {
             targets,
             counts: counts.into_iter().map(|(outcome, n)| (outcome.as_str().to_owned(), n.into())).collect(),
             collapse_key,
+            category: message.category.as_ref().map(|category| category.name.to_string()),
+            essential: message.category.as_ref().is_some_and(|category| category.is_essential),
             retain,
             sent_at: message.sent_at.to_string(),
             expires_at: message.expires_at.to_string(),

@@ -151,6 +151,14 @@ fn the_parsers_accept_every_example() {
     check("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop));
     check("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop));
     check("/v1/me/items", "patch", &|bytes| body::item_change(bytes).map(drop));
+    for path in [
+        "/v1/me/preferences",
+        "/v1/me/user/preferences",
+        "/v1/users/{user}/preferences",
+        "/v1/devices/{device}/preferences",
+    ] {
+        check(path, "put", &|bytes| body::preferences(bytes).map(drop));
+    }
     check("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop));
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
@@ -213,6 +221,13 @@ fn the_parsers_know_exactly_the_fields_described() {
     check("NewNotice", &|bytes| body::notice(bytes).map(drop));
     check("NewEndpoint", &|bytes| body::endpoint(bytes).map(drop));
     check("ItemChange", &|bytes| body::item_change(bytes).map(drop));
+    check("Preferences", &|bytes| body::preferences(bytes).map(drop));
+    let nested = |before: &str, bytes: &[u8], after: &str| {
+        let text = std::str::from_utf8(bytes).expect("a text");
+        body::preferences(format!("{before}{text}{after}").as_bytes()).map(drop)
+    };
+    check("CategoryPreference", &|bytes| nested(r#"{"categories": {"a": "#, bytes, "}}"));
+    check("QuietHours", &|bytes| nested(r#"{"quiet_hours": "#, bytes, "}"));
 }
 
 #[tokio::test]
@@ -287,6 +302,13 @@ async fn responses_have_exactly_the_fields_described() {
     let read = format!(r#"{{"action": "read", "ids": ["{item}"]}}"#);
     check("ItemsChanged", service.call(Method::PATCH, "/v1/me/items", &token, &read).await.json());
     check("ItemsDeleted", service.call(Method::DELETE, "/v1/users/u1/items", &service.key, "").await.json());
+    let preferences = &document["paths"]["/v1/me/preferences"]["put"]["requestBody"]["content"];
+    let preferences = preferences["application/json"]["example"].to_string();
+    let stored = service.put("/v1/me/preferences", &token, &preferences).await.json();
+    check("CategoryPreference", stored["categories"]["promo"].clone());
+    check("QuietHours", stored["quiet_hours"].clone());
+    check("Preferences", stored);
+    check("OwnPreferences", service.get("/v1/me", &token).await.json()["preferences"].clone());
     check("Message", service.get("/v1/me/inbox", &token).await.json()["messages"][0].clone());
     let endpoint = service.post("/v1/me/endpoints", &token, "").await.json();
     check("Discovery", service.get(&service.path_of(&endpoint), "").await.json());

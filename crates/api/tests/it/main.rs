@@ -17,6 +17,7 @@ mod http2_frames;
 mod items;
 mod nodes;
 mod notification;
+mod preferences;
 mod profile;
 mod push;
 mod push_tokens;

@@ -19,6 +19,14 @@ fn web_push_token(word: &str) -> Value {
         "keys": {"p256dh": p256dh, "auth": "BTBZMqHH6r4Tts7J_aSIgg"}})
 }
 
+/// Registers a device with a push token, and returns its credential.
+pub(crate) async fn web_push_device(service: &Service, device: &str, user: &str) -> String {
+    let body = json!({"device": device, "user": user, "push_token": web_push_token(device)}).to_string();
+    let made = service.post("/v1/devices", &service.key, &body).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    made.json()["token"].as_str().expect("a token").to_owned()
+}
+
 #[tokio::test]
 async fn a_credential_is_added_listed_replaced_and_removed_but_never_shown() {
     let service = Service::start().await;

@@ -97,7 +97,12 @@ impl Service {
             let overrides = app.settings.quotas.as_deref().and_then(|text| quota::parse(text).ok());
             Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
         };
-        auth.watch_apps(move |apps, _| limited.quotas.configure(apps.iter().map(of))).await;
+        auth.watch_apps(move |apps, _| {
+            limited.quotas.configure(apps.iter().map(of));
+            let essential = apps.iter().map(|app| (app.id, app.settings.essential_categories.clone()));
+            limited.context.set_essential_categories(essential);
+        })
+        .await;
         let edge = Arc::new(FakeEdge::default());
         delivery.context.attach_edge(edge.clone());
         let metrics = Metrics::new(&mut registry);

@@ -283,7 +283,7 @@ fn place(cells: &CellSet, after: &str) -> Result<(usize, String), Problem> {
     Ok((index, inner.to_owned()))
 }
 
-/// `GET /v1/devices/{device}`
+/// `GET /v1/devices/{device}`, `GET /v1/devices/{device}/preferences`
 pub(crate) async fn show(
     By(call, _): By<Read>,
     Path(device): Path<String>,
@@ -310,8 +310,8 @@ pub(crate) async fn revoke(
     at_cell_of_device(&call, &device, CellRequest { method: Method::POST, ..at(&uri) }).await
 }
 
-/// Everything under `/v1/devices/{device}/push-tokens`
-pub(crate) async fn push_tokens(
+/// Everything under `/v1/devices/{device}/push-tokens`, and changes of `/v1/devices/{device}/preferences`
+pub(crate) async fn forward(
     By(call, _): By<Devices>,
     Path(segments): Path<Vec<String>>,
     method: Method,

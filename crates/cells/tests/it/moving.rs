@@ -95,6 +95,48 @@ async fn a_device_moves_with_its_push_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preferences_move_with_the_last_device_of_a_user() {
+    let world = World::start().await;
+    let (user, token) = world.resident("a", 0).await;
+    let second = format!("{user}-2");
+    world.device(&second, &user).await;
+    let mute = |name: &str| json!({"categories": {name: {"muted": true}}});
+    let put = async |path: &str, bearer: &str, body: &serde_json::Value| {
+        let answer = world.call(Method::PUT, path, bearer, &body.to_string()).await;
+        assert_eq!((answer.status, &answer.json()), (StatusCode::OK, body), "{path}");
+    };
+    let of_user = format!("/v1/users/{user}/preferences");
+    put("/v1/me/preferences", &token, &mute("first")).await;
+    put("/v1/me/user/preferences", &token, &mute("user")).await;
+    put(&format!("/v1/devices/{second}/preferences"), &world.key, &mute("second")).await;
+    assert_eq!(world.get(&of_user).await.json(), mute("user"));
+
+    let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
+    let moved = world.operate(Method::POST, "/v1/cells/a/moves", &body).await;
+    assert_eq!(moved.json()["devices"], 2, "{}", moved.text);
+    let in_a = async || world.cell("a").call(Method::GET, &of_user, &world.key, "").await.json();
+    for (device, is_last) in [(&user, false), (&second, true)] {
+        within("its session to be ended", async || {
+            let me = world.call(Method::GET, "/v1/me", &token, "").await;
+            (me.status == StatusCode::UNAUTHORIZED).then_some(())
+        })
+        .await;
+        world.device(device, &user).await;
+        within("it to be gone from the first cell", async || {
+            (!world.cell("a").has("dev", device).await).then_some(())
+        })
+        .await;
+        let own = mute(if is_last { "second" } else { "first" });
+        assert_eq!(world.get(&format!("/v1/devices/{device}/preferences")).await.json(), own);
+        let (of_new, of_old) = (world.get(&of_user).await.json(), in_a().await);
+        let rest = if is_last { json!({}) } else { mute("user") };
+        assert_eq!((of_new, of_old), (mute(if is_last { "changed" } else { "user" }), rest));
+        // What is set in the new cell stays.
+        put(&of_user, &world.key, &mute("changed")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_is_emptied() {
     let world = World::start().await;
     let lines: Vec<String> =

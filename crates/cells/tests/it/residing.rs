@@ -236,6 +236,52 @@ async fn a_front_without_the_app_numbers_of_a_cell_does_not_reject_its_tokens() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preferences_of_a_user_are_in_the_users_cell() {
+    let world = World::start().await;
+    let (one, other) = (world.device("d1", "u1").await, world.device("d2", "u1").await);
+    let stranger = world.device("d3", "u2").await;
+    let mute = |name: &str| json!({"categories": {name: {"muted": true}}});
+    let put = async |path: &str, bearer: &str, body: &serde_json::Value| {
+        world.call(Method::PUT, path, bearer, &body.to_string()).await.json()
+    };
+    let get = async |path: &str, bearer: &str| world.call(Method::GET, path, bearer, "").await.json();
+    let delete = async |path: &str| world.call(Method::DELETE, path, &world.key, "").await.status;
+    assert_eq!(put("/v1/me/user/preferences", &one, &mute("a")).await, mute("a"));
+    assert_eq!(put("/v1/me/preferences", &other, &mute("b")).await, mute("b"));
+    assert_eq!(get("/v1/users/u1/preferences", &world.key).await, mute("a"));
+    assert_eq!(get("/v1/devices/d2/preferences", &world.key).await, mute("b"));
+    let shown = get("/v1/me", &other).await["preferences"].clone();
+    assert_eq!(shown, json!({"user": mute("a"), "device": mute("b")}));
+    assert_eq!(get("/v1/me/user/preferences", &stranger).await, json!({}));
+    assert_eq!(put("/v1/users/u1/preferences", &world.key, &mute("c")).await, mute("c"));
+    assert_eq!(put("/v1/devices/d1/preferences", &world.key, &mute("d")).await, mute("d"));
+    assert_eq!(get("/v1/me/user/preferences", &one).await, mute("c"));
+    assert_eq!(get("/v1/me/preferences", &one).await, mute("d"));
+    for path in ["/v1/users/u1/preferences", "/v1/devices/d1/preferences"] {
+        assert_eq!(delete(path).await, StatusCode::NO_CONTENT);
+        assert_eq!(get(path, &world.key).await, json!({}));
+        world.call(Method::GET, path, &one, "").await.problem(401, "unauthorized");
+        let bad = world.call(Method::PUT, path, &world.key, r#"{"channels": ["x"]}"#).await;
+        assert_eq!(bad.problem(400, "invalid_field")["field"], "channels[0]");
+    }
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        world
+            .call(method, "/v1/devices/nobody/preferences", &world.key, "{}")
+            .await
+            .problem(404, "not_found");
+    }
+    // Those of a user without a device hold in whichever cell gets the first one.
+    let users: Vec<String> = (0..8).map(|number| format!("later-{number}")).collect();
+    for user in &users {
+        assert_eq!(put(&format!("/v1/users/{user}/preferences"), &world.key, &mute(user)).await, mute(user));
+    }
+    for user in &users {
+        let token = world.device(user, user).await;
+        assert_eq!(get("/v1/me/user/preferences", &token).await, mute(user));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_of_a_user_are_in_the_users_cell() {
     let world = World::start().await;
     let (one, other) = (world.device("d1", "u1").await, world.device("d2", "u1").await);

@@ -34,7 +34,7 @@ enum Action {
         #[command(flatten)]
         signing: Signing,
     },
-    /// Change an app's JWT settings and what its devices may publish to; other settings stay
+    /// Change an app's JWT settings, what its devices may publish to, and its essential categories; other settings stay
     Update {
         name: String,
         #[command(flatten)]
@@ -137,6 +137,9 @@ struct Signing {
     /// Required element of the claim aud of the app's JWTs; "" for the app's name, if there is an aud
     #[arg(long, value_name = "AUDIENCE")]
     audience: Option<String>,
+    /// Category that no preference of a user or a device suppresses (repeatable); "" for none
+    #[arg(long, value_name = "CATEGORY")]
+    essential: Vec<String>,
 }
 
 impl Signing {
@@ -152,9 +155,13 @@ impl Signing {
         if let Some(path) = &self.jwks_file {
             fields.insert("jwks".to_owned(), read_json(path)?);
         }
-        if !self.client_publish.is_empty() {
-            let filters: Vec<&String> = self.client_publish.iter().filter(|one| !one.is_empty()).collect();
-            fields.insert("client_publish".to_owned(), json!(filters));
+        for (name, list) in
+            [("client_publish", &self.client_publish), ("essential_categories", &self.essential)]
+        {
+            if !list.is_empty() {
+                let list: Vec<&String> = list.iter().filter(|one| !one.is_empty()).collect();
+                fields.insert(name.to_owned(), json!(list));
+            }
         }
         for (name, claim) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if let Some(claim) = claim {

@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
+    /// Category, by which preferences of users and devices decide
+    #[arg(long, conflicts_with = "file")]
+    category: Option<String>,
     /// Store it as the topic's retained message
     #[arg(long)]
     retain: bool,
@@ -150,6 +153,7 @@ impl Arguments {
             ("ttl", &self.ttl),
             ("urgency", &self.urgency),
             ("collapse_key", &self.collapse_key),
+            ("category", &self.category),
         ]));
         let mut push =
             present(&[("mode", &self.push), ("after", &self.push_after), ("token", &self.push_token)]);

@@ -25,9 +25,9 @@ pub(super) struct Flags {
     /// A button: its id, its title, and optionally the URL that it opens (repeatable)
     #[arg(long = "action", value_name = "ID=TITLE[=URL]", value_parser = action)]
     actions: Vec<Value>,
-    /// Category of the app on iOS
+    /// Category of the app on iOS, which decides about its buttons there
     #[arg(long, value_name = "CATEGORY")]
-    category: Option<String>,
+    ios_category: Option<String>,
     /// URL of an icon, for browsers
     #[arg(long, value_name = "URL")]
     icon: Option<String>,
@@ -68,7 +68,7 @@ impl Flags {
             ("level", &self.level),
             ("sound", &self.sound),
             ("thread", &self.thread),
-            ("category", &self.category),
+            ("category", &self.ios_category),
             ("icon", &self.icon),
             ("android_channel", &self.android_channel),
             ("fcm_analytics_label", &self.fcm_analytics_label),

@@ -38,7 +38,7 @@ fn all_fields_are_parsed() {
             "locales": ["ja"], "timezones": ["asia/tokyo"], "app_version": {"min": "1.2", "max": "2.0"},
             "tags": {"plan": ["free", "trial"]}}},
             "message": {"notification": {"title": "Hello {{name}}", "url": "{{link}}"}, "data": {"b":  1.0},
-              "urgency": "high", "ttl": "2h", "collapse_key": "k", "when": "stored",
+              "urgency": "high", "ttl": "2h", "collapse_key": "k", "category": "offers", "when": "stored",
               "push": {"mode": "fallback", "after": "1m", "apns": {"payload": {}}}},
             "locales": {"ja": {"notification": {"title": "やあ {{name}}"}}},
             "variables": {"name": "you", "link": "app:"},
@@ -54,6 +54,7 @@ fn all_fields_are_parsed() {
     assert_eq!(spec.message.data.as_ref().map(JsonText::as_str), Some(r#"{"b":  1.0}"#), "unchanged");
     assert_eq!((spec.message.when, spec.message.push.mode), (Some(When::Stored), PushMode::Fallback));
     assert_eq!(spec.message.urgency, Urgency::High);
+    assert_eq!(spec.message.category.as_ref().map(Label::as_str), Some("offers"));
     assert!(spec.locales.contains_key("ja"));
     assert_eq!(spec.start_at, Some(Timestamp(1_768_437_000_000)));
     assert_eq!(spec.quiet_hours.map(|hours| hours.to.to_string()).as_deref(), Some("07:00"));

@@ -66,6 +66,29 @@ fn a_notification_has_exactly_one_kind_of_target() {
 }
 
 #[test]
+fn the_category_of_a_notification_is_that_of_its_item_and_the_other_way_round() {
+    let categories = |fields: &str| {
+        let request = read(&format!(r#"{{"to":{{"users":["a"]}},"data":1{fields}}}"#)).expect(fields);
+        let of_item = request.item.and_then(|item| item.category).map(|name| name.to_string());
+        assert!(request.category.as_ref().is_none_or(|category| !category.is_essential));
+        (request.category.map(|category| category.name.to_string()), of_item)
+    };
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(categories(""), (None, None));
+    assert_eq!(categories(r#","category":null,"item":{}"#), (None, None));
+    assert_eq!(categories(r#","category":"a""#), (some("a"), None));
+    assert_eq!(categories(r#","category":"a","item":{}"#), (some("a"), some("a")));
+    assert_eq!(categories(r#","item":{"category":"b"}"#), (some("b"), some("b")));
+    assert_eq!(categories(r#","category":"a","item":{"category":"b"}"#), (some("a"), some("b")));
+    let topic = read(r#"{"to":{"topic":"t"},"data":1,"category":"a"}"#).expect("a topic");
+    assert_eq!(topic.category.map(|category| category.name.to_string()), some("a"));
+    for bad in ["\"A B\"", "\"\"", "1", "[]"] {
+        let text = format!(r#"{{"to":{{"users":["a"]}},"data":1,"category":{bad}}}"#);
+        refused(read(&text), Code::InvalidField, "category");
+    }
+}
+
+#[test]
 fn items_are_for_named_targets() {
     let with_item = |to: &str, item: &str| read(&format!("{{\"to\":{to},\"data\":1,\"item\":{item}}}"));
     let users = r#"{"users": ["a", "b"]}"#;

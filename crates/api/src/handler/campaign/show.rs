@@ -131,6 +131,8 @@ struct MessageBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     collapse_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<&'static str>,
     push: PushBody,
 }
@@ -392,6 +394,7 @@ fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
         urgency: message.urgency.as_str(),
         ttl: format_duration(message.ttl.duration()),
         collapse_key: message.collapse_key.map(String::from),
+        category: message.category.map(|category| category.to_string()),
         when: message.when.map(|when| when.as_str()),
         push: PushBody {
             mode: mode.as_str(),

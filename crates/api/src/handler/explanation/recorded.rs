@@ -60,12 +60,49 @@ fn ended(had: &impl Fn(Outcome) -> bool) -> Option<(&'static str, Option<Reason>
     Some((found.1, Some(found.2)))
 }
 
+/// Preferences kept it from the device's connection.
+fn suppressed(in_inbox: bool, had: &impl Fn(Outcome) -> bool) -> Option<(&'static str, Option<Reason>)> {
+    let all = [
+        (
+            Outcome::Muted,
+            "It was not delivered live: the preferences mute its topic or category.",
+            "It is in the device's inbox, but is not delivered live: the preferences mute its topic or category.",
+            Reason::Muted,
+        ),
+        (
+            Outcome::ChannelOff,
+            "It was not delivered live: the preferences do not allow live messages.",
+            "It is in the device's inbox, but is not delivered live: the preferences do not allow live messages.",
+            Reason::ChannelOff,
+        ),
+        (
+            Outcome::Capped,
+            "It was not delivered live: the device had as many notifications of the category on that day as the preferences \
+             allow.",
+            "It is in the device's inbox, but was not delivered live: the device had as many notifications of the category on \
+             that day as the preferences allow.",
+            Reason::Capped,
+        ),
+        (
+            Outcome::Quiet,
+            "It was not delivered live: the device was idle and in its quiet hours.",
+            "It is in the device's inbox, but was not delivered live: the device was idle and in its quiet hours.",
+            Reason::Quiet,
+        ),
+    ];
+    let (_, gone, kept, reason) = all.into_iter().find(|(outcome, ..)| had(*outcome))?;
+    Some((if in_inbox { kept } else { gone }, Some(reason)))
+}
+
 /// None: the only steps are those of push services.
 fn live(
     trace: &Trace,
     is_connected: bool,
     had: &impl Fn(Outcome) -> bool,
 ) -> Option<(&'static str, Option<Reason>)> {
+    if let Some(suppressed) = suppressed(trace.in_inbox, had).filter(|_| !had(Outcome::Written)) {
+        return Some(suppressed);
+    }
     let (sentence, reason) = match (trace.in_inbox, had(Outcome::Written), is_connected) {
         (true, true, true) => (
             "It was written to the device's connection; the device has not acknowledged it yet.",
@@ -138,6 +175,21 @@ fn push(step: &TraceStep) -> Option<Sentence> {
             "It was not pushed: the app has no credential for the device's push service.".to_owned(),
             Reason::NotConfigured,
         ),
+        Outcome::PushMuted => {
+            ("It was not pushed: the preferences mute its topic or category.".to_owned(), Reason::PushMuted)
+        }
+        Outcome::PushChannelOff => {
+            ("It was not pushed: the preferences do not allow pushes.".to_owned(), Reason::PushChannelOff)
+        }
+        Outcome::PushCapped => (
+            "It was not pushed: the device had as many notifications of the category on that day as the preferences \
+             allow."
+                .to_owned(),
+            Reason::PushCapped,
+        ),
+        Outcome::PushExpired if step.reason.as_deref() == Some("quiet_hours") => {
+            ("It was not pushed: its ttl ended in the device's quiet hours.".to_owned(), Reason::PushExpired)
+        }
         Outcome::PushExpired => {
             (format!("Its ttl ended before a push service accepted it{because}."), Reason::PushExpired)
         }

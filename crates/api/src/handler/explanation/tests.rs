@@ -115,6 +115,48 @@ fn the_summary_covers_inbox_and_push() {
 }
 
 #[test]
+fn the_summary_names_the_preference() {
+    use Outcome::{
+        Acked, Capped, ChannelOff, Kept, Muted, PushCapped, PushChannelOff, PushExpired, PushMuted, Pushed,
+        Quiet, Written,
+    };
+    let by_user = |steps: &[(Outcome, Option<&str>)], in_inbox, reason, summary: &str| {
+        check(&recorded(steps, in_inbox), TargetedBy::User, reason, summary);
+    };
+    let live = |outcome, reason, because: &str| {
+        let gone = format!("It was not delivered live: {because}.");
+        by_user(&[(outcome, None)], false, Some(reason), &gone);
+    };
+    live(Muted, Reason::Muted, "the preferences mute its topic or category");
+    live(ChannelOff, Reason::ChannelOff, "the preferences do not allow live messages");
+    live(Quiet, Reason::Quiet, "the device was idle and in its quiet hours");
+    let cap = "the device had as many notifications of the category on that day as the preferences allow";
+    live(Capped, Reason::Capped, cap);
+    let kept =
+        "It is in the device's inbox, but is not delivered live: the preferences mute its topic or category.";
+    by_user(&[(Kept, None), (Muted, None)], true, Some(Reason::Muted), kept);
+    let kept = format!("It is in the device's inbox, but was not delivered live: {cap}.");
+    by_user(&[(Kept, None), (Capped, None)], true, Some(Reason::Capped), &kept);
+    // It was delivered after the preferences were changed.
+    let unacknowledged = "It was written to a connection that closed before the device acknowledged it; it is still in the inbox.";
+    by_user(&[(Kept, None), (Muted, None), (Written, None)], true, Some(Reason::Offline), unacknowledged);
+    by_user(&[(Kept, None), (Muted, None), (Acked, None)], false, None, "The device acknowledged it.");
+
+    let waits = "It is in the device's inbox until the device connects.";
+    let pushed = |outcome, detail, reason, because: &str| {
+        let summary = format!("{waits} It was not pushed: {because}.");
+        by_user(&[(Kept, None), (outcome, detail)], true, Some(reason), &summary);
+    };
+    pushed(PushMuted, None, Reason::PushMuted, "the preferences mute its topic or category");
+    pushed(PushChannelOff, None, Reason::PushChannelOff, "the preferences do not allow pushes");
+    pushed(PushCapped, None, Reason::PushCapped, cap);
+    let quiet = "its ttl ended in the device's quiet hours";
+    pushed(PushExpired, Some("quiet_hours"), Reason::PushExpired, quiet);
+    let both = format!("It was not delivered live: {cap}. A push service accepted it for the device.");
+    by_user(&[(Capped, None), (Pushed, None)], false, None, &both);
+}
+
+#[test]
 fn every_outcome_but_two_determines_the_state() {
     for outcome in Outcome::ALL {
         let found = explain(&recorded(&[(outcome, None)], false), PRESENT);

@@ -155,6 +155,7 @@ fn null_is_accepted_where_the_documents_allow_it_and_nowhere_else() {
         ("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop)),
         ("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop)),
         ("/v1/me/items", "patch", &|bytes| body::item_change(bytes).map(drop)),
+        ("/v1/me/preferences", "put", &|bytes| body::preferences(bytes).map(drop)),
         ("/v1/me/exposures", "post", &|bytes| body::exposures(bytes).map(drop)),
         ("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop)),
         ("/v1/apps/{app}", "patch", &change(Author::Operator)),

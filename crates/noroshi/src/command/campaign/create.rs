@@ -124,6 +124,9 @@ struct Message {
     /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
+    /// Category, by which preferences of users and devices decide
+    #[arg(long)]
+    category: Option<String>,
     /// Also deliver to connections and inboxes, like noroshi send [default: only through push services]
     #[arg(long, value_parser = ["active", "connected", "stored"])]
     when: Option<String>,
@@ -306,6 +309,7 @@ impl Message {
             ("urgency", &self.urgency),
             ("ttl", &self.ttl),
             ("collapse_key", &self.collapse_key),
+            ("category", &self.category),
             ("when", &self.when),
         ]));
         let push = present(&[("mode", &self.push), ("after", &self.push_after), ("token", &self.push_token)]);
