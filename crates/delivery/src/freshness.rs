@@ -62,7 +62,7 @@ impl Freshness {
     }
 
     /// Data of users was changed that their devices show.
-    pub fn users_changed<'a>(&self, app: AppId, users: impl IntoIterator<Item = &'a UserId>) {
+    pub(crate) fn users_changed<'a>(&self, app: AppId, users: impl IntoIterator<Item = &'a UserId>) {
         self.stale(users.into_iter().map(|user| stamp::user(app, user)));
     }
 

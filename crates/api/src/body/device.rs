@@ -132,7 +132,7 @@ impl FromText for Platform {
 }
 
 /// A topic that a device may subscribe to.
-pub(super) struct Subscription(pub(super) Topic);
+struct Subscription(Topic);
 
 impl FromText for Subscription {
     const WHAT: &'static str = "a topic (a string)";

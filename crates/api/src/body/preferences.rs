@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use noroshi_types::local_time::{LocalTime, QuietHours};
-use noroshi_types::{CategoryPreference, Channel, Channels, Invalid, Label, Preferences, QuietTime, limits};
+use noroshi_types::{
+    CategoryPreference, Channel, Channels, Invalid, Label, Preferences, QuietTime, Topic, limits,
+};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::TimeZone;
-use super::device::Subscription;
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Text, TextMap};
 
@@ -18,7 +19,7 @@ type ChannelList = Bounded<Text<Channel>, { Channel::ALL.len() }>;
 #[serde(deny_unknown_fields)]
 struct Body {
     channels: Option<ChannelList>,
-    muted_topics: Option<Bounded<Text<Subscription>, { limits::MUTED_TOPICS_MAX }>>,
+    muted_topics: Option<Bounded<Text<Topic>, { limits::MUTED_TOPICS_MAX }>>,
     categories: Option<TextMap<Label, CategoryBody, { limits::PREFERENCE_CATEGORIES_MAX }>>,
     quiet_hours: Option<QuietBody>,
 }
@@ -67,7 +68,7 @@ pub fn preferences(bytes: &[u8]) -> Result<Option<Preferences>, Problem> {
     }
     let preferences = Preferences {
         channels: body.channels.map(|list| channels(list, "channels")).transpose()?,
-        muted_topics: muted.into_iter().flatten().map(|topic| topic.0.0).collect(),
+        muted_topics: muted.into_iter().flatten().map(|topic| topic.0).collect(),
         categories,
         quiet_hours: body.quiet_hours.map(quiet_time).transpose()?,
     };
@@ -94,8 +95,6 @@ impl FromText for Channel {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::Topic;
-
     use super::*;
     use crate::error::Code;
 
@@ -105,12 +104,12 @@ mod tests {
 
     #[test]
     fn every_field_is_read() {
-        let text = r#"{"channels": ["inbox", "live", "inbox"], "muted_topics": ["news", "$maintenance"],
+        let text = r#"{"channels": ["inbox", "live", "inbox"], "muted_topics": ["news", "a/b"],
             "categories": {"promo": {"muted": true}, "news": {"channels": [], "daily_max": 0}},
             "quiet_hours": {"from": "22:00", "to": "07:30", "timezone": "asia/tokyo"}}"#;
         let read = preferences(text.as_bytes()).expect("valid").expect("some");
         assert_eq!(read.channels, Some([Channel::Live, Channel::Inbox].into_iter().collect()));
-        let topics = ["news", "$maintenance"].map(|name| Topic::parse_subscription(name).expect(name));
+        let topics = ["news", "a/b"].map(|name| Topic::parse(name).expect(name));
         assert_eq!(read.muted_topics, topics.into());
         let promo = CategoryPreference { muted: Some(true), ..CategoryPreference::default() };
         assert_eq!(read.categories[&label("promo")], promo);

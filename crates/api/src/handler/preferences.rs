@@ -24,13 +24,13 @@ pub(crate) async fn own(consumer: Consumer) -> Answer {
 /// `PUT /v1/me/preferences`: durable when the response is sent.
 pub(crate) async fn set_own(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let Consumer { device, delivery, .. } = consumer;
-    replace(&delivery, device.app, &Preferring::Device(device.id), &body, Problem::gone).await
+    replace(&delivery, device.app, Preferring::Device(device.id), &body, Problem::gone).await
 }
 
 /// `DELETE /v1/me/preferences`
 pub(crate) async fn clear_own(consumer: Consumer) -> Result<StatusCode, Problem> {
     let Consumer { device, delivery, .. } = consumer;
-    clear(&delivery, device.app, &Preferring::Device(device.id)).await.map_err(Problem::gone)
+    clear(&delivery, device.app, Preferring::Device(device.id)).await.map_err(Problem::gone)
 }
 
 /// `GET /v1/me/user/preferences`
@@ -42,13 +42,13 @@ pub(crate) async fn of_own_user(consumer: Consumer) -> Answer {
 /// `PUT /v1/me/user/preferences`: durable when the response is sent.
 pub(crate) async fn set_of_own_user(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let user = own_user(consumer.device.user)?;
-    replace(&consumer.delivery, consumer.device.app, &user, &body, Problem::from).await
+    replace(&consumer.delivery, consumer.device.app, user, &body, Problem::from).await
 }
 
 /// `DELETE /v1/me/user/preferences`
 pub(crate) async fn clear_of_own_user(consumer: Consumer) -> Result<StatusCode, Problem> {
     let user = own_user(consumer.device.user)?;
-    clear(&consumer.delivery, consumer.device.app, &user).await.map_err(Problem::from)
+    clear(&consumer.delivery, consumer.device.app, user).await.map_err(Problem::from)
 }
 
 /// `GET /v1/users/{user}/preferences`
@@ -63,7 +63,7 @@ pub(crate) async fn set_of_user(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let of = Preferring::User(user_id(&user)?);
-    replace(&provider.delivery, provider.app, &of, &body, Problem::from).await
+    replace(&provider.delivery, provider.app, of, &body, Problem::from).await
 }
 
 /// `DELETE /v1/users/{user}/preferences`
@@ -72,7 +72,7 @@ pub(crate) async fn clear_of_user(
     Path(user): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let of = Preferring::User(user_id(&user)?);
-    clear(&provider.delivery, provider.app, &of).await.map_err(Problem::from)
+    clear(&provider.delivery, provider.app, of).await.map_err(Problem::from)
 }
 
 /// `GET /v1/devices/{device}/preferences`
@@ -90,7 +90,7 @@ pub(crate) async fn set_of_device(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let of = Preferring::Device(body::device_id(&device)?);
-    replace(&provider.delivery, provider.app, &of, &body, Problem::missing(DEVICE)).await
+    replace(&provider.delivery, provider.app, of, &body, Problem::missing(DEVICE)).await
 }
 
 /// `DELETE /v1/devices/{device}/preferences`
@@ -99,7 +99,7 @@ pub(crate) async fn clear_of_device(
     Path(device): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let of = Preferring::Device(body::device_id(&device)?);
-    clear(&provider.delivery, provider.app, &of).await.map_err(Problem::missing(DEVICE))
+    clear(&provider.delivery, provider.app, of).await.map_err(Problem::missing(DEVICE))
 }
 
 const DEVICE: &str = "device";
@@ -118,32 +118,18 @@ async fn show(delivery: &Delivery, app: AppId, of: &Preferring) -> Answer {
 async fn replace(
     delivery: &Delivery,
     app: AppId,
-    of: &Preferring,
+    of: Preferring,
     body: &[u8],
     refused: impl Fn(Error) -> Problem,
 ) -> Answer {
     let preferences = body::preferences(body)?;
     let response = respond::ok(&shown(preferences.as_ref()))?;
-    set(delivery, app, of, preferences).await.map_err(refused)?;
+    delivery.preferences.set(app, of, preferences).await.map_err(refused)?;
     Ok(response)
 }
 
-async fn clear(delivery: &Delivery, app: AppId, of: &Preferring) -> Result<StatusCode, Error> {
-    set(delivery, app, of, None).await.map(|()| StatusCode::NO_CONTENT)
-}
-
-async fn set(
-    delivery: &Delivery,
-    app: AppId,
-    of: &Preferring,
-    preferences: Option<Preferences>,
-) -> Result<(), Error> {
-    delivery.store().set_preferences(app, of, preferences).await?;
-    match of {
-        Preferring::User(user) => delivery.freshness.users_changed(app, [user]),
-        Preferring::Device(device) => delivery.freshness.device_changed(app, device),
-    }
-    Ok(())
+async fn clear(delivery: &Delivery, app: AppId, of: Preferring) -> Result<StatusCode, Error> {
+    delivery.preferences.set(app, of, None).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 fn shown(preferences: Option<&Preferences>) -> PreferencesBody {

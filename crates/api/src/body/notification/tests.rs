@@ -79,7 +79,9 @@ fn the_category_of_a_notification_is_that_of_its_item_and_the_other_way_round() 
     assert_eq!(categories(r#","category":"a""#), (some("a"), None));
     assert_eq!(categories(r#","category":"a","item":{}"#), (some("a"), some("a")));
     assert_eq!(categories(r#","item":{"category":"b"}"#), (some("b"), some("b")));
-    assert_eq!(categories(r#","category":"a","item":{"category":"b"}"#), (some("a"), some("b")));
+    assert_eq!(categories(r#","category":"a","item":{"category":"a"}"#), (some("a"), some("a")));
+    let two = r#"{"to":{"users":["u"]},"data":1,"category":"a","item":{"category":"b"}}"#;
+    refused(read(two), Code::InvalidField, "item.category");
     let topic = read(r#"{"to":{"topic":"t"},"data":1,"category":"a"}"#).expect("a topic");
     assert_eq!(topic.category.map(|category| category.name.to_string()), some("a"));
     for bad in ["\"A B\"", "\"\"", "1", "[]"] {
