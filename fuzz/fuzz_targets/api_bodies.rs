@@ -69,4 +69,5 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::killing(bytes);
     let _ = body::exposures(bytes);
     let _ = body::item_change(bytes);
+    let _ = body::preferences(bytes);
 });

@@ -196,6 +196,7 @@ struct Message {
 struct Kept {
     urgency: String,
     collapse_key: Option<String>,
+    category: Option<String>,
     expires_at: String,
 }
 
@@ -424,8 +425,10 @@ async fn publish(
             body[name] = serde_json::from_str(value.get()).map_err(Problem::internal)?;
         }
     }
-    if let Some(collapse_key) = kept.collapse_key {
-        body["collapse_key"] = collapse_key.into();
+    for (name, value) in [("collapse_key", kept.collapse_key), ("category", kept.category)] {
+        if let Some(value) = value {
+            body[name] = value.into();
+        }
     }
     // No provider's key starts with a line break.
     let key = format!("\ncarried\n{}\n{remote}\n{}", from.name(), one.device);

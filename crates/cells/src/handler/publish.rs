@@ -34,6 +34,7 @@ pub(crate) struct Summary {
     pub(crate) urgency: String,
     pub(crate) target: TargetSummary,
     pub(crate) collapse_key: Option<String>,
+    pub(crate) category: Option<String>,
     pub(crate) retain: bool,
 }
 
@@ -173,6 +174,7 @@ fn summary(request: &Request) -> Summary {
         urgency: request.urgency.as_str().to_owned(),
         target: TargetSummary { kind: kind.to_owned(), topic, condition },
         collapse_key: request.collapse_key.as_ref().map(|key| key.to_string()),
+        category: request.category.as_ref().map(|category| category.name.to_string()),
         retain: request.retain,
     }
 }

@@ -9,7 +9,9 @@ use crate::world::{World, within};
 async fn a_user_moves_with_its_inbox() {
     let world = World::start().await;
     let (user, token) = world.resident("a", 0).await;
-    let before = world.publish(json!({"to": {"users": [user]}, "data": "before", "urgency": "high"})).await;
+    let before = world
+        .publish(json!({"to": {"users": [user]}, "data": "before", "urgency": "high", "category": "c"}))
+        .await;
     world.until_done(&before).await;
 
     let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
@@ -38,6 +40,12 @@ async fn a_user_moves_with_its_inbox() {
     let mut inbox = world.inbox(&token).await;
     inbox.sort_by_key(ToString::to_string);
     assert_eq!(inbox, [json!("after"), json!("before"), json!("between")], "each once");
+    let copied = world.call(Method::GET, "/v1/me/inbox", &token, "").await.json();
+    let copied = copied["messages"].as_array().expect("messages").iter().find(|one| one["data"] == "before");
+    let id = copied.and_then(|one| one["id"].as_str()).expect("an id");
+    let path = format!("/v1/notifications/{id}");
+    let copied = world.cell("b").call(Method::GET, &path, &world.key, "").await.json();
+    assert_eq!((&copied["category"], &copied["urgency"]), (&json!("c"), &json!("high")));
     // From then on only the new one is queried.
     within("the first cell to be asked no more", async || {
         let id = world.publish(json!({"to": {"users": [user]}, "when": "active", "data": 0})).await;

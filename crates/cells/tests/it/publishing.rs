@@ -21,11 +21,14 @@ async fn a_user_message_goes_to_one_cell_and_a_topic_message_to_all() {
         (&json!(one), &json!(1), &json!("pending"))
     );
 
-    let two = world.publish(json!({"to": {"users": [a, b, "nobody"]}, "data": 2, "collapse_key": "k"})).await;
+    let two = world
+        .publish(json!({"to": {"users": [a, b, "nobody"]}, "data": 2, "collapse_key": "k", "category": "c"}))
+        .await;
     let state = world.until_done(&two).await;
     assert_eq!(parts(&state).iter().map(|(cell, _)| &**cell).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!((&state["counts"]["kept"], &state["counts"]["unknown"]), (&json!(2), &json!(1)));
     assert_eq!((&state["collapse_key"], &state["target"]["kind"]), (&json!("k"), &json!("users")));
+    assert_eq!(state["category"], "c");
 
     for token in [&token_a, &token_b] {
         assert_eq!(

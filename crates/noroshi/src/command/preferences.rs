@@ -32,7 +32,7 @@ enum Action {
         #[command(flatten)]
         of: Of,
         #[command(flatten)]
-        preferences: Preferences,
+        preferences: Box<Preferences>,
     },
     /// Delete the preferences of a user or a device
     Clear {
