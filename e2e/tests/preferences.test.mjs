@@ -8,7 +8,9 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 
+import { Cluster } from '../lib/cluster.mjs'
 import { Device } from '../lib/device.mjs'
+import { Postgres, Redis, missingEngines } from '../lib/engines.mjs'
 import { DevPush, operatorToken, unique } from '../lib/push.mjs'
 import { until } from '../lib/until.mjs'
 
@@ -327,6 +329,73 @@ describe('live', () => {
     assert.equal((await connection.msg()).id, stored)
     const active = await publish(user, 'news', { when: 'connected' })
     assert.equal((await connection.msg()).id, active)
+    await connection.leave()
+  })
+})
+
+/** A connection is at another node than the one that stores the preferences. */
+describe('on two nodes', { skip: missingEngines() ?? false }, () => {
+  let postgres, redis, cluster
+  before(async () => {
+    ;[postgres, redis] = await Promise.all([Postgres.start(), Redis.start()])
+    const roles = ['api', 'gateway', 'sender']
+    cluster = await Cluster.start({
+      postgres: postgres.url,
+      redis: redis.url,
+      nodes: [{ name: 'a', roles }, { name: 'b', roles }],
+    })
+    await cluster.seen(2)
+  })
+  after(async () => {
+    await cluster?.stop()
+    await Promise.all([postgres?.stop(), redis?.stop()])
+  })
+
+  test('the first call of each node shows a change', async () => {
+    const user = unique('wide')
+    const [a, b] = [cluster.api('a'), cluster.api('b')]
+    const { device, token } = await a.register({ user })
+    const none = { user: null, device: null }
+    for (const api of [a, b]) assert.deepEqual((await api.me(token).show()).preferences, none)
+    const body = { categories: { promo: { muted: true } } }
+    const shows = (api, expected) =>
+      until('the first call', async () => JSON.stringify((await api.me(token).show()).preferences) === JSON.stringify(expected))
+    await a.call('PUT', '/v1/me/user/preferences', { token, body })
+    for (const api of [a, b]) await shows(api, { user: body, device: null })
+    await b.call('PUT', `/v1/devices/${device}/preferences`, { body })
+    for (const api of [a, b]) await shows(api, { user: body, device: body })
+    await a.call('DELETE', `/v1/users/${user}/preferences`, { status: 204 })
+    for (const api of [a, b]) await shows(api, { user: null, device: body })
+  })
+
+  test('a change holds for the connection at the other node', async () => {
+    const user = unique('wide')
+    const [a, b] = [cluster.api('a'), cluster.api('b')]
+    const { device, token } = await a.register({ user })
+    let connection
+    // A node that compares its sessions with the store may ask a device to reconnect.
+    const connect = async () => {
+      if (!connection || connection.close) connection = await Device.connect(cluster.node('b').ws, token)
+    }
+    /** Publishes until a message has this outcome. */
+    const arrives = (wanted) =>
+      until(`a message that is ${wanted}`, async () => {
+        await connect()
+        const { id } = await a.publish({ to: { users: [user] }, when: 'connected', category: 'promo', data: 1 })
+        const trace = async () => (await b.raw('GET', `/v1/notifications/${id}/devices/${device}`)).body
+        const settled = await until('an outcome', async () => {
+          const { steps = [], connected } = await trace()
+          return steps.at(-1)?.outcome ?? (connected === false && 'offline')
+        })
+        return settled === wanted
+      })
+    await arrives('written')
+    for (const path of [`/v1/users/${user}/preferences`, `/v1/devices/${device}/preferences`]) {
+      await a.call('PUT', path, { body: { categories: { promo: { muted: true } } } })
+      await arrives('muted')
+      await a.call('DELETE', path, { status: 204 })
+      await arrives('written')
+    }
     await connection.leave()
   })
 })

@@ -275,6 +275,40 @@ fn completions_and_configuration_are_printed() {
 }
 
 #[test]
+fn preferences_are_set_shown_and_cleared() {
+    let (_folder, node) = node();
+    let set = [
+        "preferences",
+        "set",
+        "--user",
+        "u1",
+        "--mute",
+        "promo",
+        "--daily-max",
+        "news=3",
+        "--channels",
+        "push",
+    ];
+    let stored =
+        json!({"channels": ["push"], "categories": {"promo": {"muted": true}, "news": {"daily_max": 3}}});
+    assert_eq!(node.json(&set), stored);
+    assert_eq!(node.json(&["preferences", "show", "--user", "u1"]), stored);
+    assert!(node.run(&["preferences", "show", "--user", "u1"]).contains("promo=muted=true"));
+    assert_eq!(node.json(&["preferences", "clear", "--user", "u1"]), json!({}));
+    assert_eq!(node.json(&["preferences", "show", "--user", "u1"]), json!({}));
+    node.fails(2, &["preferences", "show"]);
+    node.fails(2, &["preferences", "show", "--user", "u1", "--device", "d1"]);
+    node.fails(2, &["preferences", "set", "--user", "u1"]);
+    node.fails(1, &["preferences", "show", "--device", "nobody"]);
+    let essential = node.json(&["apps", "update", "dev", "--essential", "alarm", "--essential", "security"]);
+    assert_eq!(essential["essential_categories"], json!(["alarm", "security"]));
+    let sent = node.json(&["send", "--user", "u1", "--title", "t", "--category", "alarm"]);
+    assert!(sent["id"].is_string(), "{sent}");
+    let none = node.json(&["apps", "update", "dev", "--essential", ""]);
+    assert_eq!(none["essential_categories"], json!([]));
+}
+
+#[test]
 fn items_of_a_user_are_listed_counted_and_deleted() {
     let (_folder, node) = node();
     let send = |item: &'static str, title: &'static str| {
