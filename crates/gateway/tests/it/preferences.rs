@@ -269,7 +269,7 @@ async fn an_idle_device_in_its_quiet_hours_gets_what_is_stored_when_it_is_in_use
     until_outcome(&node, "inactive", 1).await;
     a.send(json!({"t": "presence", "state": "active"})).await;
     assert_eq!(a.next_data().await, json!(3));
-    // What was not acknowledged follows once more.
+    // Messages without an acknowledgement follow once more.
     a.sync().await;
     node.publish(user("u1"), When::Connected, "8").await;
     while a.next_data().await != json!(8) {}
@@ -377,7 +377,7 @@ async fn mqtt_sends_what_follows_a_suppressed_message() {
     let preferences =
         Preferences { muted_topics: [Topic::parse("noise").expect("a topic")].into(), ..ads(muted()) };
     store(&node, &device("a"), preferences).await;
-    // One in flight: the window is not used up by what is not sent.
+    // One in flight: suppressed messages take no place in the window.
     let asked = Asked { receive_maximum: 1, ..Asked::lasting("a") };
     let mut client = mqtt::Client::connect(&node, asked).await;
     assert_eq!(client.next().await, "connack 0x00 false");
