@@ -31,7 +31,7 @@ pub(crate) struct Record {
     pub(crate) offered: Vec<NotificationId>,
     /// Reports of items, once for the sessions of a user.
     pub(crate) items: Vec<(UserId, Arc<ItemsNotice>)>,
-    /// What sessions were told to follow.
+    /// What sessions follow, in the order of the reports.
     pub(crate) followed: Vec<(DeviceId, Followed)>,
     /// Categories whose daily caps were reached.
     pub(crate) capped: Vec<(DeviceId, Label, u32)>,

@@ -1,17 +1,20 @@
 //! Preferences of users and devices, as live delivery obeys them.
 
+use futures_util::future::join_all;
 use noroshi_delivery::{Clock, Edge};
 use noroshi_protocol::mqtt::{Ack, Packet, Qos};
-use noroshi_store::{Counted, PreferenceStore, Preferring};
+use noroshi_store::{Counted, Devices, PreferenceStore, Preferring, Registration};
 use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{
     Category, CategoryPreference, Channel, Channels, Condition, DeviceId, Label, NotificationId, Preferences,
     Presence, QuietTime, Request, Target, Timestamp, Topic, UserId, When,
 };
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::mqtt::{self, Asked};
-use crate::node::{Client, Node, plain, request, topic, user};
+use crate::node::{Client, Node, plain, read_until, request, topic, upgrade_head, user};
 
 /// The data of every message that came until now.
 async fn heard(client: &mut Client) -> Vec<Value> {
@@ -152,31 +155,53 @@ async fn a_connected_device_follows_changes_of_its_user_and_its_own() {
     assert!(nobody.is_err(), "no such device");
 }
 
+/// Log-ins that are read together take long enough that a change is committed between their read and their sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_during_a_log_in_is_followed() {
     let node = Node::start(plain()).await;
+    let u1 = || UserId::parse("u1").expect("an id");
+    let registration = |number| Registration {
+        device: DeviceId::parse(&format!("d{number}")).ok(),
+        user: Some(u1()),
+        ..Registration::default()
+    };
     node.device("last", "last", &[]).await;
     let mut last = node.connect("last").await;
-    let mut clients = Vec::new();
-    for number in 0..40 {
-        let (id, of) = (format!("d{number}"), format!("u{number}"));
-        node.device(&id, &of, &[]).await;
-        let of = Preferring::User(UserId::parse(&of).expect("an id"));
-        let change = node.delivery.preferences.set(node.app, of, Some(ads(muted())));
-        let (client, changed) = tokio::join!(node.connect(&id), change);
-        changed.expect("set");
-        clients.push(client);
-    }
-    // Changes are reported in order.
-    set(&node, device("last"), Some(ads(muted()))).await;
-    while node.outcome("muted") == 0 {
-        publish(&node, user("last"), When::Connected, "ads", 1).await;
-        last.sync().await;
-    }
-    for (number, client) in clients.iter_mut().enumerate() {
-        publish(&node, user(&format!("u{number}")), When::Connected, "ads", 1).await;
-        publish(&node, user(&format!("u{number}")), When::Connected, "news", 2).await;
-        assert_eq!(heard(client).await, [json!(2)], "{number}");
+    node.store
+        .register(node.app, (0..250).map(registration).collect(), node.now())
+        .await
+        .expect("registered");
+    for round in 0..4 {
+        store(&node, &Preferring::User(u1()), Preferences::default()).await;
+        let open = async |number| {
+            let mut socket = TcpStream::connect(node.address()).await.expect("connected");
+            socket.write_all(&upgrade_head(&node.token(&format!("d{number}")))).await.expect("sent");
+            socket
+        };
+        let mut sockets = join_all((0..250).map(open)).await;
+        let change = node.delivery.preferences.set(node.app, Preferring::User(u1()), Some(ads(muted())));
+        change.await.expect("set");
+        for socket in &mut sockets {
+            read_until(socket, b"\"ping_s\":").await;
+        }
+        // Changes are reported in order: when this device follows the last one, all others follow theirs.
+        let last_user = Preferring::User(UserId::parse("last").expect("an id"));
+        node.delivery.preferences.set(node.app, last_user.clone(), Some(ads(muted()))).await.expect("set");
+        let before = node.outcome("muted");
+        while node.outcome("muted") == before {
+            publish(&node, user("last"), When::Connected, "ads", 1).await;
+            last.sync().await;
+        }
+        publish(&node, user("u1"), When::Connected, "ads", 1).await;
+        publish(&node, user("u1"), When::Connected, "news", 2).await;
+        for socket in &mut sockets {
+            let read = read_until(socket, b"\"data\":2").await;
+            let text = String::from_utf8_lossy(&read);
+            assert!(!text.contains("\"data\":1"), "round {round}: {text}");
+        }
+        drop(sockets);
+        node.until_sessions(1).await;
+        set(&node, last_user, None).await;
     }
 }
 
@@ -269,7 +294,7 @@ async fn an_idle_device_in_its_quiet_hours_gets_what_is_stored_when_it_is_in_use
     until_outcome(&node, "inactive", 1).await;
     a.send(json!({"t": "presence", "state": "active"})).await;
     assert_eq!(a.next_data().await, json!(3));
-    // What was not acknowledged follows once more.
+    // Messages without an acknowledgement follow once more.
     a.sync().await;
     node.publish(user("u1"), When::Connected, "8").await;
     while a.next_data().await != json!(8) {}
@@ -377,7 +402,7 @@ async fn mqtt_sends_what_follows_a_suppressed_message() {
     let preferences =
         Preferences { muted_topics: [Topic::parse("noise").expect("a topic")].into(), ..ads(muted()) };
     store(&node, &device("a"), preferences).await;
-    // One in flight: the window is not used up by what is not sent.
+    // One in flight: suppressed messages take no place in the window.
     let asked = Asked { receive_maximum: 1, ..Asked::lasting("a") };
     let mut client = mqtt::Client::connect(&node, asked).await;
     assert_eq!(client.next().await, "connack 0x00 false");

@@ -13,7 +13,7 @@ fn capped(max: u32) -> Preferences {
     Preferences { categories: [(ads, own)].into(), ..Preferences::default() }
 }
 
-/// What the sessions of a node were told, in order.
+/// What the sessions of a node follow, in the order of the reports.
 fn followed(cell: &Cell, node: usize) -> Vec<(DeviceId, Option<Preferences>)> {
     let record = cell.nodes[node].edge.record();
     record.followed.iter().map(|(device, followed)| (device.clone(), followed.preferences.clone())).collect()

@@ -75,6 +75,8 @@ pub(crate) async fn a_log_in_reads_what_the_device_follows(store: &dyn Store) {
     assert_eq!(followed().await, [Followed::default(), Followed { counts, ..plain(capped(Some(3))) }]);
     set(Preferring::User(user("u2")), Some(capped(Some(9)))).await;
     assert_eq!(followed().await[0].counts[0].ids, [[3; 16]]);
+    set(Preferring::Device(device("d1")), None).await;
+    assert_eq!(followed().await[1], plain(capped(None)));
 }
 
 pub(crate) async fn a_refusal_does_not_affect_others(store: &dyn Store) {

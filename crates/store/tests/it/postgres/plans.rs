@@ -92,6 +92,8 @@ async fn fill(client: &tokio_postgres::Client) {
         }
         let value = match (kind.as_str(), column.as_str()) {
             ("bigint" | "integer", "app") => "i % 997",
+            // One row for each device.
+            ("bigint" | "integer", "device") if table == "device_preferences" => "i",
             ("bigint" | "integer", "device") => "i % 3989",
             ("bigint" | "integer", "topic" | "campaign") => "i % 2003",
             ("bigint" | "integer", "cell" | "kind" | "lane" | "state" | "standing" | "outcome" | "named") => {
