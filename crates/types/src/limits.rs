@@ -141,7 +141,7 @@ pub const ITEM_RETENTION_MAX: Duration = Duration::from_secs(365 * 86_400);
 pub const MUTED_TOPICS_MAX: usize = 100;
 /// Categories with preferences, of a user or a device, and essential categories of an app.
 pub const PREFERENCE_CATEGORIES_MAX: usize = 100;
-/// The highest daily cap. The ids that were counted are kept: 1,000 × 8 bytes for a device and category.
+/// The highest daily cap. The ids that were counted are kept: 1,000 × 16 bytes for a device and category.
 pub const DAILY_MAX_MAX: u32 = 1_000;
 /// The longest IANA name has 32 bytes.
 pub const TIMEZONE_BYTES_MAX: usize = 64;
