@@ -16,9 +16,10 @@ use crate::session::following::{Decision, Source};
 use crate::session::phase::Phase;
 use crate::session::registry::{Address, Key};
 use crate::session::topic_index::Subscription;
+use crate::shard::Shard;
 use crate::shard::connection::Connection;
+use crate::shard::delivery::{self, Suppression};
 use crate::shard::mailbox::{ReadAnswer, Reply};
-use crate::shard::{Shard, delivery};
 use crate::wire::Framing;
 use crate::wire::dispatch::{Dispatch, encode_paged};
 
@@ -130,9 +131,12 @@ impl Shard {
         }
         let gated = crate::fanout::gate(message, session.presence());
         if gated.is_none()
-            && let Some(outcome) = delivery::suppresses(connection, message, Source::Live, self.now.wall)
+            && let Some(Suppression { outcome }) =
+                delivery::suppresses(connection, message, Source::Live, self.now.wall)
         {
-            outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, session.num));
+            outcome
+                .into_iter()
+                .for_each(|outcome| self.sessions.outcomes.one(message.id, outcome, session.num));
             return;
         }
         let outcome = match gated {
@@ -368,8 +372,10 @@ impl Shard {
         let Some(num) = connection.attachment.session.as_ref().map(|session| session.num) else { return };
         let (mut bytes, mut written) = (Vec::new(), 0);
         for Paged { message, retained, .. } in &paged {
-            if let Some(outcome) = delivery::suppresses(connection, message, Source::Store, self.now.wall) {
-                outcome.iter().for_each(|outcome| self.sessions.outcomes.one(message.id, *outcome, num));
+            if let Some(Suppression { outcome }) =
+                delivery::suppresses(connection, message, Source::Store, self.now.wall)
+            {
+                outcome.into_iter().for_each(|outcome| self.sessions.outcomes.one(message.id, outcome, num));
                 continue;
             }
             written += 1;

@@ -408,8 +408,10 @@ impl Shard {
                 continue;
             }
             // Since it was marked, others may have reached a daily cap.
-            if let Some(outcome) = suppresses(connection, &dispatch.message, Source::Live, self.now.wall) {
-                outcome.iter().for_each(|outcome| frame.add_suppressed(*outcome, device));
+            if let Some(Suppression { outcome }) =
+                suppresses(connection, &dispatch.message, Source::Live, self.now.wall)
+            {
+                outcome.into_iter().for_each(|outcome| frame.add_suppressed(outcome, device));
                 continue;
             }
             match offer(
@@ -553,9 +555,12 @@ impl Shard {
             let is_again =
                 !one.retained && catch_up.is_some_and(|catch_up| catch_up.is_sent_again(one.message.id));
             if !is_again
-                && let Some(outcome) = suppresses(connection, &one.message, Source::Store, self.now.wall)
+                && let Some(Suppression { outcome }) =
+                    suppresses(connection, &one.message, Source::Store, self.now.wall)
             {
-                outcome.iter().for_each(|outcome| self.sessions.outcomes.one(one.message.id, *outcome, num));
+                outcome
+                    .into_iter()
+                    .for_each(|outcome| self.sessions.outcomes.one(one.message.id, outcome, num));
                 continue;
             }
             let dispatch = Dispatch::new(one.message.clone());
@@ -646,17 +651,25 @@ fn offer(
     }
 }
 
-/// Whether preferences of the device suppress a message, with the outcome if that was not reported before.
+/// Preferences of a device suppress a message.
+pub(super) struct Suppression {
+    /// `None`: it was reported before.
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// Whether preferences of the device suppress a message.
 pub(super) fn suppresses(
     connection: &mut Connection,
     message: &Message,
     source: Source,
     now: Timestamp,
-) -> Option<Option<Outcome>> {
+) -> Option<Suppression> {
     let Attachment { following, session, .. } = &mut connection.attachment;
     let following = following.as_mut()?;
     match following.decide(message, session.as_ref()?.presence(), now) {
-        Decision::Suppressed(outcome) => Some(following.report(message, outcome, source).then_some(outcome)),
+        Decision::Suppressed(outcome) => {
+            Some(Suppression { outcome: following.report(message, outcome, source).then_some(outcome) })
+        }
         Decision::Passes | Decision::Waits => None,
     }
 }

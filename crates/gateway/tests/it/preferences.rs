@@ -437,3 +437,24 @@ async fn mqtt_sends_what_follows_a_suppressed_message() {
     assert!(packet.ends_with("r/3 10 qos1 #1") || packet.contains("r/3 10 qos1"), "{packet}");
     client.is_quiet().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_and_their_backlogs_obey_preferences() {
+    let node = Node::start(plain()).await;
+    node.device("a", "u1", &[]).await;
+    publish(&node, user("u1"), When::Stored, "ads", 1).await;
+    publish(&node, user("u1"), When::Stored, "news", 2).await;
+    store(&node, &device("a"), ads(muted())).await;
+    let mut socket = TcpStream::connect(node.address()).await.expect("connected");
+    let token = node.token("a");
+    let head = format!("GET /v1/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.expect("sent");
+    let backlog = read_until(&mut socket, b"\"data\":2").await;
+    publish(&node, user("u1"), When::Connected, "ads", 3).await;
+    publish(&node, user("u1"), When::Connected, "news", 4).await;
+    let live = read_until(&mut socket, b"\"data\":4").await;
+    for read in [backlog, live] {
+        let text = String::from_utf8_lossy(&read);
+        assert!(!text.contains("\"data\":1") && !text.contains("\"data\":3"), "{text}");
+    }
+}
