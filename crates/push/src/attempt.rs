@@ -1,8 +1,8 @@
 //! One attempt at a push: the request and the response, for the record that operators read later.
 //!
 //! A push selects which of its attempts are reported. If all of them are, the pool keeps the request until the response
-//! arrives. If only failures are, it builds the request of a failed attempt a second time, for the same moment: it differs
-//! only in what is not reported, the authorization and the encryption. The report has the content before encryption.
+//! arrives. If only failures are, it builds the request of a failed attempt a second time, for the same moment. Only
+//! authorization and encryption differ, and the report has neither: it has the content before encryption.
 
 use std::sync::Arc;
 use std::time::Duration;

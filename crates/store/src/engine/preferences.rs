@@ -167,12 +167,6 @@ pub(crate) async fn get<S: Session>(
     Ok(session::first(session, sql, &values![app, id], |row| of_column(row, 0)).await?.flatten())
 }
 
-pub(crate) async fn own<S: Session>(session: &S, device: DeviceNum) -> Result<OwnPreferences, S::Error> {
-    let sql = format!("SELECT {OWN} FROM devices d WHERE d.num = $1");
-    let found = session::first(session, &sql, &values![device.0], |row| own_of_row(row, 0)).await?;
-    Ok(found.unwrap_or_default())
-}
-
 pub(crate) async fn set<S: Session>(
     session: &S,
     app: AppId,

@@ -16,7 +16,7 @@ use crate::engine::backlog::unused_head;
 use crate::engine::login::{
     Answer, COLUMN_COUNT, COLUMNS, Decision, LoginDevice, decide, rechecked, registration,
 };
-use crate::engine::preferences;
+use crate::engine::preferences::{self, OWN, own_of_row};
 use crate::engine::record::Record;
 use crate::ids;
 use crate::metrics::Held;
@@ -227,6 +227,8 @@ pub(crate) fn first_call(
         None => None,
     };
     let unread_items = unread_items.unwrap_or_default();
-    let preferences = ready(preferences::own(read.db, device.num))?;
+    let sql = format!("SELECT {OWN} FROM devices d WHERE d.num = ?1");
+    let preferences = read.db.first(&sql, (device.num.0 as i64,), |row| own_of_row(row, 0))?;
+    let preferences = preferences.unwrap_or_default();
     Ok(Some(FirstCall { device, unread, newest, unread_items, preferences, expires_at }))
 }
