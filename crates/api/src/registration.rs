@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use noroshi_auth::Auth;
 use noroshi_delivery::{Admission, Delivery, Session};
-use noroshi_store::{Device, Registration};
+use noroshi_store::{Device, Preferring, Registration};
 use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, TokenKey, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -42,6 +42,7 @@ async fn register_admitted(
         registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
     let tokens: Vec<Vec<TokenKey>> =
         registrations.iter().map(|one| one.push_tokens.iter().map(|new| new.key.clone()).collect()).collect();
+    let zones: Vec<bool> = registrations.iter().map(|one| one.attributes.timezone.is_some()).collect();
     let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
     let registered = delivery.store().register(app, registrations, delivery.clock().now()).await;
     match registered {
@@ -49,6 +50,11 @@ async fn register_admitted(
             let ids = answers.iter().filter_map(|answer| Some(&answer.as_ref().ok()?.id));
             delivery.freshness.devices_changed(app, ids);
             answers.iter().flatten().for_each(|device| delivery.context.outcomes.registered(device));
+            let zoned = answers.iter().zip(zones).filter(|(_, has_zone)| *has_zone);
+            for device in zoned.filter_map(|(answer, _)| answer.as_ref().ok()) {
+                // Quiet hours may follow its clock.
+                delivery.preferences.changed(app, Preferring::Device(device.id.clone()));
+            }
             disconnect_moved(delivery, app, &users).await;
             join_activities(delivery, &answers, &tokens).await;
             let answered = answers.iter().zip(&topics);

@@ -24,8 +24,8 @@ use noroshi_store::{
     Activity, ActivityChange, ActivityMember, ActivityProgress, Idempotency, Joined, NewActivity,
 };
 use noroshi_types::{
-    ActivityId, AppId, DeviceId, DeviceNum, NotificationId, Push, Request, Target, Timestamp, TokenKey,
-    TokenKind, Ttl, Urgency, limits,
+    ActivityId, AppId, Category, DeviceId, DeviceNum, NotificationId, Push, Request, Target, Timestamp,
+    TokenKey, TokenKind, Ttl, Urgency, limits,
 };
 
 use crate::cluster::Nodes;
@@ -201,7 +201,8 @@ impl Activities {
             ttl: Ttl::new(ttl).unwrap_or_default(),
             urgency: Urgency::Normal,
             waits_for_use: false,
-            category: None,
+            // The user starts and ends it on the device.
+            category: Some(Category::exempt(None)),
             collapse_key: Some(activity.id.as_str().into()),
             retain: false,
             notification: version.shown(),

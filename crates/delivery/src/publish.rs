@@ -205,7 +205,10 @@ impl Publisher {
             Origin::Copy => None,
             _ => spans::publish(self.context.spans(), &request, may_begin_trace),
         };
-        let category = request.category.map(|category| self.context.category(app, category.name));
+        let category = request.category.map(|category| match category.is_essential {
+            true => category,
+            false => self.context.category(app, category.name),
+        });
         let request = Request { category, ..request };
         let request = match &span {
             // Later work for the message is a child of this span.

@@ -10,13 +10,13 @@ CREATE TABLE device_preferences (
     body TEXT NOT NULL
 ) STRICT;
 
--- The notifications that interrupted a device on one day, of categories that it caps.
+-- The notifications that interrupted a device, of categories that it caps, by the day of their acceptance.
 CREATE TABLE preference_counts (
     device INTEGER NOT NULL,       -- devices.num
     category TEXT NOT NULL,
     day INTEGER NOT NULL,          -- of the device's calendar, since 1970
     ids BLOB NOT NULL,             -- of notifications and campaigns, 16 bytes each
-    PRIMARY KEY (device, category)
+    PRIMARY KEY (device, category, day)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX preference_counts_by_day ON preference_counts (day);
 CREATE TRIGGER preferences_of_device AFTER DELETE ON devices BEGIN

@@ -52,7 +52,7 @@ pub struct DayCount {
 pub struct Counted {
     pub device: DeviceNum,
     pub category: Label,
-    /// Of the device's calendar, since 1970.
+    /// The day of its acceptance, by the device's calendar, since 1970.
     pub day: u32,
     /// That of the notification, or of a campaign that has none.
     pub id: [u8; 16],
@@ -78,6 +78,6 @@ pub trait PreferenceStore: Send + Sync {
     async fn followed_preferences(&self, app: AppId, devices: Vec<DeviceId>) -> Result<Vec<Followed>, Error>;
 
     /// Counts notifications, each once, up to the cap of its device and category. Returns for each whether it is among
-    /// those that were counted, now or earlier. A count of an earlier day than the stored one counts for the stored day.
+    /// those that were counted, now or earlier.
     async fn count_for_caps(&self, counted: Vec<Counted>) -> Result<Vec<bool>, Error>;
 }

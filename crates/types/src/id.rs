@@ -170,6 +170,13 @@ text_id!(
     Label, "a name", limits::LABEL_BYTES_MAX, label
 );
 
+impl Label {
+    /// Of a name that follows the rules.
+    pub(crate) fn of(name: &'static str) -> Self {
+        Self(name.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,14 @@ pub struct Category {
     pub is_essential: bool,
 }
 
+impl Category {
+    /// For messages that are no notifications: no preference concerns them. `name`: the category of what they are made
+    /// of.
+    pub fn exempt(name: Option<Label>) -> Self {
+        Self { name: name.unwrap_or_else(|| Label::of("noroshi")), is_essential: true }
+    }
+}
+
 crate::names! {
     /// How a notification reaches people.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -64,7 +64,9 @@ pub fn preferences(bytes: &[u8]) -> Result<Option<Preferences>, Problem> {
             channels: category.channels.map(|list| channels(list, &field())).transpose()?,
             daily_max: category.daily_max.map(|max| max.0),
         };
-        categories.insert(name, preference);
+        if preference != CategoryPreference::default() {
+            categories.insert(name, preference);
+        }
     }
     let preferences = Preferences {
         channels: body.channels.map(|list| channels(list, "channels")).transpose()?,

@@ -53,6 +53,8 @@ noroshi_types::names! {
 pub(crate) struct Present {
     pub now: Timestamp,
     pub is_connected: bool,
+    /// The outcome with which the device's preferences keep it from the connection now.
+    pub suppressed: Option<Outcome>,
     /// The app's pushes wait for its quota.
     pub waits_for_quota: bool,
     pub segment: Segment,
@@ -75,7 +77,7 @@ type Sentence = (String, Option<Reason>);
 
 pub(crate) fn explain(trace: &Trace, present: Present) -> Explanation {
     let Targeting { by, sentence: targeting, missed } = target::targeting(trace, present.segment);
-    let (mut summary, mut reason) = match recorded::recorded(trace, present.is_connected) {
+    let (mut summary, mut reason) = match recorded::recorded(trace, present) {
         Some(sentence) => sentence,
         None => match missed {
             Some(missed) => (targeting.clone(), Some(missed)),
@@ -144,6 +146,12 @@ fn unrecorded(trace: &Trace, present: Present) -> Sentence {
         }
         _ if notification.expires_at <= present.now => {
             because("Its ttl ended before the device acknowledged it.", Reason::Expired)
+        }
+        _ if present.suppressed.is_some() => {
+            let (sentence, reason) =
+                recorded::suppressed(false, &|outcome| present.suppressed == Some(outcome))
+                    .unwrap_or(("", None));
+            (sentence.to_owned(), reason)
         }
         _ if present.is_connected => because(
             "It is in the topic's log; the device is connected, but no write to it is recorded yet.",

@@ -6,10 +6,12 @@ use noroshi_delivery::Receipt;
 use noroshi_delivery::campaign::{Audience, Spec};
 use noroshi_push::Warning;
 use noroshi_store::{
-    BroadcastsOf, NotificationState, PushStage, RequestSummary, State, TraceStep, TracedCampaign,
+    BroadcastsOf, Followed, NotificationState, PushStage, RequestSummary, State, TraceStep, TracedCampaign,
     TracedTarget,
 };
-use noroshi_types::{DeviceId, NotificationId, Presence, PushEnvironment, Request, TraceContext};
+use noroshi_types::{
+    Channel, DeviceId, NotificationId, Outcome, Presence, PushEnvironment, Request, Suppressed, TraceContext,
+};
 use serde::Serialize;
 
 use crate::body::{self, Limits};
@@ -154,10 +156,17 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
     let found = provider.delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
     let session = provider.delivery.sessions.of_device(provider.app, &device).await;
-    let connected = session.is_some_and(|session| session.presence != Presence::Offline);
+    let presence = session.map_or(Presence::Offline, |session| session.presence);
+    let connected = presence != Presence::Offline;
+    let was_written = trace.steps.iter().any(|step| step.outcome == Outcome::Written);
+    let suppressed = match connected && !was_written {
+        true => suppressed(&provider, id, &device, presence).await?,
+        false => None,
+    };
     let present = Present {
         now: provider.delivery.clock().now(),
         is_connected: connected,
+        suppressed,
         waits_for_quota: provider.delivery.quotas.pushes_wait(provider.app),
         segment: match &trace.target {
             TracedTarget::Campaign(campaign) => segment(&provider, &device, campaign).await?,
@@ -191,6 +200,29 @@ pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(St
         summary,
     };
     respond::ok(&body)
+}
+
+/// The outcome with which the preferences of a connected device keep the notification from its connection now.
+async fn suppressed(
+    provider: &Provider<Read>,
+    id: NotificationId,
+    device: &DeviceId,
+    presence: Presence,
+) -> Result<Option<Outcome>, Problem> {
+    let (store, now) = (provider.delivery.store(), provider.delivery.clock().now());
+    let followed = store.followed_preferences(provider.app, vec![device.clone()]).await?.pop();
+    let Some(Followed { preferences: Some(preferences), timezone, .. }) = followed else { return Ok(None) };
+    let Some(state) = store.notification(provider.app, id, now).await? else { return Ok(None) };
+    let category = state.message.category.as_ref();
+    let topic = state.message.topic.as_ref().map(|place| &place.topic);
+    Ok(match preferences.suppresses(Channel::Live, category, topic) {
+        Some(Suppressed::Muted) => Some(Outcome::Muted),
+        Some(Suppressed::ChannelOff) => Some(Outcome::ChannelOff),
+        None => {
+            let is_quiet = preferences.quiet_until(category, now, timezone.as_deref()).is_some();
+            (is_quiet && presence == Presence::Idle).then_some(Outcome::Quiet)
+        }
+    })
 }
 
 /// Whether the device is in the audience of a campaign now.

@@ -443,6 +443,7 @@ impl BatchRunner {
                 FoundWork::Source(Source::Notification(NotificationSource {
                     content,
                     once,
+                    sent_at: found.sent_at,
                     trace: found.trace,
                     names_recipients: found.names_recipients,
                     fallback: found.fallback,

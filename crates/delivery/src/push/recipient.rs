@@ -30,6 +30,7 @@ pub(super) struct NotificationSource {
     pub(super) content: Arc<Content>,
     /// Its ttl is 0.
     pub(super) once: bool,
+    pub(super) sent_at: Timestamp,
     pub(super) trace: Option<TraceContext>,
     pub(super) names_recipients: bool,
     pub(super) fallback: Fallback,
@@ -171,7 +172,7 @@ pub(super) fn prepare(
         settlement.part(Outcome::PushExpired, Some(QUIET_HOURS), device);
         return None;
     }
-    let cap = cap(batch, source, &recipient, now);
+    let cap = cap(batch, source, &recipient);
     let token = recipient.token?;
     let badge_of = recipient.user.clone().filter(|_| content.counts_unread());
     let realm = (batch.app, token.service, token.environment);
@@ -184,14 +185,18 @@ pub(super) fn prepare(
 }
 
 /// What counts the push, if the device's preferences cap its category.
-fn cap(batch: &Batch, source: &Source, recipient: &PushRecipient, now: Timestamp) -> Option<Counted> {
+fn cap(batch: &Batch, source: &Source, recipient: &PushRecipient) -> Option<Counted> {
     let (preferences, category) = (recipient.preferences.as_ref()?, source.category()?);
     let max = preferences.daily_max(Some(category))?;
     let id = match batch.work {
         Work::Notification(id) => *id.as_bytes(),
         Work::Campaign(id) => *id.as_bytes(),
     };
-    let day = preferences.day(now, recipient.attributes.timezone.as_deref());
+    let accepted_at = match source {
+        Source::Notification(source) => source.sent_at,
+        Source::Campaign(plan, _) => plan.due_at(&recipient.attributes),
+    };
+    let day = preferences.day(accepted_at, recipient.attributes.timezone.as_deref());
     Some(Counted { device: recipient.num, category: category.name.clone(), day, id, max })
 }
 

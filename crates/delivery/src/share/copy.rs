@@ -9,7 +9,8 @@ use std::time::Duration;
 use noroshi_protocol::mqtt::ShareCopy;
 use noroshi_store::{Idempotency, InboxPlace, InboxRange, ShareNum};
 use noroshi_types::{
-    AppId, DeviceId, Message, NotificationId, Outcome, Push, Request, Target, Timestamp, Ttl, When, limits,
+    AppId, Category, DeviceId, Message, NotificationId, Outcome, Push, Request, Target, Timestamp, Ttl, When,
+    limits,
 };
 use ring::digest::{SHA256, digest};
 
@@ -72,7 +73,8 @@ fn request(message: &Message, share: &str, turn: u32, to: &DeviceId, now: Timest
         ttl: Ttl::new(left).unwrap_or_default(),
         urgency: message.urgency,
         waits_for_use: false,
-        category: message.category.clone(),
+        // Sharing work out is no notification: a member that refused copies would stop the group.
+        category: Some(Category::exempt(message.category.as_ref().map(|category| category.name.clone()))),
         collapse_key: None,
         retain: false,
         notification: None,

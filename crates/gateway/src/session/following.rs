@@ -1,13 +1,13 @@
 //! What the device of one connection follows: its preferences, and how often categories with daily caps interrupted it.
 //!
-//! Only connections of devices with preferences own a [`Following`]. Everything that is written to such a connection
-//! passes [`Following::decide`]. A message that is written then counts ([`Following::count`]); the shard has the store
+//! Only connections of devices with preferences own a [`Following`]. The shard calls
+//! [`Following::decide`] before it writes a message. A message that is written then counts ([`Following::count`]); the shard has the store
 //! count it too, which other nodes and pushes share.
 //!
 //! Messages of topics to an idle device in its quiet hours are delivered if they are stored: a topic is acknowledged by
 //! position, so a later message of an essential category would acknowledge those that wait.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use noroshi_delivery::preferences::LiveCount;
 use noroshi_store::{Counted, DayCount, Followed};
@@ -19,7 +19,10 @@ use noroshi_types::{
 
 use crate::session::registry::Session;
 
-/// Suppressed messages whose outcomes are remembered, so that another read of the inbox does not report them again:
+/// Days whose counts a session keeps.
+const DAYS_KEPT: u32 = 3;
+
+/// Suppressed messages whose outcomes are remembered, so that a second offer does not report them again:
 /// 512 × 16 B, twice.
 const REPORTED_MAX: usize = 512;
 
@@ -59,18 +62,17 @@ pub(crate) struct Following {
     preferences: Preferences,
     /// The device's.
     timezone: Option<Box<str>>,
-    /// Of categories with caps.
-    counts: HashMap<Label, Today>,
+    /// Of categories with caps, by the day on which messages were accepted.
+    counts: BTreeMap<(Label, u32), Day>,
     clock: Clock,
     reported: Reported,
 }
 
-/// What interrupted the device on one day.
+/// What was accepted on one day and interrupted the device.
 #[derive(Debug, Default)]
-struct Today {
-    day: u32,
+struct Day {
     ids: HashSet<[u8; 16]>,
-    /// The cap was reached, also by messages that this session does not know.
+    /// Pushes or other sessions reached the cap.
     is_full: bool,
 }
 
@@ -98,7 +100,7 @@ impl Following {
         let mut following = Self {
             preferences,
             timezone: timezone.map(Into::into),
-            counts: HashMap::new(),
+            counts: BTreeMap::new(),
             clock: Clock::default(),
             reported: Reported::default(),
         };
@@ -112,7 +114,7 @@ impl Following {
         if let Some(present) = present {
             let Self { counts, reported, .. } = *present;
             // A category that is full is counted by the store up to the cap, which may have changed.
-            next.add_counts(counts.into_iter().map(|(category, Today { day, ids, .. })| DayCount {
+            next.add_counts(counts.into_iter().map(|((category, day), Day { ids, .. })| DayCount {
                 category,
                 day,
                 ids: ids.into_iter().collect(),
@@ -127,17 +129,14 @@ impl Following {
             let is_capped =
                 self.preferences.categories.get(&category).is_some_and(|own| own.daily_max.is_some());
             if is_capped {
-                self.counts.entry(category).or_default().of_day(day).ids.extend(ids);
+                self.counts.entry((category, day)).or_default().ids.extend(ids);
             }
         }
     }
 
     /// The cap of a category was reached elsewhere.
     pub(crate) fn cap(&mut self, category: Label, day: u32) {
-        let today = self.counts.entry(category).or_default();
-        if day >= today.day {
-            today.of_day(day).is_full = true;
-        }
+        self.counts.entry((category, day)).or_default().is_full = true;
     }
 
     /// Whether a message may be written now.
@@ -171,15 +170,22 @@ impl Following {
         self.preferences.quiet_hours.is_some() && !is_essential && self.clock(now).is_quiet
     }
 
-    /// Whether the day's cap of the message's category is reached, without this message.
+    /// Whether the cap of the message's category is reached, without this message, on the day of its acceptance.
     fn is_capped(&mut self, message: &Message, now: Timestamp) -> bool {
         let Some((max, category)) = self.cap_of(message) else { return false };
-        let day = self.clock(now).day;
-        let Some(today) = self.counts.get(&category).filter(|today| today.day >= day) else {
-            return max == 0;
-        };
-        let is_reached = today.is_full || today.ids.len() >= max as usize;
-        is_reached && !today.ids.contains(message.id.as_bytes())
+        let day = self.day_of(message, now);
+        let Some(day) = self.counts.get(&(category, day)) else { return max == 0 };
+        let is_reached = day.is_full || day.ids.len() >= max as usize;
+        is_reached && !day.ids.contains(message.id.as_bytes())
+    }
+
+    /// A message that waits over midnight, or is sent again on a later day, does not use the room of that day.
+    fn day_of(&mut self, message: &Message, now: Timestamp) -> u32 {
+        let clock = self.clock(now);
+        match message.sent_at.0 / MINUTE_MS == clock.minute {
+            true => clock.day,
+            false => self.preferences.day(message.sent_at, self.timezone.as_deref()),
+        }
     }
 
     /// A message is written: counts it. Returns what the store has to count, if it was not counted before.
@@ -190,12 +196,16 @@ impl Following {
         now: Timestamp,
     ) -> Option<LiveCount> {
         let (max, category) = self.cap_of(message)?;
-        let day = self.clock(now).day;
-        let today = self.counts.entry(category.clone()).or_default().of_day(day);
-        let (id, day) = (*message.id.as_bytes(), today.day);
+        let (day, today) = (self.day_of(message, now), self.clock(now).day);
+        if !self.counts.contains_key(&(category.clone(), day)) {
+            // The store knows former days for longer.
+            self.counts.retain(|(_, former), _| *former + DAYS_KEPT > today);
+        }
+        let counted = self.counts.entry((category.clone(), day)).or_default();
+        let id = *message.id.as_bytes();
+        let is_new = counted.ids.insert(id);
         let counted = Counted { device: session.num, category, day, id, max };
-        let count = LiveCount { app: session.app, device: session.device.clone(), counted };
-        today.ids.insert(id).then_some(count)
+        is_new.then(|| LiveCount { app: session.app, device: session.device.clone(), counted })
     }
 
     fn cap_of(&self, message: &Message) -> Option<(u32, Label)> {
@@ -214,11 +224,12 @@ impl Following {
         &self.clock
     }
 
-    /// Records that a message was suppressed. False if that was reported already.
+    /// Whether the outcome of a suppressed message is recorded. What a log-in reads is not: every log-in would record it
+    /// again, and the preferences at that time explain it.
     pub(crate) fn report(&mut self, message: &Message, outcome: Outcome, source: Source) -> bool {
         let is_for_inbox = message.when == When::Stored && message.topic.is_none();
-        if source == Source::Live && outcome == Outcome::Muted && is_for_inbox {
-            return false; // the store reported it with the acceptance, and kept it out of the inbox
+        if source == Source::Store || outcome == Outcome::Muted && is_for_inbox {
+            return false; // the acceptance recorded that it is muted
         }
         let Reported { ids, order } = &mut self.reported;
         let is_new = ids.insert(message.id);
@@ -231,16 +242,6 @@ impl Following {
             ids.remove(&oldest);
         }
         is_new
-    }
-}
-
-impl Today {
-    /// Begins a day if it is later than the present one.
-    fn of_day(&mut self, day: u32) -> &mut Self {
-        if day > self.day {
-            *self = Self { day, ..Self::default() };
-        }
-        self
     }
 }
 
@@ -345,26 +346,33 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_counts_each_message_once_a_day() {
-        let (session, ads) = (session(), |id| message(id, When::Stored, Some("ads"), None));
+    fn a_cap_counts_each_message_on_the_day_of_its_acceptance() {
+        let session = session();
+        let ads = |id, sent_at| Message { sent_at, ..message(id, When::Stored, Some("ads"), None) };
         let counts = vec![DayCount { category: label("ads"), day: 0, ids: vec![[1; 16]] }];
         let mut following = following(capped(2), counts);
         let full = Decision::Suppressed(Outcome::Capped);
-        let decide = |following: &mut Following, id, now| following.decide(&ads(id), Presence::Active, now);
-        assert!(following.count(&ads(1), &session, NOON).is_none(), "a push of it counted");
-        let counted = following.count(&ads(2), &session, NOON).expect("the first time").counted;
+        let decide = |following: &mut Following, message: Message, now| {
+            following.decide(&message, Presence::Active, now)
+        };
+        assert!(following.count(&ads(1, NOON), &session, NOON).is_none(), "a push of it counted");
+        let counted = following.count(&ads(2, NOON), &session, NOON).expect("the first time").counted;
         assert_eq!((counted.device, counted.day, counted.max), (session.num, 0, 2));
-        assert_eq!(decide(&mut following, 2, NOON), Decision::Passes, "it was counted");
-        assert_eq!(decide(&mut following, 3, NOON), full);
+        assert_eq!(decide(&mut following, ads(2, NOON), NOON), Decision::Passes, "it was counted");
+        assert_eq!(decide(&mut following, ads(3, NOON), NOON), full);
         let other = message(3, When::Stored, Some("news"), None);
         assert_eq!(following.decide(&other, Presence::Active, NOON), Decision::Passes);
+        // The next day: what was capped stays so, what was counted is sent again, and new ones have room.
         let tomorrow = Timestamp(NOON.0 + DAY_MS);
-        assert_eq!(decide(&mut following, 3, tomorrow), Decision::Passes);
+        assert_eq!(decide(&mut following, ads(3, NOON), tomorrow), full);
+        assert_eq!(decide(&mut following, ads(2, NOON), tomorrow), Decision::Passes);
+        assert!(following.count(&ads(2, NOON), &session, tomorrow).is_none());
+        assert_eq!(decide(&mut following, ads(4, tomorrow), tomorrow), Decision::Passes);
         following.cap(label("ads"), 1);
-        assert_eq!(decide(&mut following, 3, tomorrow), full, "pushes reached the cap");
-        following.cap(label("ads"), 0);
-        let next = Timestamp(tomorrow.0 + DAY_MS);
-        assert_eq!(decide(&mut following, 3, next), Decision::Passes);
+        assert_eq!(decide(&mut following, ads(4, tomorrow), tomorrow), full, "pushes reached the cap");
+        let later = Timestamp(tomorrow.0 + 5 * DAY_MS);
+        following.count(&ads(5, later), &session, later).expect("counted");
+        assert_eq!(following.counts.len(), 1, "former days are forgotten");
     }
 
     #[test]
@@ -391,8 +399,9 @@ mod tests {
         let mut report = |number: usize| {
             let id = NotificationId::from_bytes((number as u128).to_be_bytes());
             let message = Message { id, ..message(0, When::Stored, None, None) };
-            assert!(!following.report(&message, Outcome::Muted, Source::Live), "the store reports it");
-            following.report(&message, Outcome::Muted, Source::Store)
+            assert!(!following.report(&message, Outcome::Muted, Source::Live), "the acceptance recorded it");
+            assert!(!following.report(&message, Outcome::Capped, Source::Store), "each log-in reads it");
+            following.report(&message, Outcome::Capped, Source::Live)
         };
         assert!((0..=REPORTED_MAX).all(&mut report));
         assert!(!report(REPORTED_MAX) && report(0));

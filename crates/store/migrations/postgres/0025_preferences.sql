@@ -10,13 +10,13 @@ CREATE TABLE IF NOT EXISTS device_preferences (
     body TEXT NOT NULL
 );
 
--- The notifications that interrupted a device on one day, of categories that it caps.
+-- The notifications that interrupted a device, of categories that it caps, by the day of their acceptance.
 CREATE TABLE IF NOT EXISTS preference_counts (
     device BIGINT NOT NULL,        -- devices.num
     category TEXT NOT NULL,
     day BIGINT NOT NULL,           -- of the device's calendar, since 1970
     ids BYTEA NOT NULL,            -- of notifications and campaigns, 16 bytes each
-    PRIMARY KEY (device, category)
+    PRIMARY KEY (device, category, day)
 );
 CREATE INDEX IF NOT EXISTS preference_counts_by_day ON preference_counts (day);
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use futures_util::future::try_join_all;
 use noroshi_types::local_time::{LocalTime, QuietHours};
 use noroshi_types::{
     AppId, Category, CategoryPreference, Channel, Channels, DeviceId, DeviceNum, Label, Preferences,
@@ -82,9 +83,16 @@ fn category_of(value: &Value) -> CategoryPreference {
     }
 }
 
-/// The preferences of a column.
+/// The preferences of a column. What this program cannot read is logged, and counts as no preference: it must not keep
+/// the notifications of others from being accepted.
 pub(crate) fn of_column(row: &(impl Record + ?Sized), column: usize) -> Result<Option<Preferences>, Error> {
-    row.text_or_null(column)?.map(preferences_of).transpose()
+    let read = row.text_or_null(column)?.map(preferences_of);
+    Ok(read.and_then(|read| {
+        read.inspect_err(
+            |error| tracing::error!(%error, "stored preferences are unreadable and have no effect"),
+        )
+        .ok()
+    }))
 }
 
 /// The preferences of the user and of the device of `devices d`, as two columns for [`own_of_row`].
@@ -288,71 +296,80 @@ const ID_BYTES: usize = 16;
 
 /// See [`crate::PreferenceStore::count_for_caps`].
 pub(crate) async fn count<S: Session>(session: &S, counted: &[Counted]) -> Result<Vec<bool>, S::Error> {
-    // Locks rows in one order.
     let mut places: Vec<usize> = (0..counted.len()).collect();
-    let key = |place: &usize| (counted[*place].device, &counted[*place].category);
+    let key = |place: &usize| (&counted[*place].category, counted[*place].day);
     places.sort_by(|a, b| key(a).cmp(&key(b)));
     let mut answers = vec![false; counted.len()];
     for same in places.chunk_by(|a, b| key(a) == key(b)) {
-        count_one(session, counted, same, &mut answers).await?;
+        count_day(session, counted, same, &mut answers).await?;
     }
     Ok(answers)
 }
 
-/// Counts those at the places `same`, of one device and category.
-async fn count_one<S: Session>(
+/// Counts those at the places `same`, of one category and day.
+async fn count_day<S: Session>(
     session: &S,
     counted: &[Counted],
     same: &[usize],
     answers: &mut [bool],
 ) -> Result<(), S::Error> {
-    let Some(Counted { device, category, .. }) = same.first().map(|place| &counted[*place]) else {
+    let Some(Counted { category, day, .. }) = same.first().map(|place| &counted[*place]) else {
         return Ok(());
     };
-    // Makes the row that is locked. A device that was deleted gets none.
-    let make = "INSERT INTO preference_counts (device, category, day, ids)
-                SELECT num, $2, 0, $3 FROM devices WHERE num = $1 ON CONFLICT DO NOTHING";
-    session.execute(make, &values![device.0, category.as_str(), &[0_u8; 0]]).await?;
-    let sql = format!(
-        "SELECT day, ids FROM preference_counts WHERE device = $1 AND category = $2 {}",
+    let (category, day) = (category.as_str(), *day);
+    let devices: BTreeSet<u64> = same.iter().map(|place| counted[*place].device.0).collect();
+    let devices = Value::from(devices.into_iter().collect::<Vec<_>>()).to_string();
+    // Makes the rows that are locked. A device that was deleted gets none.
+    let make = format!(
+        "INSERT INTO preference_counts (device, category, day, ids)
+         SELECT d.num, $2, $3, $4 FROM {} n {} devices d ON d.num = n.num WHERE true ORDER BY d.num ON CONFLICT DO NOTHING",
+        S::numbers("$1"),
+        S::ORDERED_JOIN
+    );
+    session.execute(&make, &values![devices.as_str(), category, day, &[0_u8; 0]]).await?;
+    let locked = format!(
+        "SELECT device, ids FROM preference_counts
+         WHERE device IN (SELECT num FROM {} n) AND category = $2 AND day = $3 ORDER BY device {}",
+        S::numbers("$1"),
         S::FOR_NO_KEY_UPDATE
     );
-    let row = |row: &dyn Record| Ok((row.count(0)?, row.bytes(1)?.to_vec()));
-    let found = session::first(session, &sql, &values![device.0, category.as_str()], row).await?;
-    let Some((mut day, mut ids)) = found else { return Ok(()) };
-    let before = (day, ids.len());
+    let row = |row: &dyn Record| Ok((row.device(0)?, (row.bytes(1)?.to_vec(), false)));
+    let found = session.query(&locked, &values![devices.as_str(), category, day], row).await?;
+    let mut found: HashMap<DeviceNum, (Vec<u8>, bool)> = found.into_iter().collect();
     for &place in same {
-        let Counted { day: of, id, max, .. } = counted[place];
-        if u64::from(of) > day {
-            day = u64::from(of);
-            ids.clear();
-        }
+        let Counted { device, id, max, .. } = counted[place];
+        let Some((ids, is_changed)) = found.get_mut(&device) else { continue };
         let is_known = ids.chunks_exact(ID_BYTES).any(|known| known == id);
-        if !is_known && ids.len() / ID_BYTES < max as usize {
+        let has_room = ids.len() / ID_BYTES < max as usize;
+        if !is_known && has_room {
             ids.extend(id);
-            answers[place] = true;
+            *is_changed = true;
         }
-        answers[place] |= is_known;
+        answers[place] = is_known || has_room;
     }
-    if before != (day, ids.len()) {
-        let sql = "UPDATE preference_counts SET day = $3, ids = $4 WHERE device = $1 AND category = $2";
-        session.execute(sql, &values![device.0, category.as_str(), day, &ids]).await?;
-    }
+    let sql = "UPDATE preference_counts SET ids = $4 WHERE device = $1 AND category = $2 AND day = $3";
+    let changed = found.iter().filter(|(_, (_, is_changed))| *is_changed);
+    // PostgreSQL gets all of them before it answers the first.
+    let update = async |device: &DeviceNum, ids: &Vec<u8>| {
+        session.execute(sql, &values![device.0, category, day, ids]).await
+    };
+    try_join_all(changed.map(|(device, (ids, _))| update(device, ids))).await?;
     Ok(())
 }
 
-/// Counts of days that are over in every time zone.
-const KEPT_DAYS: u64 = 2;
+/// How many days the counts of a day are kept: it is over in every time zone, and what was accepted on it has mostly
+/// arrived.
+const KEPT_DAYS: u64 = 3;
 
-/// Removes the counts of days that are over, at most `rows_max`. Returns how many, and whether there may be more.
+/// Removes the counts of former days, at most `rows_max`. Returns how many, and whether there may be more.
 pub(crate) async fn prune<S: Session>(
     session: &S,
     now: Timestamp,
     rows_max: usize,
 ) -> Result<(u64, bool), S::Error> {
     let day = (now.0 / DAY_MS).saturating_sub(KEPT_DAYS);
-    let sql = "DELETE FROM preference_counts WHERE (device, category) IN (
-                   SELECT device, category FROM preference_counts WHERE day < $1 ORDER BY day LIMIT $2)";
+    let sql = "DELETE FROM preference_counts WHERE (device, category, day) IN (
+                   SELECT device, category, day FROM preference_counts WHERE day < $1 ORDER BY day LIMIT $2)";
     let removed = session.execute(sql, &values![day, rows_max]).await?;
     Ok((removed, removed == rows_max as u64))
 }

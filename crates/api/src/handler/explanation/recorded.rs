@@ -3,10 +3,10 @@
 use noroshi_store::{Trace, TraceStep};
 use noroshi_types::Outcome;
 
-use super::{Reason, Sentence};
+use super::{Present, Reason, Sentence};
 
 /// If there are several outcomes, describes the decisive one. `None`: nothing is recorded that determines the state.
-pub(super) fn recorded(trace: &Trace, is_connected: bool) -> Option<Sentence> {
+pub(super) fn recorded(trace: &Trace, present: Present) -> Option<Sentence> {
     let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
     let arrived = |sentence: &str| Some((sentence.to_owned(), None));
     if had(Outcome::Acked) {
@@ -23,7 +23,7 @@ pub(super) fn recorded(trace: &Trace, is_connected: bool) -> Option<Sentence> {
         return arrived("Its user opened it on the device.");
     }
     let ended = ended(&had);
-    let live = ended.or_else(|| live(trace, is_connected, &had));
+    let live = ended.or_else(|| live(trace, present, &had));
     // Steps are in chronological order: the last attempt is the current state.
     let last = trace.steps.iter().rev().find_map(|step| Some((step.outcome, push(step)?)));
     let (live, push) = match (live, last) {
@@ -61,7 +61,10 @@ fn ended(had: &impl Fn(Outcome) -> bool) -> Option<(&'static str, Option<Reason>
 }
 
 /// Preferences kept it from the device's connection.
-fn suppressed(in_inbox: bool, had: &impl Fn(Outcome) -> bool) -> Option<(&'static str, Option<Reason>)> {
+pub(super) fn suppressed(
+    in_inbox: bool,
+    had: &impl Fn(Outcome) -> bool,
+) -> Option<(&'static str, Option<Reason>)> {
     let all = [
         (
             Outcome::Muted,
@@ -97,12 +100,16 @@ fn suppressed(in_inbox: bool, had: &impl Fn(Outcome) -> bool) -> Option<(&'stati
 /// None: the only steps are those of push services.
 fn live(
     trace: &Trace,
-    is_connected: bool,
+    present: Present,
     had: &impl Fn(Outcome) -> bool,
 ) -> Option<(&'static str, Option<Reason>)> {
-    if let Some(suppressed) = suppressed(trace.in_inbox, had).filter(|_| !had(Outcome::Written)) {
+    // What a log-in found in the inbox has no outcome.
+    let is_pending = trace.in_inbox && present.is_connected;
+    let was = |outcome| had(outcome) || is_pending && present.suppressed == Some(outcome);
+    if let Some(suppressed) = suppressed(trace.in_inbox, &was).filter(|_| !had(Outcome::Written)) {
         return Some(suppressed);
     }
+    let is_connected = present.is_connected;
     let (sentence, reason) = match (trace.in_inbox, had(Outcome::Written), is_connected) {
         (true, true, true) => (
             "It was written to the device's connection; the device has not acknowledged it yet.",

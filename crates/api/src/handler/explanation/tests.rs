@@ -9,8 +9,13 @@ const SENT: Timestamp = Timestamp(1_800_000_000_000);
 const LATER: Timestamp = Timestamp(SENT.0 + 60_000);
 const NOW: Timestamp = Timestamp(SENT.0 + 120_000);
 
-const PRESENT: Present =
-    Present { now: NOW, is_connected: false, waits_for_quota: false, segment: Segment::Unknown };
+const PRESENT: Present = Present {
+    now: NOW,
+    is_connected: false,
+    suppressed: None,
+    waits_for_quota: false,
+    segment: Segment::Unknown,
+};
 
 /// A `connected` notification that named the device's user, of which nothing is recorded.
 fn live() -> Trace {
@@ -137,6 +142,11 @@ fn the_summary_names_the_preference() {
     by_user(&[(Kept, None), (Muted, None)], true, Some(Reason::Muted), kept);
     let kept = format!("It is in the device's inbox, but was not delivered live: {cap}.");
     by_user(&[(Kept, None), (Capped, None)], true, Some(Reason::Capped), &kept);
+    // A log-in records nothing of what it found in the inbox.
+    let now = Present { is_connected: true, suppressed: Some(ChannelOff), ..PRESENT };
+    let kept =
+        "It is in the device's inbox, but is not delivered live: the preferences do not allow live messages.";
+    check_at(&recorded(&[(Kept, None)], true), now, TargetedBy::User, Some(Reason::ChannelOff), kept);
     // It was delivered after the preferences were changed.
     let unacknowledged = "It was written to a connection that closed before the device acknowledged it; it is still in the inbox.";
     by_user(&[(Kept, None), (Muted, None), (Written, None)], true, Some(Reason::Offline), unacknowledged);
@@ -267,6 +277,9 @@ fn a_topic_reaches_subscribers() {
     let sentence = "It is in the topic's log; the device is connected, but no write to it is recorded yet.";
     let fresh = stored(since(early, false));
     check_at(&fresh, connected, TargetedBy::Subscription, Some(Reason::Pending), sentence);
+    let muted = Present { suppressed: Some(Outcome::Muted), ..connected };
+    let sentence = "It was not delivered live: the preferences mute its topic or category.";
+    check_at(&fresh, muted, TargetedBy::Subscription, Some(Reason::Muted), sentence);
 
     let without = Trace { target: of(None), ..live() };
     let sentence = "The device does not subscribe to the topic \"news\"; whether it had a subscription that has ended since \

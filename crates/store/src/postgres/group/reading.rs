@@ -366,7 +366,6 @@ async fn item_users(
     for row in &preferring {
         let (place, user): (i64, &str) = (row.get(0), row.get(1));
         let category = group.get(place as usize).and_then(|accept| accept.request.category.as_ref());
-        // What this program cannot read refuses nothing.
         let own = of_column(row, 2).unwrap_or_default();
         if !wants_item(own.as_ref(), category)
             && let Some(users) = users.get_mut(&(place as usize))
@@ -463,7 +462,6 @@ impl Reading {
         for row in &rows(session, &MUTED, !asked.0.is_empty(), [&asked.0, &asked.1]).await? {
             let place = row.get::<_, i64>(0) as usize;
             let category = group.get(place).and_then(|accept| accept.request.category.as_ref());
-            // What this program cannot read mutes nothing.
             let own = own_of_row(row, 2).unwrap_or_default();
             if category.is_some_and(|category| mutes(own, category)) {
                 self.muted.entry(place).or_default().push(DeviceNum(row.get::<_, i64>(1) as u64));
