@@ -37,6 +37,16 @@ const current = (id) =>
 /** The payloads that a token got, oldest first. */
 const pushes = async (service, { token }) => (await push.accepted(service, token)).map(({ payload, headers }) => ({ payload: JSON.parse(payload), headers }))
 
+test('states reach connected devices whatever they prefer', async () => {
+  const user = unique('user')
+  const { token } = await node.api.register({ user, device: unique('device') })
+  await call('PUT', '/v1/me/preferences', { channels: [], quiet_hours: { from: '00:00', to: '23:59' } }, { token })
+  const connection = await Device.connect(node.ws, token)
+  const { id } = await start({ users: [user] })
+  assert.equal((await connection.msg()).data.activity.id, id)
+  await connection.leave()
+})
+
 describe('a Live Activity', () => {
   test('starts by push, is updated by the token that the device reports, and ends', async () => {
     const user = unique('user')

@@ -214,3 +214,16 @@ test('filters of shared subscriptions are validated and limited', async () => {
   assert.deepEqual(numbers(here), Array(16).fill(1))
   await end(here)
 })
+
+test('copies of a shared subscription ignore the preferences of its members', async () => {
+  const one = await member('$share/jobs/muted/#')
+  const other = await member('$share/jobs/muted/#')
+  const own = { channels: ['push'], categories: { promo: { muted: true, daily_max: 0 } }, quiet_hours: { from: '00:00', to: '23:59' } }
+  for (const { device } of [one, other]) await node.api.call('PUT', '/v1/me/preferences', { token: device.token, body: own })
+  for (const n of upTo(6)) {
+    await node.api.publish({ to: { topic: 'muted/jobs' }, data: { n }, when: n % 2 ? 'stored' : 'connected', category: n % 3 ? 'promo' : undefined })
+  }
+  await until('all of them', () => numbers(one, other).length >= 6)
+  assert.deepEqual(sorted(numbers(one, other)), upTo(6))
+  await end(one, other)
+})
