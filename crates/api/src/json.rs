@@ -70,7 +70,7 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
     match error.classify() {
         Category::Data => {
             let place = format!(" at line {} column {}", error.line(), error.column());
-            let rule = text.strip_suffix(&place).unwrap_or(&text).to_owned();
+            let rule = without_rust(text.strip_suffix(&place).unwrap_or(&text));
             let code = match rule.starts_with("unknown field") {
                 true => Code::UnknownField,
                 false => Code::InvalidField,
@@ -87,6 +87,35 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
         // The message contains line and column.
         Category::Syntax | Category::Eof | Category::Io => Problem::new(Code::InvalidJson, text),
     }
+}
+
+/// The rule in words of JSON: serde's own words are names of Rust types.
+fn without_rust(rule: &str) -> String {
+    const OBJECTS: [&str; 4] = ["struct ", "internally tagged enum ", "a map", "an object"];
+    let is_mismatch = ["invalid type: ", "invalid value: ", "invalid length "];
+    // The client's text precedes the last ", expected".
+    let parts =
+        rule.rsplit_once(", expected ").filter(|_| is_mismatch.iter().any(|kind| rule.starts_with(kind)));
+    let Some((found, expected)) = parts else { return rule.to_owned() };
+    if OBJECTS.iter().any(|kind| expected.starts_with(kind)) {
+        return "must be an object".to_owned();
+    }
+    let expected = match expected {
+        "a sequence" => "an array",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number of at least 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        expected => expected,
+    };
+    let found = match found {
+        "invalid type: map" => "invalid type: object",
+        "invalid type: sequence" => "invalid type: array",
+        found => found,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// The missing, duplicate or unknown field. The path ends at the object that contains it.

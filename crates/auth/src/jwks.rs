@@ -32,7 +32,7 @@ pub enum Error {
     Fetch(#[from] noroshi_egress::Error),
     #[error("the JWK set is not UTF-8")]
     NotText,
-    #[error("the JWK set is invalid: {0}")]
+    #[error("the JWK set is invalid: {}", rule(.0))]
     Set(serde_json::Error),
     #[error("the JWK set has no RS256 or ES256 key")]
     Empty,
@@ -140,6 +140,16 @@ fn digest(json: &str) -> [u8; 32] {
     digest
 }
 
+/// The error without names of Rust types.
+fn rule(error: &serde_json::Error) -> String {
+    match error.to_string() {
+        text if text.contains(", expected struct ") => {
+            "must be an object with `keys`, an array of objects".to_owned()
+        }
+        text => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +180,12 @@ mod tests {
         assert_eq!(set.candidates(&header).count(), 0);
         assert!(matches!(parse(r#"{"keys":[]}"#), Err(Error::Empty)));
         assert!(matches!(parse("{}"), Err(Error::Set(_))));
+        for (wrong, rule) in
+            [("{}", "missing field `keys`"), ("1", "must be an object"), ("[]", "must be an object")]
+        {
+            let text = parse(wrong).expect_err(wrong).to_string();
+            assert!(text.contains(rule) && !text.contains("struct"), "{wrong}: {text}");
+        }
         let many = vec![P256; SET_KEYS_MAX + 1].join(",");
         assert!(matches!(parse(&format!(r#"{{"keys":[{many}]}}"#)), Err(Error::TooManyKeys)));
     }

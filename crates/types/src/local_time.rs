@@ -42,7 +42,7 @@ impl std::fmt::Display for LocalTime {
 impl QuietHours {
     pub fn new(from: LocalTime, to: LocalTime) -> Result<Self, Invalid> {
         match from == to {
-            true => Err(Invalid::new("quiet hours end at another time than they begin")),
+            true => Err(Invalid::new("quiet hours must not end at the time at which they begin")),
             false => Ok(Self { from, to }),
         }
     }

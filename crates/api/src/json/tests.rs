@@ -21,6 +21,14 @@ struct Inner {
     users: Bounded<Text<UserId>, 3>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[expect(dead_code, reason = "only the errors matter")]
+enum Tagged {
+    Number { value: u16 },
+    List { value: Vec<bool> },
+}
+
 fn check(text: &str, code: Code, field: Option<&str>, detail: &str) {
     let problem = parse::<Outer<'_>>(text.as_bytes()).expect_err(text);
     assert_eq!((problem.code(), problem.field_path()), (code, field), "{text}: {problem:?}");
@@ -50,6 +58,23 @@ fn errors_name_the_field_or_the_position() {
         Some("tags"),
         "at most 2",
     );
+}
+
+#[test]
+fn errors_do_not_name_rust_types() {
+    for other in ["null", "true", "1", "\"a\"", "[]"] {
+        check(other, Code::InvalidField, None, "must be an object");
+    }
+    for field in ["inner", "tags"] {
+        check(&format!("{{\"{field}\": 1}}"), Code::InvalidField, Some(field), "must be an object");
+    }
+    check("{\"inner\": \"x, expected struct Y\"}", Code::InvalidField, Some("inner"), "must be an object");
+    let detail = |text: &str| parse::<Tagged>(text.as_bytes()).expect_err(text).detail().to_owned();
+    assert_eq!(detail("null"), "must be an object");
+    let number = detail(r#"{"kind": "number", "value": 65536}"#);
+    assert_eq!(number, "invalid value: integer `65536`, expected a whole number from 0 to 65535");
+    let list = detail(r#"{"kind": "list", "value": {}}"#);
+    assert_eq!(list, "invalid type: object, expected an array");
 }
 
 #[test]

@@ -187,6 +187,21 @@ fn the_parsers_know_exactly_the_fields_described() {
             let tried = parse(format!("{{\"{field}\": []}}").as_bytes()).err();
             assert!(tried.is_none_or(|problem| problem.code() != Code::UnknownField), "{schema}.{field}");
         }
+        for wrong in ["null", "1", "\"a\"", "true"] {
+            match parse(wrong.as_bytes()) {
+                Err(problem) => assert_eq!(problem.detail(), "must be an object", "{schema}: {wrong}"),
+                // Preferences may have no quiet hours.
+                Ok(()) => assert_eq!((schema, wrong), ("QuietHours", "null")),
+            }
+            for field in &described {
+                let tried = parse(format!("{{\"{field}\": {wrong}}}").as_bytes()).err();
+                let detail = tried.as_ref().map_or("", |problem| problem.detail());
+                let is_rust = ["struct", "enum", "u8", "u16", "u32", "u64", "f64", "map", "sequence"];
+                let has_rust =
+                    detail.split(|c: char| !c.is_alphanumeric()).any(|word| is_rust.contains(&word));
+                assert!(!has_rust, "{schema}.{field}: {detail}");
+            }
+        }
         let expected: BTreeSet<String> =
             problem.detail().split('`').skip(3).step_by(2).map(str::to_owned).collect();
         assert!(

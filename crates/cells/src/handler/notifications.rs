@@ -27,6 +27,9 @@ struct StateBody {
     counts: BTreeMap<String, u64>,
     collapse_key: Option<String>,
     category: Option<String>,
+    /// The category was essential when a cell accepted the message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    essential: bool,
     retain: bool,
     sent_at: String,
     expires_at: String,
@@ -51,6 +54,8 @@ struct CellBody {
 struct CellState {
     state: String,
     counts: BTreeMap<String, u64>,
+    #[serde(default)]
+    essential: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +79,7 @@ pub(crate) async fn show(By(call, _): By<Read>, Path(id): Path<String>) -> Resul
     if relayed.unknown > 0 {
         counts.insert(Outcome::Unknown.as_str().to_owned(), relayed.unknown);
     }
-    let (mut cells, mut requests) = (Vec::new(), Vec::new());
+    let (mut cells, mut requests, mut essential) = (Vec::new(), Vec::new(), false);
     for part in &relayed.parts {
         match (part.remote, call.front.cells.get(part.cell)) {
             (Some(remote), Ok(cell)) => {
@@ -90,6 +95,7 @@ pub(crate) async fn show(By(call, _): By<Read>, Path(id): Path<String>) -> Resul
         for (outcome, count) in cell_state.iter().flat_map(|cell_state| &cell_state.counts) {
             *counts.entry(outcome.clone()).or_default() += count;
         }
+        essential |= cell_state.as_ref().is_some_and(|cell_state| cell_state.essential);
         let remote = relayed.parts.iter().find(|part| part.cell == cell.num).and_then(|part| part.remote);
         cells.push(CellBody {
             cell: cell.name().to_owned(),
@@ -99,12 +105,13 @@ pub(crate) async fn show(By(call, _): By<Read>, Path(id): Path<String>) -> Resul
         });
     }
     cells.sort_by(|a, b| a.cell.cmp(&b.cell));
-    json_of(relayed, counts, cells)
+    json_of(relayed, counts, essential, cells)
 }
 
 fn json_of(
     relayed: Relayed,
     counts: BTreeMap<String, u64>,
+    essential: bool,
     cells: Vec<CellBody>,
 ) -> Result<Response, Problem> {
     let summary: Summary = serde_json::from_str(&relayed.summary).map_err(Problem::internal)?;
@@ -118,6 +125,7 @@ fn json_of(
         counts,
         collapse_key: summary.collapse_key,
         category: summary.category,
+        essential,
         retain: summary.retain,
         sent_at: relayed.accepted_at.to_string(),
         expires_at: relayed.expires_at.to_string(),

@@ -6,6 +6,22 @@ use serde_json::{Value, json};
 use crate::world::{World, parts};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_state_shows_that_the_category_is_essential() {
+    let world = World::start().await;
+    let (user, _) = world.resident("b", 0).await;
+    let label = noroshi_types::Label::parse("alarm").expect("a label");
+    for cell in &world.cells {
+        let app = cell.state().auth.app("dev").expect("the app").id;
+        cell.state().delivery.context.set_essential_categories([(app, vec![label.clone()])]);
+    }
+    for (category, essential) in [("alarm", json!(true)), ("promo", Value::Null)] {
+        let id = world.publish(json!({"to": {"users": [user]}, "data": 1, "category": category})).await;
+        let state = world.until_done(&id).await;
+        assert_eq!((&state["category"], &state["essential"]), (&json!(category), &essential), "{state}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_message_goes_to_one_cell_and_a_topic_message_to_all() {
     let world = World::start().await;
     let (a, token_a) = world.resident("a", 0).await;

@@ -137,7 +137,7 @@ struct Signing {
     /// Required element of the claim aud of the app's JWTs; "" for the app's name, if there is an aud
     #[arg(long, value_name = "AUDIENCE")]
     audience: Option<String>,
-    /// Category that no preference of a user or a device suppresses (repeatable); "" for none
+    /// Category that ignores preferences (repeatable); "" clears the list
     #[arg(long, value_name = "CATEGORY")]
     essential: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `noroshi preferences`: what a user or a device wants to be notified of, and how.
+//! `noroshi preferences`: which notifications arrive at a user or a device, and how.
 
 use std::path::PathBuf;
 
@@ -42,11 +42,12 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
 struct Of {
-    /// Of a user
-    #[arg(long, required_unless_present = "device", conflicts_with = "device")]
+    /// User whose preferences to show or change
+    #[arg(long)]
     user: Option<String>,
-    /// Of a device
+    /// Device whose preferences to show or change
     #[arg(long)]
     device: Option<String>,
 }
@@ -55,7 +56,7 @@ struct Of {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
 struct Preferences {
-    /// Allowed channels, such as live,push or none [default: live,push,inbox]
+    /// Allowed channels, such as live,push; none for no channel
     #[arg(long, value_name = "CHANNELS", conflicts_with = "file")]
     channels: Option<String>,
     /// Mute a topic (repeatable)
@@ -88,13 +89,17 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let client = self.connect.client()?;
         match self.action {
-            Action::Show { of } => self.format.details(&client.get(&of.path()).await?),
+            Action::Show { of } => {
+                let stored = client.get(&of.path()).await?;
+                self.format.print(&stored, || table(&stored))
+            }
             Action::Set { of, preferences } => {
-                self.format.details(&client.put(&of.path(), &preferences.body()?).await?)
+                let stored = client.put(&of.path(), &preferences.body()?).await?;
+                self.format.print(&stored, || table(&stored))
             }
             Action::Clear { of } => {
                 client.delete(&of.path()).await?;
-                self.format.details(&json!({}))
+                self.format.print(json!({}), || "cleared")
             }
         }
     }
@@ -120,6 +125,9 @@ impl Preferences {
         };
         for name in &self.mute {
             category(name, "muted", true.into());
+        }
+        if let Some(both) = self.mute.iter().find(|name| self.unmute.contains(name)) {
+            return Err(Failure::Usage(format!("{both}: cannot be in both --mute and --unmute")));
         }
         for name in &self.unmute {
             category(name, "muted", false.into());
@@ -155,6 +163,54 @@ impl Preferences {
         }
         Ok(body.into())
     }
+}
+
+/// One row for each preference.
+fn table(stored: &Value) -> String {
+    let mut rows = Vec::new();
+    for (name, value) in stored.as_object().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("channels", list) => rows.push(("channels".to_owned(), channel_names(list))),
+            ("muted_topics", topics) => rows.push(("muted topics".to_owned(), output::cell(Some(topics)))),
+            ("quiet_hours", hours) => rows.push(("quiet hours".to_owned(), quiet_hours(hours))),
+            ("categories", Value::Object(categories)) => rows.extend(categories.iter().map(|(name, of)| {
+                let name = output::clean(name);
+                (format!("category {name}"), category(of))
+            })),
+            // Of a newer server.
+            (name, value) => rows.push((output::clean(name), output::cell(Some(value)))),
+        }
+    }
+    if rows.is_empty() {
+        return "no preferences".to_owned();
+    }
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:width$}  {value}")).collect();
+    lines.join("\n")
+}
+
+fn category(of: &Value) -> String {
+    let rule = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+        ("muted", Value::Bool(true)) => "muted".to_owned(),
+        ("muted", Value::Bool(false)) => "not muted".to_owned(),
+        ("channels", list) => format!("channels: {}", channel_names(list)),
+        ("daily_max", max) => format!("at most {max} a day"),
+        (name, value) => format!("{}={}", output::clean(name), output::cell(Some(value))),
+    };
+    let rules: Vec<String> = of.as_object().into_iter().flatten().map(rule).collect();
+    if rules.is_empty() { "-".to_owned() } else { rules.join("; ") }
+}
+
+fn channel_names(list: &Value) -> String {
+    match list.as_array() {
+        Some(names) if names.is_empty() => "none".to_owned(),
+        _ => output::cell(Some(list)),
+    }
+}
+
+fn quiet_hours(hours: &Value) -> String {
+    let field = |name: &str| output::clean(output::text(hours, name));
+    format!("{}-{} {}", field("from"), field("to"), field("timezone")).trim_end().to_owned()
 }
 
 fn channels(list: &str) -> Value {
@@ -225,7 +281,51 @@ mod tests {
     }
 
     #[test]
+    fn preferences_are_shown_in_rows() {
+        assert_eq!(table(&json!({})), "no preferences");
+        let stored = json!({
+            "channels": [],
+            "muted_topics": ["a", "b/c"],
+            "categories": {"promo": {"muted": true}, "chat": {"muted": false},
+                "news": {"channels": ["inbox", "push"], "daily_max": 3}},
+            "quiet_hours": {"from": "22:00", "to": "07:00", "timezone": "Asia/Tokyo"},
+            "later": 1,
+        });
+        let text = table(&stored);
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        let expected = [
+            "category chat   not muted",
+            "category news   channels: inbox, push; at most 3 a day",
+            "category promo  muted",
+            "channels        none",
+            "later           1",
+            "muted topics    a, b/c",
+            "quiet hours     22:00-07:00 Asia/Tokyo",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(quiet_hours(&json!({"from": "22:00", "to": "07:00"})), "22:00-07:00");
+    }
+
+    #[test]
+    fn an_owner_is_required() {
+        #[derive(Debug, Parser)]
+        struct Flags {
+            #[command(flatten)]
+            of: Of,
+        }
+        let path = |flags: &[&str]| Flags::try_parse_from(flags).map(|flags| flags.of.path());
+        assert_eq!(path(&["show", "--user", "a b"]).expect("a user"), "/v1/users/a%20b/preferences");
+        assert_eq!(path(&["show", "--device", "d"]).expect("a device"), "/v1/devices/d/preferences");
+        let none = path(&["show"]).expect_err("neither").to_string();
+        assert!(none.contains("--user") && none.contains("--device"), "{none}");
+        assert!(path(&["show", "--user", "u", "--device", "d"]).is_err());
+    }
+
+    #[test]
     fn wrong_flags_are_rejected() {
+        let both = body(&["--mute", "a", "--mute", "b", "--unmute", "b"]);
+        assert!(matches!(both, Err(Failure::Usage(text)) if text.starts_with("b:")));
         for flags in [
             ["--daily-max", "news"],
             ["--daily-max", "news=few"],

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
-    /// Category, by which preferences of users and devices decide
+    /// Category of the notification, to which preferences apply
     #[arg(long, conflicts_with = "file")]
     category: Option<String>,
     /// Store it as the topic's retained message

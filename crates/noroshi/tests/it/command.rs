@@ -293,10 +293,15 @@ fn preferences_are_set_shown_and_cleared() {
         json!({"channels": ["push"], "categories": {"promo": {"muted": true}, "news": {"daily_max": 3}}});
     assert_eq!(node.json(&set), stored);
     assert_eq!(node.json(&["preferences", "show", "--user", "u1"]), stored);
-    assert!(node.run(&["preferences", "show", "--user", "u1"]).contains("promo=muted=true"));
+    let shown = node.run(&["preferences", "show", "--user", "u1"]);
+    assert!(shown.contains("category promo  muted\n"), "{shown}");
+    assert_eq!(node.run(&["preferences", "clear", "--user", "u1"]), "cleared\n");
+    assert_eq!(node.run(&["preferences", "show", "--user", "u1"]), "no preferences\n");
     assert_eq!(node.json(&["preferences", "clear", "--user", "u1"]), json!({}));
     assert_eq!(node.json(&["preferences", "show", "--user", "u1"]), json!({}));
-    node.fails(2, &["preferences", "show"]);
+    let neither = node.fails(2, &["preferences", "show"]);
+    assert!(neither.contains("--user") && neither.contains("--device"), "{neither}");
+    node.fails(2, &["preferences", "set", "--user", "u1", "--mute", "a", "--unmute", "a"]);
     node.fails(2, &["preferences", "show", "--user", "u1", "--device", "d1"]);
     node.fails(2, &["preferences", "set", "--user", "u1"]);
     node.fails(1, &["preferences", "show", "--device", "nobody"]);

@@ -119,7 +119,10 @@ fn differences(document: &Value, path: &str, method: &str, parse: Parse<'_>) -> 
                 let result = parse(with_null(&line, &at).to_string().as_bytes());
                 let is_wrong = match (&result, allowed) {
                     (Ok(()), allowed) => !allowed,
-                    (Err(problem), true) => problem.detail().starts_with("invalid type: null"),
+                    (Err(problem), true) => {
+                        problem.detail().starts_with("invalid type: null")
+                            || problem.detail() == "must be an object"
+                    }
                     (Err(_), false) => false,
                 };
                 if is_wrong {

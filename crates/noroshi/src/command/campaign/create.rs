@@ -124,7 +124,7 @@ struct Message {
     /// Replaces undelivered notifications with the same key
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
-    /// Category, by which preferences of users and devices decide
+    /// Category of the notification, to which preferences apply
     #[arg(long)]
     category: Option<String>,
     /// Also deliver to connections and inboxes, like noroshi send [default: only through push services]
