@@ -322,9 +322,10 @@ async fn count_day<S: Session>(
     // Makes the rows that are locked. A device that was deleted gets none.
     let make = format!(
         "INSERT INTO preference_counts (device, category, day, ids)
-         SELECT d.num, $2, $3, $4 FROM {} n {} devices d ON d.num = n.num WHERE true ORDER BY d.num ON CONFLICT DO NOTHING",
+         SELECT d.num, $2, $3, $4 FROM {} n {} devices d ON d.num = n.num WHERE true {} ON CONFLICT DO NOTHING",
         S::numbers("$1"),
-        S::ORDERED_JOIN
+        S::ORDERED_JOIN,
+        S::BY_DEVICE
     );
     session.execute(&make, &values![devices.as_str(), category, day, &[0_u8; 0]]).await?;
     let locked = format!(
@@ -368,7 +369,7 @@ pub(crate) async fn prune<S: Session>(
     rows_max: usize,
 ) -> Result<(u64, bool), S::Error> {
     let day = (now.0 / DAY_MS).saturating_sub(KEPT_DAYS);
-    let sql = "DELETE FROM preference_counts WHERE (device, category, day) IN (
+    let sql = "DELETE FROM preference_counts WHERE day < $1 AND (device, category, day) IN (
                    SELECT device, category, day FROM preference_counts WHERE day < $1 ORDER BY day LIMIT $2)";
     let removed = session.execute(sql, &values![day, rows_max]).await?;
     Ok((removed, removed == rows_max as u64))

@@ -16,6 +16,9 @@ pub(crate) trait Session {
     const FOR_KEY_SHARE: &str;
     const FOR_NO_KEY_UPDATE: &str;
     const FOR_UPDATE_SKIP_LOCKED: &str;
+    /// The order in which a statement inserts rows for `devices d`, so that transactions do not wait for each other in a
+    /// circle. Empty likewise.
+    const BY_DEVICE: &str;
     /// An inner join. The engine reads its left table first, or its planner chooses a good order.
     const ORDERED_JOIN: &str;
     /// The table of topics' logs, read by the messages' numbers.

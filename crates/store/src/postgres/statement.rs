@@ -40,6 +40,7 @@ impl Session for Tx {
     const FOR_KEY_SHARE: &str = "FOR KEY SHARE";
     const FOR_NO_KEY_UPDATE: &str = "FOR NO KEY UPDATE";
     const FOR_UPDATE_SKIP_LOCKED: &str = "FOR UPDATE SKIP LOCKED";
+    const BY_DEVICE: &str = "ORDER BY d.num";
     const ORDERED_JOIN: &str = "JOIN";
     const TOPIC_LOG_BY_AGE: &str = "topic_log";
 

@@ -111,6 +111,7 @@ impl Session for Db {
     const FOR_KEY_SHARE: &str = "";
     const FOR_NO_KEY_UPDATE: &str = "";
     const FOR_UPDATE_SKIP_LOCKED: &str = "";
+    const BY_DEVICE: &str = "";
     const ORDERED_JOIN: &str = "CROSS JOIN";
     const TOPIC_LOG_BY_AGE: &str = "topic_log INDEXED BY topic_log_by_age";
 
