@@ -123,7 +123,7 @@ impl Preferences {
     }
 
     /// Replaces the preferences of a user or a device; `None` removes them. They are durable when this returns. Connected
-    /// devices follow them soon afterwards. [`Error::NotFound`] if there is no such device.
+    /// devices follow them soon afterwards. [`noroshi_store::Error::NotFound`] if there is no such device.
     pub async fn set(
         &self,
         app: AppId,
