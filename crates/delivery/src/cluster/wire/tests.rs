@@ -137,7 +137,6 @@ fn every_record_reads_back() {
     assert_eq!((decoded.unknown, decoded.malformed), (0, 0));
 }
 
-/// Nodes of two versions talk to each other during an upgrade.
 /// Behind everything that an older node reads.
 #[test]
 fn a_category_is_read_back() {
@@ -159,6 +158,7 @@ fn a_category_is_read_back() {
     }
 }
 
+/// Nodes of two versions talk to each other during an upgrade.
 #[test]
 fn the_bytes_of_a_record_never_change() {
     let frame = frame_of(&one_of_each());

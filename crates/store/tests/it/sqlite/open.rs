@@ -144,7 +144,6 @@ fn a_damaged_database_is_rejected() {
     check_line(&error, &file);
 }
 
-/// The rest of a node holds a trait object.
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
     "DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
@@ -179,6 +178,7 @@ async fn a_database_without_push_tokens_is_upgraded() {
     assert_eq!(rows(), 1);
 }
 
+/// The rest of a node holds a trait object.
 #[tokio::test]
 async fn it_is_a_store() {
     let (_folder, store) = fresh(options());
