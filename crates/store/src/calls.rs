@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use noroshi_types::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
-    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, Preferences, Timestamp, TokenKey, Topic,
-    UserId,
+    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role, Timestamp, TokenKey,
+    Topic, UserId,
 };
 
 use crate::cells::{
@@ -391,6 +391,45 @@ calls! { PreferenceStore {
         = shared preferences::followed(*app, devices);
     write(counted.len()) count_for_caps(counted: Vec<Counted>) -> Vec<bool>
         = shared preferences::count(counted);
+}}
+
+calls! { People {
+    write(1) create_person(new: NewPerson, now: Timestamp) -> Person = shared person::create(new, *now);
+    read person(id: PersonId) -> Option<Person> = shared person::find(*id);
+    read person_with_email(&email: str) -> Option<Person> = shared person::with_email(email);
+    read person_with_openid(openid: OpenId) -> Option<Person> = shared person::with_openid(openid);
+    read people(after: PersonId, limit: usize) -> Vec<Person> = shared person::page(*after, *limit);
+    write(2) change_person(id: PersonId, change: PersonChange, now: Timestamp) -> Person
+        = shared person::change(*id, change, *now);
+    write(3) delete_person(id: PersonId) -> () = shared person::delete(*id);
+    write(1) set_role(id: PersonId, app: Option<AppId>, role: Option<Role>) -> Person
+        = shared person::set_role(*id, *app, *role);
+    write(1) use_totp(id: PersonId, step: u64) -> bool = shared person::use_totp(*id, *step);
+    write(1) use_recovery_code(id: PersonId, code: TokenHash) -> bool
+        = shared person::use_recovery_code(*id, code);
+    write(1) create_session(new: NewPersonSession, now: Timestamp) -> PersonSession
+        = shared person_session::create(new, *now);
+    read person_session(hash: TokenHash, idle_since: Timestamp, now: Timestamp)
+        -> Option<(PersonSession, Person)>
+        = shared person_session::find(hash, *idle_since, *now);
+    write(1) touch_session(id: u64, now: Timestamp) -> () = shared person_session::touch(*id, *now);
+    write(1) confirm_session(id: u64, now: Timestamp) -> () = shared person_session::confirm(*id, *now);
+    read person_sessions(person: PersonId, idle_since: Timestamp, now: Timestamp) -> Vec<PersonSession>
+        = shared person_session::list(*person, *idle_since, *now);
+    write(1) end_session(person: PersonId, id: u64) -> () = shared person_session::end(*person, *id);
+    write(1) end_other_sessions(person: PersonId, except: Option<u64>) -> u64
+        = shared person_session::end_others(*person, *except);
+    write(1) create_ticket(new: NewTicket, now: Timestamp) -> Ticket = shared ticket::create(new, *now);
+    read ticket(hash: TokenHash, now: Timestamp) -> Option<Ticket> = shared ticket::find(hash, *now);
+    write(1) take_ticket(hash: TokenHash, now: Timestamp) -> Option<Ticket> = shared ticket::take(hash, *now);
+    read invitations(now: Timestamp) -> Vec<Ticket> = shared ticket::invitations(*now);
+    write(1) delete_ticket(id: u64) -> () = shared ticket::delete(*id);
+    write(changes.len()) record_audit(changes: Vec<Audited>, now: Timestamp) -> ()
+        = shared audit::record(changes, *now);
+    read audit(filter: AuditFilter) -> Vec<AuditEntry> = shared audit::list(filter);
+    write(4 * rows_max)
+        prune_people(now: Timestamp, idle_since: Timestamp, audit_since: Timestamp, rows_max: usize) -> u64
+        = shared audit::prune(*now, *idle_since, *audit_since, *rows_max);
 }}
 
 calls! { Cells {

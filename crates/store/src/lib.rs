@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], then `calls`, `engine`, [`sqlite`]
+//! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], [`preferences`], [`person`], then `calls`, `engine`, [`sqlite`]
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
@@ -57,6 +57,7 @@ pub mod maintenance;
 mod metrics;
 pub mod migrate;
 pub mod notification;
+pub mod person;
 pub mod postgres;
 pub mod preferences;
 pub mod push;
@@ -97,6 +98,10 @@ pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
     OutcomePart, RequestSummary, State,
+};
+pub use person::{
+    AuditEntry, AuditFilter, Audited, AuditedBy, NewPerson, NewPersonSession, NewTicket, OpenId, People, Person,
+    PersonChange, PersonLogin, PersonSession, Ticket, TicketPurpose, TokenHash, TotpChange,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use preferences::{Counted, DayCount, Followed, OwnPreferences, PreferenceStore, Preferring};
@@ -144,6 +149,7 @@ pub trait Store:
     + Activities
     + Items
     + PreferenceStore
+    + People
 {
 }
 impl Store for Sqlite {}

@@ -42,6 +42,7 @@ pub mod quota;
 pub mod recent;
 pub mod request;
 pub mod rule;
+pub mod role;
 pub mod scope;
 pub mod time;
 pub mod topic;
@@ -53,7 +54,7 @@ pub use condition::Condition;
 pub use experiment::{Subject, Variants};
 pub use id::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
-    EndpointId, KeyId, Label, NotificationId, SessionId, UserId,
+    EndpointId, KeyId, Label, NotificationId, PersonId, SessionId, UserId,
 };
 pub use item::{ItemAction, ItemCounts, ItemEvent, ItemRequest, ItemState, ItemsNotice};
 pub use json::JsonText;
@@ -65,6 +66,7 @@ pub use push::{Lane, PushEnvironment, PushService, PushToken, TokenKey, TokenKin
 pub use quota::Quota;
 pub use recent::Recent;
 pub use request::{OwnFields, Push, PushMode, Request, Target, Urgency, When};
+pub use role::{Permission, Permissions, Role};
 pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};

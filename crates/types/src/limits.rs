@@ -269,3 +269,9 @@ pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);
 pub const FIRST_CALL_TTL: Duration = Duration::from_secs(30);
 /// Cached responses to first calls: 16,384 of 4 KiB.
 pub const FIRST_CALL_BYTES: usize = 64 << 20;
+/// People of a node or cluster who use the console.
+pub const PEOPLE_MAX: u64 = 10_000;
+/// Browsers in which one person is logged in.
+pub const SESSIONS_OF_A_PERSON_MAX: usize = 50;
+/// Invitations and log-in links that were not used.
+pub const TICKETS_MAX: u64 = 1_000;

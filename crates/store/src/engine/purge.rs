@@ -68,7 +68,7 @@ const fn with_children(
 }
 
 /// Push work comes first, so that no more pushes are sent. Few batches are leased at a time.
-const OWNED: [Owned; 23] = [
+const OWNED: [Owned; 24] = [
     in_parts("push_queue", "id", &["lane IN (1, 2, 3) AND leased_until = 0", "leased_until > 0"]),
     without_children("push_walks", "id"),
     without_children("push_records", "id"),
@@ -111,6 +111,7 @@ const OWNED: [Owned; 23] = [
     ),
     without_children("items", "app, \"user\", num"),
     without_children("item_contents", "num"),
+    without_children("person_roles", "person, app"),
     without_children("user_preferences", "app, \"user\""),
     without_children("share_groups", "num"),
     with_children("topics", "num", "name", &[("topic_log", "topic, topic_offset", "topic")]),

@@ -12,7 +12,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 25] = [
+const MIGRATIONS: [&str; 26] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -38,6 +38,7 @@ const MIGRATIONS: [&str; 25] = [
     include_str!("../../migrations/postgres/0023_activities.sql"),
     include_str!("../../migrations/postgres/0024_items.sql"),
     include_str!("../../migrations/postgres/0025_preferences.sql"),
+    include_str!("../../migrations/postgres/0027_people.sql"),
 ];
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that
