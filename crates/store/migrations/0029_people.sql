@@ -65,4 +65,4 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_by_app ON audit (app, id);
 CREATE INDEX audit_by_person ON audit (person, id);
-CREATE INDEX audit_by_time ON audit (at);
+CREATE INDEX audit_by_time ON audit (at, id);

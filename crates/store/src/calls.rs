@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use noroshi_types::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
-    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role, Timestamp, TokenKey,
-    Topic, UserId,
+    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role, Timestamp,
+    TokenKey, Topic, UserId,
 };
 
 use crate::cells::{

@@ -100,8 +100,8 @@ pub use notification::{
     OutcomePart, RequestSummary, State,
 };
 pub use person::{
-    AuditEntry, AuditFilter, Audited, AuditedBy, NewPerson, NewPersonSession, NewTicket, OpenId, People, Person,
-    PersonChange, PersonLogin, PersonSession, Ticket, TicketPurpose, TokenHash, TotpChange,
+    AuditEntry, AuditFilter, Audited, AuditedBy, NewPerson, NewPersonSession, NewTicket, OpenId, People,
+    Person, PersonChange, PersonLogin, PersonSession, Ticket, TicketPurpose, TokenHash, TotpChange,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use preferences::{Counted, DayCount, Followed, OwnPreferences, PreferenceStore, Preferring};

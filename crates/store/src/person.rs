@@ -69,7 +69,10 @@ pub enum TotpChange {
     /// A new secret, which is off.
     Secret(Vec<u8>),
     /// The secret is on; `step` is that of the code the person entered.
-    On { step: u64, recovery: Vec<TokenHash> },
+    On {
+        step: u64,
+        recovery: Vec<TokenHash>,
+    },
     Off,
 }
 
@@ -150,7 +153,10 @@ pub struct Audited {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditedBy {
     /// Their address remains when they are deleted.
-    Person { id: PersonId, email: String },
+    Person {
+        id: PersonId,
+        email: String,
+    },
     /// The name of an `admin` key.
     Key(String),
     OperatorToken,
@@ -184,7 +190,12 @@ pub trait People: Send + Sync {
     async fn people(&self, after: PersonId, limit: usize) -> Result<Vec<Person>, Error>;
     /// Disabling a person ends their sessions. [`Error::Conflict`] if nobody could manage people afterwards: the last
     /// owner of all apps.
-    async fn change_person(&self, id: PersonId, change: PersonChange, now: Timestamp) -> Result<Person, Error>;
+    async fn change_person(
+        &self,
+        id: PersonId,
+        change: PersonChange,
+        now: Timestamp,
+    ) -> Result<Person, Error>;
     /// As [`People::change_person`] for the last owner.
     async fn delete_person(&self, id: PersonId) -> Result<(), Error>;
     /// Gives the person a role in an app (`None`: in all apps), or takes it. As [`People::change_person`] for the last owner.

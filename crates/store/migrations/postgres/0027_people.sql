@@ -65,4 +65,4 @@ CREATE TABLE IF NOT EXISTS audit (
 );
 CREATE INDEX IF NOT EXISTS audit_by_app ON audit (app, id);
 CREATE INDEX IF NOT EXISTS audit_by_person ON audit (person, id);
-CREATE INDEX IF NOT EXISTS audit_by_time ON audit (at);
+CREATE INDEX IF NOT EXISTS audit_by_time ON audit (at, id);

@@ -3,7 +3,7 @@
 use noroshi_types::{PersonId, Timestamp};
 
 use super::record::{Record, unknown};
-use super::session::{Session, Value, values};
+use super::session::{self, Session, Value, values};
 use crate::{AuditEntry, AuditFilter, Audited, AuditedBy, Error};
 
 const COLUMNS: &str =
@@ -73,8 +73,15 @@ pub(crate) async fn record<S: Session>(
 
 pub(crate) async fn list<S: Session>(session: &S, filter: &AuditFilter) -> Result<Vec<AuditEntry>, S::Error> {
     let AuditFilter { app, person, action, since, until, before, limit } = filter;
+    let first = first_since(session, *since).await?;
+    let end = match until {
+        Some(_) => first_since(session, *until).await?,
+        None => None,
+    };
+    let end = [*before, end].into_iter().flatten().min().unwrap_or(i64::MAX as u64);
+    let Some(first) = first else { return Ok(Vec::new()) };
     // Each condition stands in the text only if it is asked for, so that the planner sees which index serves.
-    let mut values: Vec<Value<'_>> = values![before.unwrap_or(i64::MAX as u64), *limit].to_vec();
+    let mut values: Vec<Value<'_>> = values![end, first, *limit].to_vec();
     let mut conditions = String::new();
     let mut add = |column: &str, value: Option<Value<'static>>| {
         if let Some(value) = value {
@@ -84,8 +91,6 @@ pub(crate) async fn list<S: Session>(session: &S, filter: &AuditFilter) -> Resul
     };
     add("app =", app.map(Value::from));
     add("person =", person.map(|person| Value::from(person.0)));
-    add("at >=", since.map(Value::from));
-    add("at <", until.map(Value::from));
     // The text of an action has no character above 'z'.
     let range = action.as_ref().map(|action| (action.as_str(), format!("{action}~")));
     if let Some((first, end)) = &range {
@@ -93,8 +98,17 @@ pub(crate) async fn list<S: Session>(session: &S, filter: &AuditFilter) -> Resul
         let (first, end) = (values.len() - 1, values.len());
         conditions.push_str(&format!(" AND action >= ${first} AND action < ${end}"));
     }
-    let sql = format!("SELECT {COLUMNS} FROM audit WHERE id < $1{conditions} ORDER BY id DESC LIMIT $2");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM audit WHERE id < $1 AND id >= $2{conditions} ORDER BY id DESC LIMIT $3"
+    );
     session.query(&sql, &values, entry_of).await
+}
+
+/// The first entry of this time or later. 0 without a time, `None` without such an entry.
+async fn first_since<S: Session>(session: &S, time: Option<Timestamp>) -> Result<Option<u64>, S::Error> {
+    let Some(time) = time else { return Ok(Some(0)) };
+    let sql = "SELECT id FROM audit WHERE at >= $1 ORDER BY at, id LIMIT 1";
+    session::first(session, sql, &values![time], |row| row.count(0)).await
 }
 
 pub(crate) async fn prune<S: Session>(

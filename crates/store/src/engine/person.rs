@@ -92,7 +92,8 @@ pub(crate) async fn page<S: Session>(
     let sql = format!("SELECT {COLUMNS} FROM people p WHERE p.id > $1 ORDER BY p.id LIMIT $2");
     let mut people = session.query(&sql, &values![of_id(after), limit], person_of).await?;
     let Some(last) = people.last().map(|person| of_id(person.id)) else { return Ok(people) };
-    let sql = "SELECT person, app, role FROM person_roles WHERE person > $1 AND person <= $2 ORDER BY person, app";
+    let sql =
+        "SELECT person, app, role FROM person_roles WHERE person > $1 AND person <= $2 ORDER BY person, app";
     let role = |row: &dyn Record| Ok((PersonId(row.count(0)?), app_of(row.int(1)?), role_of(row, 2)?));
     for (id, app, role) in session.query(sql, &values![of_id(after), last], role).await? {
         if let Ok(at) = people.binary_search_by_key(&id, |person| person.id) {
@@ -112,7 +113,8 @@ pub(crate) async fn create<S: Session>(
     if count >= limits::PEOPLE_MAX {
         return Err(Error::Limit(format!("there are at most {} people", limits::PEOPLE_MAX)).into());
     }
-    let sql = "INSERT INTO people (email, name, password, recovery, openid_issuer, openid_subject, created_at)
+    let sql =
+        "INSERT INTO people (email, name, password, recovery, openid_issuer, openid_subject, created_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING id";
     let none: &[u8] = &[];
     let values = values![
@@ -245,7 +247,8 @@ async fn change_totp<S: Session>(session: &S, person: i64, change: &TotpChange) 
             session::change(session, sql, &values![person, *step, &recovery.concat()]).await?;
         }
         TotpChange::Off => {
-            let sql = "UPDATE people SET totp = NULL, totp_on = 0, totp_step = 0, recovery = $2 WHERE id = $1";
+            let sql =
+                "UPDATE people SET totp = NULL, totp_on = 0, totp_step = 0, recovery = $2 WHERE id = $1";
             session.execute(sql, &values![person, none]).await?;
         }
     }

@@ -49,9 +49,8 @@ pub(crate) async fn find<S: Session>(
     idle_since: Timestamp,
     now: Timestamp,
 ) -> Result<Option<(PersonSession, Person)>, S::Error> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM person_sessions WHERE hash = $1 AND seen_at > $2 AND expires_at > $3"
-    );
+    let sql =
+        format!("SELECT {COLUMNS} FROM person_sessions WHERE hash = $1 AND seen_at > $2 AND expires_at > $3");
     let found = session::first(session, &sql, &values![hash, idle_since, now], session_of).await?;
     let Some(found) = found else { return Ok(None) };
     let person = person::find(session, found.person).await?;

@@ -146,7 +146,8 @@ fn a_damaged_database_is_rejected() {
 
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
-    "DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
+    "DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
     ALTER TABLE apps DROP COLUMN essential_categories; DROP TABLE items; DROP TABLE item_contents; DROP TABLE push_channels; DROP TABLE broadcasts; DROP TABLE push_records; DROP INDEX devices_suspended;
     DROP INDEX push_tokens_suspended; DROP INDEX push_credentials_by_use;
     ALTER TABLE push_credentials DROP COLUMN provider;

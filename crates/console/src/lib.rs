@@ -1,0 +1,26 @@
+//! The server part of the web console: who people are, how they log in, and what they may do.
+//!
+//! ```text
+//!   console      what a handler calls: log in, confirm, invite; a caller and their permissions
+//!      │
+//!   attempts     limits on failed log-ins
+//!   password     Argon2id, on few threads at a time
+//!   totp         codes of an authenticator app; the secret is sealed
+//!   token        random tokens and their hashes; signed tickets
+//! ```
+//!
+//! The crate knows no HTTP. Rows are in the store ([`noroshi_store::People`]); tokens are stored as hashes only.
+
+mod attempts;
+mod console;
+mod error;
+mod password;
+mod token;
+mod totp;
+
+pub use console::{
+    Caller, Client, Config, Console, Invitation, LoggedIn, PASSWORD_BYTES, Proof, Step, TotpSetup,
+    check_email, check_name,
+};
+pub use error::Refused;
+pub use token::{SESSION_TOKEN_CHARS, csrf_of};
