@@ -16,6 +16,7 @@ mod mirror;
 mod notice;
 mod notification;
 mod outline;
+pub(crate) mod person;
 mod preferences;
 mod push_token;
 mod quota;

@@ -66,6 +66,10 @@ codes! {
     Unauthorized = "unauthorized", 401, title::UNAUTHORIZED;
     /// The detail names the missing scope, or the problem with the signature.
     Forbidden = "forbidden", 403, "The credential does not allow this";
+    /// The header `Noroshi-Csrf` must repeat the value of `csrf` in `GET /v1/session`. Only for the console.
+    Csrf = "csrf", 403, "The request may come from a page of another site";
+    /// Confirm the log-in with `POST /v1/session/confirm`, and repeat the request. Only for the console.
+    ConfirmLogIn = "confirm_log_in", 403, "This needs a recent log-in";
     /// Also if it belongs to another app.
     NotFound = "not_found", 404, title::NOT_FOUND;
     /// The header `Allow` lists the supported methods.
@@ -164,6 +168,8 @@ pub struct Problem {
     field: Option<Box<str>>,
     /// For 401: the request has no credential, so the challenge names no error (RFC 6750 §3.1).
     credential_missing: bool,
+    /// For 401: the request is one of the console, which has no credential in `Authorization`.
+    is_person: bool,
     /// When to retry, if known.
     retry_after_s: Option<u32>,
     /// The response is [`Delayed`].
@@ -189,7 +195,15 @@ impl Problem {
             let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
             detail = format!("{}…", &detail[..end]).into();
         }
-        Self { code, detail, field: None, credential_missing: false, retry_after_s: None, is_delayed: false }
+        Self {
+            code,
+            detail,
+            field: None,
+            credential_missing: false,
+            is_person: false,
+            retry_after_s: None,
+            is_delayed: false,
+        }
     }
 
     /// A value violates a rule. `field` is its path in the body.
@@ -289,7 +303,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         match self.code {
             // RFC 6750 §3: names an error only if the request has a credential.
-            Code::Unauthorized => {
+            Code::Unauthorized if !self.is_person => {
                 let challenge = match self.credential_missing {
                     true => "Bearer realm=\"noroshi\"",
                     false => "Bearer realm=\"noroshi\", error=\"invalid_token\"",
@@ -397,6 +411,29 @@ impl From<ChannelError> for Problem {
                 let detail = format!("{detail}; it may have done what it was asked");
                 Self::new(Code::PushServiceFailed, detail)
             }
+        }
+    }
+}
+
+/// Why a person of the console is refused.
+impl From<noroshi_console::Refused> for Problem {
+    fn from(refused: noroshi_console::Refused) -> Self {
+        use noroshi_console::Refused;
+        let detail = refused.to_string();
+        match refused {
+            Refused::LogIn | Refused::Code | Refused::Link | Refused::Ticket | Refused::Session => {
+                Self { is_person: true, ..Self::new(Code::Unauthorized, detail) }
+            }
+            Refused::TooMany { retry_after } => {
+                let seconds = u32::try_from(retry_after.as_secs() + 1).unwrap_or(u32::MAX);
+                Self::new(Code::TooManyRequests, detail).retry_after(seconds)
+            }
+            Refused::Busy => Self::new(Code::Overloaded, detail),
+            Refused::NotConfirmed(_) => Self::new(Code::ConfirmLogIn, detail),
+            Refused::Lacks(_) => Self::new(Code::Forbidden, detail),
+            Refused::Invalid { field, rule } => Self::from(rule).at(field),
+            Refused::State(_) => Self::new(Code::WrongState, detail),
+            Refused::Store(error) => error.into(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use noroshi_types::json::lone_surrogate;
-use noroshi_types::{Invalid, TraceContext, time};
+use noroshi_types::{Invalid, Role, TraceContext, time};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
@@ -348,6 +348,14 @@ impl<const MAX: usize> FromText for Line<MAX> {
 }
 
 /// In the format of the header `traceparent`.
+impl FromText for Role {
+    const WHAT: &'static str = "the name of a role (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let rule = "must be one of viewer, support, author, operator, owner";
+        Self::named(text).ok_or(Invalid(Cow::Borrowed(rule)))
+    }
+}
+
 impl FromText for TraceContext {
     const WHAT: &'static str = "a trace context (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {

@@ -9,7 +9,7 @@
 //! Modules are layers, from the bottom up:
 //! 1. [`error`]; `json`, [`body`] and [`document`]: formats. `metrics`, `load`, `rate_limit`: counters and limits.
 //! 2. `connection`: HTTP/1.1 and HTTP/2 over any byte stream, and the pool that bounds the connections.
-//! 3. `address`, `registration`, `push_check`, `respond`: what several handlers share. [`mod@drain`] and [`nodes`] are
+//! 3. `address`, `audit`, `registration`, `push_check`, `respond`: what several handlers share. [`mod@drain`] and [`nodes`] are
 //!    interfaces that the node implements.
 //! 4. `request`: extractors. `first_call`: the cached `GET /v1/me`.
 //! 5. `handler`: one file per resource. `observe` and `origin`: middleware.
@@ -29,6 +29,7 @@ pub mod parts;
 pub mod router;
 
 mod address;
+mod audit;
 mod connection;
 mod first_call;
 mod handler;
@@ -57,5 +58,6 @@ pub use handler::batch::OVER_QUOTA_FIELD;
 pub use load::Load;
 pub use metrics::Metrics;
 pub use rate_limit::RateLimits;
-pub use router::{admin_router, no_capacity_router, router};
+pub use request::session::Needed;
+pub use router::{admin_router, console_router, no_capacity_router, router};
 pub use state::{Api, Config, State};

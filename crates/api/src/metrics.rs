@@ -52,6 +52,7 @@ struct Families {
     web_push_refused: Family<BodyLabels, Counter>,
     receipts_waiting: Gauge,
     first_calls: Family<FromLabels, Counter>,
+    audit_failures: Counter,
 }
 
 /// Counts in a gauge until dropped, also if the client disconnects.
@@ -82,6 +83,8 @@ impl Metrics {
         let bodies_refused = register(http, "bodies_refused", "Rejected request bodies, by error code");
         let help = "First calls (GET /v1/me), by source of the device: memory or store";
         let first_calls: Family<FromLabels, Counter> = register(http, "first_calls", help);
+        let help = "Changes that could not be written to the audit log";
+        let audit_failures = register(http, "audit_failures", help);
         let web_push = registry.sub_registry_with_prefix("web_push");
         let help = "Messages accepted at Web Push endpoints, by urgency";
         let web_push_accepted: Family<UrgencyLabels, Counter> = register(web_push, "accepted", help);
@@ -111,6 +114,7 @@ impl Metrics {
             web_push_refused,
             receipts_waiting,
             first_calls,
+            audit_failures,
         }))
     }
 
@@ -120,6 +124,10 @@ impl Metrics {
 
     pub(crate) fn shed(&self) {
         self.0.shed.inc();
+    }
+
+    pub(crate) fn audit_failed(&self) {
+        self.0.audit_failures.inc();
     }
 
     pub(crate) fn panicked(&self) {

@@ -16,18 +16,21 @@ use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::Method;
+use http::{HeaderValue, Method};
+use noroshi_console::Console;
 use noroshi_delivery::Delivery;
 use noroshi_protocol::device_path::DevicePath;
 use noroshi_telemetry::LogThrottle;
 use noroshi_types::{NotificationId, limits};
 use tracing::{Instrument, Level};
 
+use crate::audit::{Done, Trail};
 use crate::connection::{Client, Handle};
 use crate::error::{Code, Delayed, Problem};
 use crate::load::Quantity;
 use crate::metrics::Metrics;
 use crate::request::access::{Caller, Listener};
+use crate::request::session::is_change;
 use crate::request::trace::{self, Traced};
 use crate::request_id;
 
@@ -40,6 +43,7 @@ pub(crate) struct Observer {
     pub(crate) requests: Quantity,
     pub(crate) metrics: Metrics,
     pub(crate) delivery: Arc<Delivery>,
+    pub(crate) console: Arc<Console>,
     /// Refusals because of load or limits.
     pub(crate) log_throttle: LogThrottle,
 }
@@ -54,18 +58,27 @@ pub(crate) async fn observe(
     let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
+    let audited = observer.is_audited(&request).then(|| {
+        let trail = Trail::default();
+        request.extensions_mut().insert(trail.clone());
+        (trail, observer.done(&route, &id, &request))
+    });
     let client = request.extensions().get::<Client>().map(|client| tracing::field::display(client.0));
     let handle = request.extensions().get::<Handle>().cloned();
     let mut traced = Traced::of(request.uri().path(), request.headers());
     let mut open = match observer.listener {
         Listener::Public => traced.begin(observer.delivery.context.spans(), &route, &request),
-        Listener::Admin => None,
+        Listener::Admin | Listener::Console => None,
     };
     request.extensions_mut().insert(traced);
     let trace = traced.0.map(|context| tracing::field::display(context.trace));
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace, client);
     let mut response = answer(&observer, request, next).instrument(span.clone()).await;
 
+    if let Some((trail, done)) = audited.filter(|_| response.status().is_success()) {
+        let now = observer.delivery.clock().now();
+        trail.record(&observer.console, &observer.metrics, done, now).instrument(span.clone()).await;
+    }
     let took = started.elapsed();
     let status = response.status().as_u16();
     let app = caller.0.get().map(|app| app.0);
@@ -145,6 +158,23 @@ async fn answer(observer: &Observer, request: Request, next: Next) -> Response {
 }
 
 impl Observer {
+    /// Whether the request may leave an entry in the audit log. Those of providers and devices do not.
+    fn is_audited(&self, request: &Request) -> bool {
+        let is_managed = self.listener != Listener::Public || request.uri().path().starts_with("/v1/apps/");
+        is_managed && is_change(request.method())
+    }
+
+    /// The entry of a request that changes something.
+    fn done(&self, route: &str, id: &HeaderValue, request: &Request) -> Done {
+        let client = request.extensions().get::<Client>();
+        Done {
+            action: route.to_owned(),
+            target: request.uri().path().to_owned(),
+            address: client.map(|client| client.0.to_string()).unwrap_or_default(),
+            request: id.to_str().unwrap_or_default().to_owned(),
+        }
+    }
+
     fn log(
         &self,
         route: &str,

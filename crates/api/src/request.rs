@@ -9,4 +9,5 @@ mod coding;
 pub(crate) mod idempotency;
 pub(crate) mod page;
 pub(crate) mod parameter;
+pub(crate) mod session;
 pub(crate) mod trace;

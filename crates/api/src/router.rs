@@ -1,29 +1,75 @@
 //! The routes of each listener. A test compares the OpenAPI documents with these tables, so every route is documented.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::Request;
+use axum::extract::{FromRef, Request};
 use axum::handler::Handler;
 use axum::middleware;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 use http::{HeaderValue, Method, header};
+use noroshi_types::Permission::{self, Define, Devices, Manage, Own, Publish, Read};
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    activity, app, batch, campaign, channel, connect, credential, device, drain, endpoint, experiment,
-    health, invalidation, item, me, nodes, notice, notification, page, preferences, presence, profile,
-    push_token, quota, relay, topic, topic_rules, user, web_push,
+    activity, app, audit, batch, campaign, channel, connect, console, credential, device, drain, endpoint,
+    experiment, health, invalidation, item, me, nodes, notice, notification, page, person, preferences,
+    presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules, user,
+    web_push,
 };
 use crate::request::access::Listener;
+use crate::request::session::{self, Desk, Needed};
 use crate::state::{Api, State};
 use crate::{connection, observe, origin};
+
+/// Where the console has the API, relative to the listener.
+pub const CONSOLE_API: &str = "/console/api";
 
 /// A path and its handler.
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
     handler: MethodRouter<Api>,
+    /// What a person of the console needs. None: the console does not have the route.
+    needed: Option<Needed>,
+    is_dangerous: bool,
+}
+
+impl Route {
+    /// The console has the route, for people with the permission in the app that the request names.
+    fn in_app(self, permission: Permission) -> Self {
+        Self { needed: Some(Needed::InApp(permission)), ..self }
+    }
+
+    /// As [`Self::in_app`], with the permission in all apps.
+    fn on_node(self, permission: Permission) -> Self {
+        Self { needed: Some(Needed::OnNode(permission)), ..self }
+    }
+
+    fn for_any_person(self) -> Self {
+        Self { needed: Some(Needed::Person), ..self }
+    }
+
+    fn for_anybody(self) -> Self {
+        Self { needed: Some(Needed::Nothing), ..self }
+    }
+
+    /// People need a recent log-in.
+    fn dangerous(self) -> Self {
+        Self { is_dangerous: true, ..self }
+    }
+
+    /// With what [`session::admit`] checks.
+    fn guarded(self, desk: &Desk) -> Option<(&'static str, MethodRouter<Api>)> {
+        let guard = middleware::from_fn_with_state(desk.clone(), session::admit);
+        let mut handler: MethodRouter<Api> = self.handler.layer(guard);
+        handler = handler.layer(Extension(self.needed?));
+        if self.is_dangerous {
+            handler = handler.layer(Extension(session::Dangerous));
+        }
+        Some((self.path, handler))
+    }
 }
 
 /// The public listener, for devices and providers.
@@ -34,6 +80,20 @@ pub fn router(state: Arc<State>) -> Router {
 /// The admin listener, for operators.
 pub fn admin_router(state: Arc<State>) -> Router {
     build(admin_routes(), Api::new(state, Listener::Admin))
+}
+
+/// The console: its page, and under [`CONSOLE_API`] the routes that people may use.
+pub fn console_router(state: Arc<State>) -> Router {
+    let api = Api::new(state, Listener::Console);
+    let desk = Desk::from_ref(&api);
+    let routes = console_routes().into_iter().filter_map(|route| route.guarded(&desk));
+    let router = routes.fold(Router::new(), |router, (path, handler)| router.route(path, handler));
+    let unknown = async || Problem::new(Code::NotFound, "unknown path; see the reference in the console");
+    let page = Router::new()
+        .route("/console", on(MethodFilter::GET, console::root))
+        .route("/console/", on(MethodFilter::GET, console::page))
+        .route("/console/{*path}", on(MethodFilter::GET, console::file));
+    finish(page.nest(CONSOLE_API, router.fallback(unknown)), api)
 }
 
 /// For a connection that the pool rejected: responds 503 and closes.
@@ -55,67 +115,119 @@ pub fn admin_paths() -> Vec<(Method, &'static str)> {
     admin_routes().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
+/// Method, path and what a person needs, for every route of [`console_router`] below [`CONSOLE_API`].
+pub fn console_paths() -> Vec<(Method, &'static str, Needed)> {
+    let routes = console_routes().into_iter();
+    routes.filter_map(|route| Some((route.method, route.path, route.needed?))).collect()
+}
+
+/// What the console needs apart from the routes of the other listeners.
+fn session_routes() -> Vec<Route> {
+    vec![
+        get("/v1/session", session_handler::show).for_any_person(),
+        post("/v1/session", session_handler::log_in).for_anybody(),
+        delete("/v1/session", session_handler::log_out).for_any_person(),
+        get("/v1/session/methods", session_handler::methods).for_anybody(),
+        post("/v1/session/totp", session_handler::log_in_with_code).for_anybody(),
+        post("/v1/session/link", session_handler::log_in_with_link).for_anybody(),
+        post("/v1/session/confirm", session_handler::confirm).for_any_person(),
+        put("/v1/session/password", session_handler::change_password).for_any_person(),
+        post("/v1/session/totp-secret", session_handler::begin_totp).for_any_person().dangerous(),
+        put("/v1/session/totp-secret", session_handler::turn_on_totp).for_any_person(),
+        delete("/v1/session/totp-secret", session_handler::turn_off_totp).for_any_person().dangerous(),
+        get("/v1/sessions", session_handler::list).for_any_person(),
+        delete("/v1/sessions/{id}", session_handler::end).for_any_person(),
+        get("/v1/people", person::list).on_node(Own),
+        get("/v1/people/{id}", person::show).on_node(Own),
+        patch("/v1/people/{id}", person::change).on_node(Own).dangerous(),
+        delete("/v1/people/{id}", person::delete).on_node(Own).dangerous(),
+        post("/v1/people/{id}/link", person::link).on_node(Own).dangerous(),
+        put("/v1/people/{id}/roles/{role_app}", person::set_role).on_node(Own).dangerous(),
+        delete("/v1/people/{id}/roles/{role_app}", person::remove_role).on_node(Own).dangerous(),
+        get("/v1/invitations", person::invitations).on_node(Own),
+        post("/v1/invitations", person::invite).on_node(Own).dangerous(),
+        delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
+        post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
+        get("/v1/audit", audit::list).on_node(Read),
+        get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
+        get("/v1/apps/{app}/people", person::of_app).in_app(Own),
+        post("/v1/apps/{app}/people", person::add_to_app).in_app(Own).dangerous(),
+        delete("/v1/apps/{app}/people/{id}", person::remove_from_app).in_app(Own).dangerous(),
+    ]
+}
+
+fn console_routes() -> Vec<Route> {
+    let mut routes = session_routes();
+    let mut known: HashSet<(Method, &'static str)> = HashSet::new();
+    // Both listeners have some of the same routes.
+    let both = admin_routes().into_iter().chain(public_routes());
+    routes.extend(
+        both.filter(|route| route.needed.is_some() && known.insert((route.method.clone(), route.path))),
+    );
+    routes
+}
+
 fn public_routes() -> Vec<Route> {
     let mut routes = app_routes();
     routes.extend([
-        post("/v1/notifications", notification::publish),
-        post("/v1/notifications/batch", batch::notifications),
+        post("/v1/notifications", notification::publish).in_app(Publish),
+        post("/v1/notifications/batch", batch::notifications).in_app(Publish),
         post("/v1/notifications/relay", relay::notifications),
-        get("/v1/notifications/{id}", notification::show),
-        delete("/v1/notifications/{id}", notification::cancel),
-        get("/v1/notifications/{id}/devices/{device}", notification::trace),
-        post("/v1/campaigns", campaign::create),
-        get("/v1/campaigns", campaign::list),
-        get("/v1/campaigns/{id}", campaign::show),
-        delete("/v1/campaigns/{id}", campaign::delete),
-        post("/v1/campaigns/{id}/recipients", campaign::upload),
-        post("/v1/campaigns/{id}/start", campaign::start),
-        post("/v1/campaigns/{id}/pause", campaign::pause),
-        post("/v1/campaigns/{id}/resume", campaign::resume),
-        post("/v1/campaigns/{id}/abort", campaign::abort),
-        post("/v1/activities", activity::start),
-        get("/v1/activities", activity::list),
-        get("/v1/activities/{id}", activity::show),
-        patch("/v1/activities/{id}", activity::update),
-        delete("/v1/activities/{id}", activity::end),
-        get("/v1/activities/{id}/devices/{device}", activity::trace),
-        post("/v1/presence", presence::query),
-        get("/v1/topics", topic::list),
-        get("/v1/topics/{topic}", topic::show),
-        get("/v1/topics/{topic}/retained", topic::retained),
-        delete("/v1/topics/{topic}/retained", topic::delete_retained),
-        post("/v1/devices", device::register),
-        get("/v1/devices", device::list),
-        post("/v1/devices/batch", batch::devices),
-        get("/v1/devices/{device}", device::show),
-        delete("/v1/devices/{device}", device::delete),
-        post("/v1/devices/{device}/revoke", device::revoke),
-        get("/v1/devices/{device}/push-tokens", push_token::list),
-        put("/v1/devices/{device}/push-tokens/{kind}", push_token::set),
-        delete("/v1/devices/{device}/push-tokens/{kind}", push_token::remove),
-        put("/v1/devices/{device}/push-tokens/{kind}/{name}", push_token::set),
-        delete("/v1/devices/{device}/push-tokens/{kind}/{name}", push_token::remove),
-        post("/v1/users/{user}/revoke", user::revoke),
-        get("/v1/users/{user}/items", item::of_user),
-        delete("/v1/users/{user}/items", item::delete_of_user),
-        get("/v1/users/{user}/items/counts", item::counts_of_user),
-        get("/v1/users/{user}/preferences", preferences::of_user),
-        put("/v1/users/{user}/preferences", preferences::set_of_user),
-        delete("/v1/users/{user}/preferences", preferences::clear_of_user),
-        get("/v1/devices/{device}/preferences", preferences::of_device),
-        put("/v1/devices/{device}/preferences", preferences::set_of_device),
-        delete("/v1/devices/{device}/preferences", preferences::clear_of_device),
-        get("/v1/devices/{device}/topics/{topic}/permission", topic_rules::explain),
-        get("/v1/push/invalidations", invalidation::list),
-        get("/v1/push/channels", channel::list),
-        post("/v1/push/channels", channel::create),
-        get("/v1/push/channels/{name}", channel::show),
-        patch("/v1/push/channels/{name}", channel::change),
-        delete("/v1/push/channels/{name}", channel::delete),
-        post("/v1/push/channels/{name}/broadcasts", channel::broadcast),
-        get("/v1/push/broadcasts/{id}", channel::show_broadcast),
-        get("/v1/push/apns-channels", channel::list_apple),
-        delete("/v1/push/apns-channels/{id}", channel::delete_apple),
+        get("/v1/notifications/{id}", notification::show).in_app(Read),
+        delete("/v1/notifications/{id}", notification::cancel).in_app(Publish),
+        get("/v1/notifications/{id}/devices/{device}", notification::trace).in_app(Read),
+        post("/v1/campaigns", campaign::create).in_app(Publish),
+        get("/v1/campaigns", campaign::list).in_app(Read),
+        get("/v1/campaigns/{id}", campaign::show).in_app(Read),
+        delete("/v1/campaigns/{id}", campaign::delete).in_app(Publish),
+        post("/v1/campaigns/{id}/recipients", campaign::upload).in_app(Publish),
+        post("/v1/campaigns/{id}/start", campaign::start).in_app(Publish),
+        post("/v1/campaigns/{id}/pause", campaign::pause).in_app(Publish),
+        post("/v1/campaigns/{id}/resume", campaign::resume).in_app(Publish),
+        post("/v1/campaigns/{id}/abort", campaign::abort).in_app(Publish),
+        post("/v1/activities", activity::start).in_app(Publish),
+        get("/v1/activities", activity::list).in_app(Read),
+        get("/v1/activities/{id}", activity::show).in_app(Read),
+        patch("/v1/activities/{id}", activity::update).in_app(Publish),
+        delete("/v1/activities/{id}", activity::end).in_app(Publish),
+        get("/v1/activities/{id}/devices/{device}", activity::trace).in_app(Read),
+        post("/v1/presence", presence::query).in_app(Read),
+        get("/v1/topics", topic::list).in_app(Read),
+        get("/v1/topics/{topic}", topic::show).in_app(Read),
+        get("/v1/topics/{topic}/retained", topic::retained).in_app(Read),
+        delete("/v1/topics/{topic}/retained", topic::delete_retained).in_app(Publish),
+        post("/v1/devices", device::register).in_app(Devices),
+        get("/v1/devices", device::list).in_app(Read),
+        post("/v1/devices/batch", batch::devices).in_app(Devices),
+        get("/v1/devices/{device}", device::show).in_app(Read),
+        delete("/v1/devices/{device}", device::delete).in_app(Devices),
+        post("/v1/devices/{device}/revoke", device::revoke).in_app(Devices),
+        get("/v1/devices/{device}/push-tokens", push_token::list).in_app(Read),
+        put("/v1/devices/{device}/push-tokens/{kind}", push_token::set).in_app(Devices),
+        delete("/v1/devices/{device}/push-tokens/{kind}", push_token::remove).in_app(Devices),
+        put("/v1/devices/{device}/push-tokens/{kind}/{name}", push_token::set).in_app(Devices),
+        delete("/v1/devices/{device}/push-tokens/{kind}/{name}", push_token::remove).in_app(Devices),
+        post("/v1/users/{user}/revoke", user::revoke).in_app(Devices),
+        get("/v1/users/{user}/items", item::of_user).in_app(Read),
+        delete("/v1/users/{user}/items", item::delete_of_user).in_app(Devices),
+        get("/v1/users/{user}/items/counts", item::counts_of_user).in_app(Read),
+        get("/v1/users/{user}/preferences", preferences::of_user).in_app(Read),
+        put("/v1/users/{user}/preferences", preferences::set_of_user).in_app(Devices),
+        delete("/v1/users/{user}/preferences", preferences::clear_of_user).in_app(Devices),
+        get("/v1/devices/{device}/preferences", preferences::of_device).in_app(Read),
+        put("/v1/devices/{device}/preferences", preferences::set_of_device).in_app(Devices),
+        delete("/v1/devices/{device}/preferences", preferences::clear_of_device).in_app(Devices),
+        get("/v1/devices/{device}/topics/{topic}/permission", topic_rules::explain).in_app(Read),
+        get("/v1/push/invalidations", invalidation::list).in_app(Read),
+        get("/v1/push/channels", channel::list).in_app(Read),
+        post("/v1/push/channels", channel::create).in_app(Define),
+        get("/v1/push/channels/{name}", channel::show).in_app(Read),
+        patch("/v1/push/channels/{name}", channel::change).in_app(Define),
+        delete("/v1/push/channels/{name}", channel::delete).in_app(Define),
+        post("/v1/push/channels/{name}/broadcasts", channel::broadcast).in_app(Publish),
+        get("/v1/push/broadcasts/{id}", channel::show_broadcast).in_app(Read),
+        get("/v1/push/apns-channels", channel::list_apple).in_app(Read),
+        delete("/v1/push/apns-channels/{id}", channel::delete_apple).in_app(Define),
         get("/v1/me", me::show),
         patch("/v1/me", me::change),
         delete("/v1/me", me::delete),
@@ -150,8 +262,8 @@ fn public_routes() -> Vec<Route> {
         get("/push/receipt/{token}", web_push::receipt),
         get("/v1/connect", connect::misdirected),
         get("/v1/events", connect::misdirected),
-        get("/v1/apps/{app}", app::show),
-        patch("/v1/apps/{app}", app::change),
+        get("/v1/apps/{app}", app::show).in_app(Read),
+        patch("/v1/apps/{app}", app::change).in_app(Manage),
         get("/openapi.json", page::openapi),
         get("/docs", page::docs),
         get("/", page::root),
@@ -162,28 +274,28 @@ fn public_routes() -> Vec<Route> {
 /// What the public and the admin listener have in common: the app of an `admin` key, or every app.
 fn app_routes() -> Vec<Route> {
     vec![
-        get("/v1/apps/{app}/keys", app::keys),
-        post("/v1/apps/{app}/keys", app::create_key),
-        delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
-        get("/v1/apps/{app}/topic-rules", topic_rules::show),
-        put("/v1/apps/{app}/topic-rules", topic_rules::put),
-        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
-        get("/v1/apps/{app}/push", credential::list),
-        post("/v1/apps/{app}/push", credential::add),
-        delete("/v1/apps/{app}/push/{id}", credential::remove),
-        post("/v1/apps/{app}/push/{id}/test", credential::test),
-        post("/v1/apps/{app}/push/{id}/restore", credential::restore),
-        get("/v1/apps/{app}/experiments", experiment::list),
-        get("/v1/apps/{app}/experiments/{name}", experiment::show),
-        put("/v1/apps/{app}/experiments/{name}", experiment::put),
-        patch("/v1/apps/{app}/experiments/{name}", experiment::kill),
-        delete("/v1/apps/{app}/experiments/{name}", experiment::archive),
-        get("/v1/apps/{app}/experiments/{name}/devices/{device}", experiment::assigned),
-        get("/v1/apps/{app}/notices", notice::list),
-        get("/v1/apps/{app}/notices/{name}", notice::show),
-        put("/v1/apps/{app}/notices/{name}", notice::put),
-        delete("/v1/apps/{app}/notices/{name}", notice::end),
-        get("/v1/apps/{app}/quotas", quota::show),
+        get("/v1/apps/{app}/keys", app::keys).in_app(Read),
+        post("/v1/apps/{app}/keys", app::create_key).in_app(Manage).dangerous(),
+        delete("/v1/apps/{app}/keys/{key}", app::revoke_key).in_app(Manage),
+        get("/v1/apps/{app}/topic-rules", topic_rules::show).in_app(Read),
+        put("/v1/apps/{app}/topic-rules", topic_rules::put).in_app(Manage),
+        delete("/v1/apps/{app}/topic-rules", topic_rules::delete).in_app(Manage),
+        get("/v1/apps/{app}/push", credential::list).in_app(Read),
+        post("/v1/apps/{app}/push", credential::add).in_app(Manage),
+        delete("/v1/apps/{app}/push/{id}", credential::remove).in_app(Manage),
+        post("/v1/apps/{app}/push/{id}/test", credential::test).in_app(Manage),
+        post("/v1/apps/{app}/push/{id}/restore", credential::restore).in_app(Manage),
+        get("/v1/apps/{app}/experiments", experiment::list).in_app(Read),
+        get("/v1/apps/{app}/experiments/{name}", experiment::show).in_app(Read),
+        put("/v1/apps/{app}/experiments/{name}", experiment::put).in_app(Define),
+        patch("/v1/apps/{app}/experiments/{name}", experiment::kill).in_app(Define),
+        delete("/v1/apps/{app}/experiments/{name}", experiment::archive).in_app(Define),
+        get("/v1/apps/{app}/experiments/{name}/devices/{device}", experiment::assigned).in_app(Read),
+        get("/v1/apps/{app}/notices", notice::list).in_app(Read),
+        get("/v1/apps/{app}/notices/{name}", notice::show).in_app(Read),
+        put("/v1/apps/{app}/notices/{name}", notice::put).in_app(Define),
+        delete("/v1/apps/{app}/notices/{name}", notice::end).in_app(Define),
+        get("/v1/apps/{app}/quotas", quota::show).in_app(Read),
     ]
 }
 
@@ -194,21 +306,23 @@ fn admin_routes() -> Vec<Route> {
         get("/healthz", health::livez),
         get("/readyz", health::readyz),
         get("/metrics", health::metrics),
-        get("/v1/apps", app::list),
-        post("/v1/apps", app::create),
-        get("/v1/apps/{app}", app::show),
+        get("/v1/apps", app::list).on_node(Read),
+        post("/v1/apps", app::create).on_node(Own),
+        get("/v1/apps/{app}", app::show).in_app(Read),
         put("/v1/apps/{app}", app::mirror),
-        patch("/v1/apps/{app}", app::change),
-        delete("/v1/apps/{app}", app::delete),
-        put("/v1/apps/{app}/quotas", quota::put),
-        patch("/v1/apps/{app}/quotas", quota::change),
-        delete("/v1/apps/{app}/quotas", quota::clear),
-        get("/v1/drain", drain::show),
-        put("/v1/drain", drain::begin),
-        delete("/v1/drain", drain::cancel),
-        get("/v1/nodes", nodes::list),
-        get("/debug/pprof/profile", profile::cpu),
-        get("/debug/pprof/heap", profile::heap),
+        patch("/v1/apps/{app}", app::change).in_app(Manage),
+        delete("/v1/apps/{app}", app::delete).in_app(Own).dangerous(),
+        put("/v1/apps/{app}/quotas", quota::put).on_node(Manage),
+        patch("/v1/apps/{app}/quotas", quota::change).on_node(Manage),
+        delete("/v1/apps/{app}/quotas", quota::clear).on_node(Manage),
+        get("/v1/drain", drain::show).on_node(Read),
+        put("/v1/drain", drain::begin).on_node(Manage),
+        delete("/v1/drain", drain::cancel).on_node(Manage),
+        get("/v1/nodes", nodes::list).on_node(Read),
+        post("/v1/console/invitations", person::invite_by_operator),
+        post("/v1/console/links", person::link_by_operator),
+        get("/debug/pprof/profile", profile::cpu).on_node(Manage),
+        get("/debug/pprof/heap", profile::heap).on_node(Manage),
         get("/openapi.json", page::admin_openapi),
     ]);
     routes
@@ -246,22 +360,26 @@ fn finish(router: Router<Api>, api: Api) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(api.observer()), observe::observe)).with_state(api)
 }
 
+fn route(method: Method, path: &'static str, handler: MethodRouter<Api>) -> Route {
+    Route { method, path, handler, needed: None, is_dangerous: false }
+}
+
 pub fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
-    Route { method: Method::GET, path, handler: on(MethodFilter::GET, handler) }
+    route(Method::GET, path, on(MethodFilter::GET, handler))
 }
 
 pub fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
-    Route { method: Method::POST, path, handler: on(MethodFilter::POST, handler) }
+    route(Method::POST, path, on(MethodFilter::POST, handler))
 }
 
 pub fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
-    Route { method: Method::PUT, path, handler: on(MethodFilter::PUT, handler) }
+    route(Method::PUT, path, on(MethodFilter::PUT, handler))
 }
 
 pub fn patch<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
-    Route { method: Method::PATCH, path, handler: on(MethodFilter::PATCH, handler) }
+    route(Method::PATCH, path, on(MethodFilter::PATCH, handler))
 }
 
 pub fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
-    Route { method: Method::DELETE, path, handler: on(MethodFilter::DELETE, handler) }
+    route(Method::DELETE, path, on(MethodFilter::DELETE, handler))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::extract::FromRef;
 use noroshi_auth::Auth;
+use noroshi_console::Console;
 use noroshi_delivery::Delivery;
 use noroshi_profiling::Profiler;
 use noroshi_supervision::Threads;
@@ -30,6 +31,7 @@ use crate::rate_limit::RateLimits;
 use crate::registration::TokenIssuer;
 use crate::request::access::{Authenticator, Listener};
 use crate::request::body::BodyReader;
+use crate::request::session::Desk;
 
 /// Configuration of the API.
 #[derive(Debug, Clone)]
@@ -80,6 +82,8 @@ impl Default for Config {
 pub struct State {
     pub auth: Arc<Auth>,
     pub delivery: Arc<Delivery>,
+    /// People, and the audit log.
+    pub console: Arc<Console>,
     pub config: Config,
     pub metrics: Metrics,
     /// All metrics of the node, for `/metrics`.
@@ -180,6 +184,7 @@ impl Api {
             requests: load.requests(config.requests_max),
             metrics: metrics.clone(),
             delivery: delivery.clone(),
+            console: self.console.clone(),
             log_throttle: LogThrottle::default(),
         }
     }
@@ -222,4 +227,5 @@ components! {
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
     Limits: |api| api.config.limits;
+    Desk: |api| Desk { console: api.console.clone(), auth: api.auth.clone(), delivery: api.delivery.clone() };
 }

@@ -28,7 +28,6 @@ const AGENT_BYTES_MAX: usize = 200;
 const CONFIRMED_FOR: Duration = Duration::from_secs(600);
 const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 const INVITATION_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
-const LINK_LIFETIME: Duration = Duration::from_secs(900);
 /// A session is marked as used this often at most.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
@@ -405,10 +404,11 @@ impl Console {
         &self,
         by: Option<PersonId>,
         person: PersonId,
+        lifetime: Duration,
         now: Timestamp,
     ) -> Result<Invitation, Refused> {
         self.store.person(person).await?.ok_or(Error::NotFound)?;
-        self.issue(TicketPurpose::LogIn(person), by, LINK_LIFETIME, now).await
+        self.issue(TicketPurpose::LogIn(person), by, lifetime, now).await
     }
 
     async fn issue(
@@ -444,6 +444,21 @@ impl Console {
         let new = NewPerson { email, name, password, openid: None, roles };
         let person = self.store.create_person(new, now).await?;
         self.begin(person, client, now).await
+    }
+
+    /// The person of this address, made an owner of all apps if there is none. For a development node.
+    pub async fn development_owner(&self, email: &str, now: Timestamp) -> Result<PersonId, Refused> {
+        if let Some(person) = self.store.person_with_email(email).await? {
+            return Ok(person.id);
+        }
+        let new = NewPerson {
+            email: email.to_owned(),
+            name: "Developer".to_owned(),
+            password: None,
+            openid: None,
+            roles: vec![(None, Role::Owner)],
+        };
+        Ok(self.store.create_person(new, now).await?.id)
     }
 
     /// Removes what is over. The leader calls it now and then.

@@ -7,10 +7,13 @@
 //!   password     Argon2id, on few threads at a time
 //!   totp         codes of an authenticator app; the secret is sealed
 //!   token        random tokens and their hashes; signed tickets
+//!
+//!   assets       the files of the page
 //! ```
 //!
 //! The crate knows no HTTP. Rows are in the store ([`noroshi_store::People`]); tokens are stored as hashes only.
 
+mod assets;
 mod attempts;
 mod console;
 mod error;
@@ -18,6 +21,7 @@ mod password;
 mod token;
 mod totp;
 
+pub use assets::{Asset, asset};
 pub use console::{
     Caller, Client, Config, Console, Invitation, LoggedIn, PASSWORD_BYTES, Proof, Step, TotpSetup,
     check_email, check_name,

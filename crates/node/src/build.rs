@@ -18,6 +18,7 @@ use axum::Router;
 use noroshi_api::{PoolMetrics, State};
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
+use noroshi_console::Console;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway};
@@ -43,8 +44,8 @@ use crate::reload::{Certificates, Hangups};
 use crate::supervise::{self, Supervisor};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{
-    admin_thread, api, cluster, delivery, egress, events, front, gateway, process, profiling, push, push_key,
-    sqs, store,
+    admin_thread, api, cluster, console, delivery, egress, events, front, gateway, process, profiling, push,
+    push_key, sqs, store,
 };
 
 pub use error::Error;
@@ -60,6 +61,8 @@ pub struct Node {
     pub capacity: Capacity,
     /// The development app; none if an operator manages the apps.
     pub development: Option<Development>,
+    /// Path and fragment at the admin address that log the developer in, once.
+    pub console_link: Option<String>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) gateway: Arc<Gateway>,
     /// Tells HTTP/2 connections that the gateway drains. Set before the gateway starts to.
@@ -111,6 +114,12 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let services =
         push::start(&config, vault.map(Vault::new), &delivery, egress.clone(), &mut registry).await?;
 
+    let console = console::open(&config, opened.store.clone(), vault).await?;
+    let console_link = match config.server.dev {
+        true => console::development_link(&console, delivery.clock().now()).await.ok(),
+        false => None,
+    };
+
     // Other nodes.
     let info = cluster::first_info(&config, &listening.addresses, listening.http, delivery.clock().now());
     let profiler = Profiler::new(folder.join("profiles"));
@@ -135,6 +144,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let state = Arc::new(State {
         auth: auth.clone(),
         delivery: delivery.clone(),
+        console: console.clone(),
         config: api::config(&config),
         metrics: noroshi_api::Metrics::new(&mut registry),
         registry: Arc::new(registry),
@@ -148,6 +158,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         load: noroshi_api::Load::default(),
     });
     let (front, router, admin_router) = routers(&config, &state, opened.cells, front_metrics).await?;
+    let (router, admin_router) = console::serve(&config, &state, router, admin_router);
     let connections = api::connections(
         &config,
         router,
@@ -171,7 +182,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     sqs.spawn(&mut tasks, &state);
     tracing.spawn(&mut tasks, &state.registry)?;
     let admin = AdminTask { admin, router: admin_router, metrics: pool_metrics, threads: threads.clone() };
-    let background = Background { admin, certificates, delivery, auth, gateway: gateway.clone(), pusher };
+    let background =
+        Background { admin, certificates, delivery, auth, gateway: gateway.clone(), pusher, console };
     background.spawn(&mut tasks)?;
     let limits =
         supervise::Limits { stall: config.server.stall_timeout, drain: supervise::drain_max(&config) };
@@ -185,6 +197,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         addresses,
         capacity,
         development,
+        console_link,
         store: opened.store,
         gateway,
         draining,
@@ -276,17 +289,22 @@ struct Background {
     auth: Arc<Auth>,
     gateway: Arc<Gateway>,
     pusher: Option<Pusher>,
+    console: Arc<Console>,
 }
 
 impl Background {
     fn spawn(self, tasks: &mut Tasks) -> Result<(), Error> {
-        let Self { admin, certificates, delivery, auth, gateway, pusher } = self;
+        let Self { admin, certificates, delivery, auth, gateway, pusher, console } = self;
+        let clock = delivery.clone();
         let AdminTask { admin, router, metrics, threads } = admin;
         let hangups = Hangups::listen()?;
         tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, delivery.clone(), end));
         tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
         tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
         tasks.spawn(TaskKind::Admin, |end| admin_thread::run(admin, router, metrics, threads, end));
+        tasks.spawn(TaskKind::Console, |end| {
+            console::prune_forever(console, move || clock.clock().now(), end)
+        });
         tasks.spawn(TaskKind::Gauges, |end| update_gauges(gateway, end));
         if let Some(pusher) = pusher {
             tasks.spawn(TaskKind::Profiling, |end| pusher.run(end));

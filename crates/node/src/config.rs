@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use keys::{
-    Auth, Bus, Cluster, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling, Publish,
-    Push, Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
+    Auth, Bus, Cluster, Console, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling,
+    Publish, Push, Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
 };
 pub use layer::{FILE_NAME, Flag, Inputs};
 pub use print::{print, reference};
@@ -44,6 +44,7 @@ pub struct Config {
     pub front: Front,
     pub sqs: Sqs,
     pub auth: Auth,
+    pub console: Console,
     pub egress: Egress,
     pub push: Push,
     /// Rate limits of Web Push endpoints.

@@ -21,6 +21,7 @@ pub mod build;
 pub mod capacity;
 pub mod cluster;
 pub mod config;
+mod console;
 pub mod data;
 pub mod descriptors;
 pub mod development;

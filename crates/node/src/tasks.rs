@@ -21,6 +21,8 @@ pub enum TaskKind {
     Admin,
     /// Reloads certificates on SIGHUP.
     Reload,
+    /// Removes expired sessions of people, and old audit entries.
+    Console,
     /// Keeps gauges current.
     Gauges,
     /// Publishes the state of this node to the others.
@@ -64,6 +66,7 @@ impl TaskKind {
             TaskKind::Auth => "auth",
             TaskKind::Admin => "admin",
             TaskKind::Reload => "reload",
+            TaskKind::Console => "console",
             TaskKind::Gauges => "gauges",
             TaskKind::Nodes => "nodes",
             TaskKind::Cluster => "cluster",
@@ -76,7 +79,11 @@ impl TaskKind {
 
     pub fn on_drain(self) -> Phase {
         match self {
-            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake | TaskKind::Profiling => Phase::First,
+            TaskKind::Auth
+            | TaskKind::Reload
+            | TaskKind::Intake
+            | TaskKind::Profiling
+            | TaskKind::Console => Phase::First,
             // The cluster ends later, since it carries the remaining deliveries.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They report the progress of the drain.
@@ -96,6 +103,7 @@ impl TaskKind {
             | TaskKind::Front
             | TaskKind::Intake => OnFailure::Drain,
             TaskKind::Reload
+            | TaskKind::Console
             | TaskKind::Gauges
             | TaskKind::Nodes
             | TaskKind::Tracing

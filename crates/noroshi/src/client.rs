@@ -142,6 +142,11 @@ impl Client {
         Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer: Some(bearer) })
     }
 
+    /// Without a slash at its end.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// The same credential at another server.
     pub(crate) fn at(&self, base: &str) -> Self {
         Self { base: base.trim_end_matches('/').to_owned(), ..self.clone() }

@@ -23,6 +23,7 @@ mod listen;
 mod migrate;
 mod nodes;
 mod notice;
+mod people;
 mod preferences;
 mod presence;
 mod profile;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Apps(apps::Arguments),
     /// Manage API keys through the admin address
     Keys(keys::Arguments),
+    /// Let people into the web console, through the admin address
+    People(people::Arguments),
     /// Show and delete the items of a user's notification centre
     Items(items::Arguments),
     /// Show, replace and delete preferences of users and devices: muted categories, channels, quiet hours, daily caps
@@ -114,6 +117,7 @@ impl Command {
             Command::Topics(arguments) => wait(arguments.run()),
             Command::Apps(arguments) => wait(arguments.run()),
             Command::Keys(arguments) => wait(arguments.run()),
+            Command::People(arguments) => wait(arguments.run()),
             Command::Items(arguments) => wait(arguments.run()),
             Command::Preferences(arguments) => wait(arguments.run()),
             Command::Presence(arguments) => wait(arguments.run()),

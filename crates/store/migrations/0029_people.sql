@@ -20,7 +20,7 @@ CREATE TABLE person_roles (
     role INTEGER NOT NULL,         -- Role
     PRIMARY KEY (person, app)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX person_roles_by_app ON person_roles (app);
+CREATE INDEX person_roles_by_app ON person_roles (app, person);
 CREATE TABLE person_sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     hash BLOB NOT NULL UNIQUE,

@@ -399,6 +399,8 @@ calls! { People {
     read person_with_email(&email: str) -> Option<Person> = shared person::with_email(email);
     read person_with_openid(openid: OpenId) -> Option<Person> = shared person::with_openid(openid);
     read people(after: PersonId, limit: usize) -> Vec<Person> = shared person::page(*after, *limit);
+    read people_of_app(app: AppId, after: PersonId, limit: usize) -> Vec<Person>
+        = shared person::of_app(*app, *after, *limit);
     write(2) change_person(id: PersonId, change: PersonChange, now: Timestamp) -> Person
         = shared person::change(*id, change, *now);
     write(3) delete_person(id: PersonId) -> () = shared person::delete(*id);

@@ -188,6 +188,8 @@ pub trait People: Send + Sync {
     async fn person_with_openid(&self, openid: OpenId) -> Result<Option<Person>, Error>;
     /// By id.
     async fn people(&self, after: PersonId, limit: usize) -> Result<Vec<Person>, Error>;
+    /// Those with a role in the app itself, by id.
+    async fn people_of_app(&self, app: AppId, after: PersonId, limit: usize) -> Result<Vec<Person>, Error>;
     /// Disabling a person ends their sessions. [`Error::Conflict`] if nobody could manage people afterwards: the last
     /// owner of all apps.
     async fn change_person(

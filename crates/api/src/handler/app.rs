@@ -53,7 +53,10 @@ pub(crate) async fn create(manager: Manager, JsonBody(body): JsonBody) -> Answer
     check_claims(&manager.auth, &name, &settings)?;
     let app = manager.auth.create_app(name, settings, manager.delivery.clock().now()).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("app", "made"), None);
-    Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
+    manager.trail.in_app(app.id);
+    let after = AppBody::from(app);
+    manager.trail.after(&after);
+    Ok(respond::json(StatusCode::CREATED, &after))
 }
 
 /// `GET /v1/apps/{app}`
@@ -64,6 +67,7 @@ pub(crate) async fn show(manager: Manager) -> Answer {
 /// `PATCH /v1/apps/{app}`
 pub(crate) async fn change(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let app = manager.app()?;
+    manager.trail.before(&AppBody::from(app.clone()));
     let author = manager.author();
     let settings = body::app_change(&body, app.settings, author)?;
     check_claims(&manager.auth, &app.name, &settings)?;
@@ -76,7 +80,9 @@ pub(crate) async fn change(manager: Manager, JsonBody(body): JsonBody) -> Answer
     }
     let app = manager.auth.update_app(app.id, settings).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("app", "changed"), None);
-    respond::ok(&AppBody::from(app))
+    let after = AppBody::from(app);
+    manager.trail.after(&after);
+    respond::ok(&after)
 }
 
 /// `PUT /v1/apps/{app}`: mirrors an app of a front, with all its keys.
@@ -104,6 +110,7 @@ fn check_claims(auth: &Auth, name: &AppName, settings: &AppSettings) -> Result<(
 /// `DELETE /v1/apps/{app}`: deletes the app with everything it owns.
 pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
+    manager.trail.before(&AppBody::from(app.clone()));
     manager.delivery.context.outcomes.configured(Some(app.id), ("app", "removed"), Some(&manager.name));
     manager.auth.delete_app(app.id).await?;
     manager.delivery.close_app(app.id).await;
@@ -125,6 +132,7 @@ pub(crate) async fn create_key(manager: Manager, JsonBody(body): JsonBody) -> An
     manager.delivery.quotas.check(app.id, Quota::Keys, present)?;
     let (key, secret) = manager.auth.create_key(app.id, name, scopes, manager.delivery.clock().now()).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
+    manager.trail.after(&key_body(key.clone(), None));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
@@ -135,6 +143,9 @@ pub(crate) async fn revoke_key(
 ) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
     let key = KeyId(key.parse().map_err(|_| Problem::not_found("key"))?);
+    if let Some(found) = manager.auth.keys(app.id).into_iter().find(|found| found.id == key) {
+        manager.trail.before(&key_body(found, None));
+    }
     manager.auth.revoke_key(app.id, key).await.map_err(Problem::missing("key"))?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)

@@ -115,7 +115,9 @@ pub(crate) async fn add(manager: Manager, Query(query): Query<AddQuery>, JsonBod
         ("credential", if query.replace { "changed" } else { "made" }),
         Some(&id),
     );
-    Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
+    let after = credential_body(credential)?;
+    manager.trail.after(&after);
+    Ok(respond::json(StatusCode::CREATED, &after))
 }
 
 /// `DELETE /v1/apps/{app}/push/{id}`

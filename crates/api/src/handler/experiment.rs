@@ -119,7 +119,9 @@ pub(crate) async fn kill(
 async fn keep(manager: &Manager, app: AppId, name: Label, experiment: &Experiment) -> Answer {
     let (spec, ends_at) = (experiment.to_json(), experiment.ends_at);
     let kept = definition::put(&manager.delivery, app, KIND, name, spec, ends_at).await?;
-    respond::ok(&shown(kept, manager.delivery.clock().now())?)
+    let after = shown(kept, manager.delivery.clock().now())?;
+    manager.trail.after(&after);
+    respond::ok(&after)
 }
 
 /// `DELETE /v1/apps/{app}/experiments/{name}`: archives it.

@@ -75,7 +75,9 @@ pub(crate) async fn put(
     }
     let kept = definition::put(&manager.delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at))
         .await?;
-    respond::ok(&shown(kept, manager.delivery.clock().now())?)
+    let after = shown(kept, manager.delivery.clock().now())?;
+    manager.trail.after(&after);
+    respond::ok(&after)
 }
 
 /// `DELETE /v1/apps/{app}/notices/{name}`: ends it now.
@@ -86,6 +88,7 @@ pub(crate) async fn end(
     let (app, name, now) = (manager.app()?, definition::name(&name)?, manager.delivery.clock().now());
     let found = definition::find(&manager.delivery, app.id, KIND, &name).await?;
     let notice = read(&found)?;
+    manager.trail.before(&shown(found.clone(), now)?);
     if found.archived_at.is_some() || notice.ends_at <= now {
         return Err(Problem::not_found(KIND.as_str()));
     }

@@ -61,6 +61,7 @@ pub(crate) async fn change(_: Operator, manager: Manager, JsonBody(body): JsonBo
         auth.follow().await?;
         let app = manager.app()?;
         let before = app.settings.quotas;
+        manager.trail.before(&before);
         let mut overrides =
             before.as_deref().map(quota::parse).transpose().map_err(|_| unreadable())?.unwrap_or_default();
         changes.iter().for_each(|(quota, limit)| overrides.set(*quota, *limit));
@@ -70,6 +71,7 @@ pub(crate) async fn change(_: Operator, manager: Manager, JsonBody(body): JsonBo
             changed => {
                 let app = changed?;
                 delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
+                manager.trail.after(&app.settings.quotas);
                 return answer(&manager, &app, delivery.usage.known(app.id));
             }
         }
@@ -89,8 +91,10 @@ async fn set(manager: &Manager, overrides: &Overrides) -> Result<App, Problem> {
     // Another node may have created the app.
     auth.follow().await?;
     let app = manager.app()?;
+    manager.trail.before(&app.settings.quotas);
     let app = auth.set_quotas(app.id, quota::to_text(overrides)).await?;
     delivery.context.outcomes.configured(Some(app.id), ("quotas", "changed"), None);
+    manager.trail.after(&app.settings.quotas);
     Ok(app)
 }
 

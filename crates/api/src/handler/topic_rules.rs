@@ -38,15 +38,19 @@ pub(crate) async fn put(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     // Another node may have changed the secret.
     manager.auth.follow().await?;
     let kept = manager.auth.topic_rules(app.id);
+    manager.trail.before(&kept.as_deref().map(noroshi_auth::topic_rules::show));
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
     manager.auth.set_topic_rules(app.id, Some(text)).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("topic_rules", "changed"), None);
-    respond::ok(&noroshi_auth::topic_rules::show(&rules))
+    let after = noroshi_auth::topic_rules::show(&rules);
+    manager.trail.after(&after);
+    respond::ok(&after)
 }
 
 /// `DELETE /v1/apps/{app}/topic-rules`: succeeds also without rules.
 pub(crate) async fn delete(manager: Manager) -> Result<StatusCode, Problem> {
     let app = manager.app()?;
+    manager.trail.before(&manager.auth.topic_rules(app.id).as_deref().map(noroshi_auth::topic_rules::show));
     manager.auth.set_topic_rules(app.id, None).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("topic_rules", "removed"), None);
     Ok(StatusCode::NO_CONTENT)

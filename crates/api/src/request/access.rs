@@ -4,7 +4,7 @@
 //! [`Provider`] takes an API key with a scope; [`Consumer`] a device token or app JWT whose device exists and whose version
 //! is current; [`Registrar`] either; [`Manager`] an `admin` key or the operator's token. An extractor also has the components
 //! that most of its handlers use. The credential comes only from `Authorization: Bearer`: a token in a query would end up in
-//! logs.
+//! logs. Routes of the console take a session instead, which [`session`] has checked before the extractor runs.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -17,15 +17,17 @@ use noroshi_auth::{Access, Auth, ClientNetwork, Credential, Identity, Refused};
 use noroshi_delivery::Delivery;
 use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
-use noroshi_types::{AppId, Scope, Timestamp};
+use noroshi_types::{AppId, Permission, Scope, Timestamp};
 use ring::digest;
 use serde::Deserialize;
 
+use crate::audit::Trail;
 use crate::body::Author;
 use crate::connection::{Client, Handle, Trust};
 use crate::error::{Code, Problem};
 use crate::registration::register_one;
 use crate::request::parameter::Path;
+use crate::request::session;
 
 /// The listener that a request arrived on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) enum Listener {
     Public,
     /// Loopback by default.
     Admin,
+    /// The routes of the console, which take sessions instead of bearer tokens.
+    Console,
 }
 
 /// Verifies the credentials of requests on one listener.
@@ -102,10 +106,12 @@ pub(crate) enum Registrar {
     Consumer(Identity),
 }
 
-/// Who may change apps and keys: the operator on the admin listener, or a key with the scope `admin` on the public one.
+/// Who may change apps and keys: the operator on the admin listener, a key with the scope `admin` on the public one, or a
+/// person with a role.
 pub(crate) struct Manager {
-    /// The app of an `admin` key. None: the operator.
+    /// The app of an `admin` key, or of a person who does not manage all apps. None: the operator.
     own: Option<AppId>,
+    pub(crate) trail: Trail,
     /// The app's name in the path. Empty if the path has none.
     pub(crate) name: String,
     pub(crate) auth: Arc<Auth>,
@@ -119,8 +125,11 @@ pub struct Operator;
 pub struct Network(pub Option<ClientNetwork>);
 
 impl Authenticator {
-    /// An API key with the scope.
+    /// An API key with the scope, or a person.
     fn provider(&self, parts: &Parts, scope: Scope) -> Result<AppId, Problem> {
+        if self.listener == Listener::Console {
+            return session::person_of(parts)?.app_id();
+        }
         self.verified_key(parts, self.auth.key(bearer(&parts.headers)?), scope)
     }
 
@@ -137,6 +146,9 @@ impl Authenticator {
     }
 
     async fn consumer(&self, parts: &Parts) -> Result<Identity, Problem> {
+        if self.listener == Listener::Console {
+            return Err(Refused::Unknown.into());
+        }
         let app = named_app(&parts.uri, &parts.headers, self.app_domain.as_deref());
         let token = bearer(&parts.headers)?;
         let credential = Credential { token, app: app.as_deref(), client: client(parts) };
@@ -148,21 +160,37 @@ impl Authenticator {
     }
 
     async fn registrar(&self, parts: &Parts) -> Result<Registrar, Problem> {
+        if self.listener == Listener::Console {
+            return session::person_of(parts)?.app_id().map(Registrar::Provider);
+        }
         match self.auth.key(bearer(&parts.headers)?) {
             Err(Refused::NotAKey) => self.consumer(parts).await.map(Registrar::Consumer),
             key => self.verified_key(parts, key, Scope::Devices).map(Registrar::Provider),
         }
     }
 
-    /// The app of an `admin` key. None: the operator.
-    fn manager(&self, parts: &Parts) -> Result<Option<AppId>, Problem> {
+    /// The app of an `admin` key or of a person. None: the operator, or a person who manages all apps.
+    fn manager(&self, parts: &Parts, trail: &Trail) -> Result<Option<AppId>, Problem> {
         match self.listener {
             Listener::Admin if self.is_operator(bearer(&parts.headers)?) => {
                 record_trust(parts, Trust::Provider);
+                trail.by_operator_token();
                 Ok(None)
             }
             Listener::Admin => Err(Refused::Unknown.into()),
-            Listener::Public => self.provider(parts, Scope::Admin).map(Some),
+            Listener::Public => {
+                let access = self.auth.key(bearer(&parts.headers)?);
+                let key = access.as_ref().ok().map(|access| access.key);
+                let app = self.verified_key(parts, access, Scope::Admin)?;
+                let name = self.auth.keys(app).into_iter().find(|one| Some(one.id) == key);
+                trail.by_key(name.map(|key| key.name).unwrap_or_default(), app);
+                Ok(Some(app))
+            }
+            Listener::Console => {
+                let person = session::person_of(parts)?;
+                let manages_all = person.caller.permissions(None).contains(Permission::Manage);
+                Ok(person.app.as_ref().filter(|_| !manages_all).map(|app| app.id))
+            }
         }
     }
 
@@ -203,14 +231,18 @@ extractors! {
     FirstCaller: |authenticator, parts| Ok(Self { identity: authenticator.consumer(parts).await? });
     Registrar: |authenticator, parts| authenticator.registrar(parts).await;
     Manager: |authenticator, parts| {
-        let own = authenticator.manager(parts)?;
+        let trail = parts.extensions.get::<Trail>().cloned().unwrap_or_default();
+        let own = authenticator.manager(parts, &trail)?;
         let Path(NamedApp { app }) = Path::from_request_parts(parts, &()).await?;
         let Authenticator { auth, delivery, .. } = &*authenticator;
-        Ok(Self { own, name: app, auth: auth.clone(), delivery: delivery.clone() })
+        Ok(Self { own, trail, name: app, auth: auth.clone(), delivery: delivery.clone() })
     };
-    Operator: |authenticator, parts| match authenticator.manager(parts)? {
-        None => Ok(Self),
-        Some(_) => Err(Refused::Unknown.into()),
+    Operator: |authenticator, parts| {
+        let trail = parts.extensions.get::<Trail>().cloned().unwrap_or_default();
+        match authenticator.manager(parts, &trail)? {
+            None => Ok(Self),
+            Some(_) => Err(Refused::Unknown.into()),
+        }
     };
 }
 
@@ -241,7 +273,9 @@ impl Manager {
     /// The app that the path names. An `admin` key finds only its own app.
     pub(crate) fn app(&self) -> Result<App, Problem> {
         let found = self.auth.app(&self.name).filter(|app| self.own.is_none_or(|own| own == app.id));
-        found.ok_or_else(|| Problem::not_found("app"))
+        let app = found.ok_or_else(|| Problem::not_found("app"))?;
+        self.trail.in_app(app.id);
+        Ok(app)
     }
 }
 

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use super::coding::{self, Coding};
 use crate::connection::{BodyTimeout, Handle};
 use crate::error::{Code, Problem};
+use crate::json;
 use crate::load::{Quantity, Share};
 use crate::metrics::Metrics;
 
@@ -64,6 +65,26 @@ where
                 || (essence.starts_with("application/") && essence.ends_with("+json"))
         })?;
         Arc::<BodyReader>::from_ref(state).read_encoded(request).await.map(Self)
+    }
+}
+
+/// The JSON of a request whose caller is not known yet, parsed. Small, so that strangers occupy little memory.
+pub(crate) struct SmallJson<T>(pub(crate) T);
+
+const SMALL_BYTES_MAX: usize = 4 << 10;
+
+impl<S, T: serde::de::DeserializeOwned> FromRequest<S> for SmallJson<T>
+where
+    Arc<BodyReader>: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        media_type(request.headers(), "application/json", |essence| essence == "application/json")?;
+        let bound = Bound { bytes_max: SMALL_BYTES_MAX, timeout: None };
+        let body = Arc::<BodyReader>::from_ref(state).read(request, bound).await?;
+        json::parse(&body.bytes).map(Self)
     }
 }
 

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use noroshi_api::{Config, Load, Metrics, State};
 use noroshi_auth::Auth;
+use noroshi_console::Console;
 use noroshi_delivery::push::Outlet;
 use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery, Edge, Fan, LocalSession, Session};
@@ -105,10 +106,13 @@ impl Service {
         .await;
         let edge = Arc::new(FakeEdge::default());
         delivery.context.attach_edge(edge.clone());
+        let console = Console::open(store.clone(), noroshi_console::Config::default(), Some([7; 32])).await;
+        let console = Arc::new(console.expect("a console"));
         let metrics = Metrics::new(&mut registry);
         let mut state = State {
             auth,
             delivery,
+            console,
             config: Config::default(),
             metrics,
             registry: Arc::new(registry),
@@ -126,6 +130,7 @@ impl Service {
         Self {
             public: noroshi_api::router(state.clone()),
             admin: noroshi_api::admin_router(state.clone()),
+            console: noroshi_api::console_router(state.clone()),
             state,
             edge,
             push: Arc::default(),

@@ -195,14 +195,14 @@ async fn a_new_password_ends_the_other_sessions() {
 async fn a_link_logs_in_once() {
     let (_folder, console) = fresh().await;
     let ann = owner(&console).await.caller.person.id;
-    let link = console.link(None, ann, NOW).await.expect("made");
+    let link = console.link(None, ann, Duration::from_secs(60), NOW).await.expect("made");
     let invitation = console.invite(None, "bob@example.com", Vec::new(), NOW).await.expect("invited");
     let log_in = async |token: &str| console.log_in_with_link(token, &client(), NOW).await;
     assert_eq!(log_in(&link.token).await.expect("logged in").caller.person.id, ann);
     for token in [&link.token, &invitation.token, ""] {
         assert!(matches!(log_in(token).await, Err(Refused::Link)));
     }
-    let unknown = console.link(None, PersonId(99), NOW).await;
+    let unknown = console.link(None, PersonId(99), Duration::from_secs(60), NOW).await;
     assert!(matches!(unknown, Err(Refused::Store(Error::NotFound))), "{unknown:?}");
 }
 

@@ -92,6 +92,7 @@ impl Config {
             front: Front::read(reader),
             sqs: Sqs::read(reader),
             auth: Auth::read(reader),
+            console: Console::read(reader),
             egress: Egress::read(reader, dev),
             push: Push::read(reader),
             web_push: web_push(reader),
@@ -388,6 +389,23 @@ section! {
         pub device_token_ttl: Duration =
             duration("auth.device_token_ttl", limits::DEVICE_TOKEN_TTL, MINUTE..=3_650 * DAY),
         pub failures: FailureLimits = value(failure_limits(reader)),
+    }
+}
+
+section! {
+    /// The web console.
+    #[derive(Debug, Clone)]
+    Console(reader) {
+        /// Serves the console at /console of the admin address.
+        pub enabled: bool = switch("console.enabled", true),
+        /// Serves the console at the public address too.
+        pub public: bool = switch("console.public", false),
+        /// A session ends when it was not used for this long.
+        pub session_idle: Duration = duration("console.session_idle", 12 * HOUR, MINUTE..=30 * DAY),
+        /// A session ends this long after its log-in.
+        pub session_max: Duration = duration("console.session_max", 7 * DAY, MINUTE..=90 * DAY),
+        /// Retention of the audit log.
+        pub audit_retention: Duration = duration("console.audit_retention", 400 * DAY, DAY..=3_650 * DAY),
     }
 }
 

@@ -224,6 +224,9 @@ fn banner(node: &Node, given: &Given) -> String {
     let _ = writeln!(text, "  {program} listen{options} --user u1 --topics news");
     let _ =
         writeln!(text, "  {program} send{options} --user u1 --title \"Hello\" --body \"from the backend\"");
+    if let Some(link) = &node.console_link {
+        let _ = writeln!(text, "\nThe web console, for one log-in: {}{link}", node.addresses.admin);
+    }
     let _ = write!(text, "\nThe whole API: {shown}/docs");
     text
 }

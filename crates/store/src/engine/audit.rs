@@ -126,10 +126,14 @@ pub(crate) async fn prune<S: Session>(
     ];
     let mut removed = 0;
     for (table, column, time) in parts {
+        // Rows of the same time go together.
         let sql = format!(
-            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {column} <= $1 ORDER BY {column} LIMIT $2)"
+            "SELECT max({column}) FROM (SELECT {column} FROM {table} WHERE {column} <= $1 ORDER BY {column} LIMIT $2) AS oldest"
         );
-        removed += session.execute(&sql, &values![time, rows_max]).await?;
+        let last = session::one(session, &sql, &values![time, rows_max], |row| row.time_or_null(0)).await?;
+        let Some(last) = last else { continue };
+        let sql = format!("DELETE FROM {table} WHERE {column} <= $1");
+        removed += session.execute(&sql, &values![last]).await?;
     }
     Ok(removed)
 }

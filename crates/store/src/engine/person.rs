@@ -103,6 +103,21 @@ pub(crate) async fn page<S: Session>(
     Ok(people)
 }
 
+pub(crate) async fn of_app<S: Session>(
+    session: &S,
+    app: AppId,
+    after: PersonId,
+    limit: usize,
+) -> Result<Vec<Person>, S::Error> {
+    let sql = "SELECT person FROM person_roles WHERE app = $1 AND person > $2 ORDER BY person LIMIT $3";
+    let id = |row: &dyn Record| Ok(PersonId(row.count(0)?));
+    let mut people = Vec::new();
+    for id in session.query(sql, &values![app, of_id(after), limit], id).await? {
+        people.extend(find(session, id).await?);
+    }
+    Ok(people)
+}
+
 pub(crate) async fn create<S: Session>(
     session: &S,
     new: &NewPerson,

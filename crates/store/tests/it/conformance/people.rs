@@ -60,6 +60,11 @@ pub(crate) async fn a_person_is_found_by_address_and_openid(store: &dyn Store) {
     let all = store.people(PersonId(0), 10).await.expect("listed");
     assert_eq!(all, [ann.clone(), bob.clone()]);
     assert_eq!(store.people(ann.id, 1).await.expect("listed"), [bob]);
+    let of_app = store.people_of_app(app, PersonId(0), 10).await.expect("listed");
+    assert_eq!(of_app, std::slice::from_ref(&ann), "only those with a role in the app itself");
+    assert_eq!(store.people_of_app(app, ann.id, 10).await.expect("listed"), []);
+    let removed = store.set_role(ann.id, Some(app), None).await.expect("removed");
+    assert_eq!(removed.roles, [(None, Role::Viewer)]);
     let unknown = store.set_role(ann.id, Some(AppId(9_999)), Some(Role::Viewer)).await;
     assert!(matches!(unknown, Err(Error::NotFound)), "{unknown:?}");
 }

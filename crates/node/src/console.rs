@@ -1,0 +1,65 @@
+//! The web console: opened with the node, served on the admin address, and on the public one if configured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use noroshi_api::State;
+use noroshi_console::{Console, Refused};
+use noroshi_store::Store;
+use noroshi_types::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Role};
+
+/// The person who owns a development node.
+const DEVELOPER: &str = "developer@localhost";
+/// How long the log-in link of a development node works.
+const DEVELOPMENT_LINK: Duration = Duration::from_secs(3_600);
+/// How often expired sessions and old audit entries are removed.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNED_ROWS: usize = 500;
+
+/// `key`: that of push credentials.
+pub(crate) async fn open(
+    config: &Config,
+    store: Arc<dyn Store>,
+    key: Option<[u8; 32]>,
+) -> Result<Arc<Console>, noroshi_store::Error> {
+    let console = noroshi_console::Config {
+        session_idle: config.console.session_idle,
+        session_max: config.console.session_max,
+        audit_retention: config.console.audit_retention,
+    };
+    Console::open(store, console, key).await.map(Arc::new)
+}
+
+/// The routers of the public and the admin address, with the console where it is served.
+pub(crate) fn serve(config: &Config, state: &Arc<State>, public: Router, admin: Router) -> (Router, Router) {
+    // A front has no users and devices of its own.
+    if !config.node.roles.has(Role::Api) || !config.console.enabled {
+        return (public, admin);
+    }
+    let with = |router: Router| noroshi_api::console_router(state.clone()).fallback_service(router);
+    (if config.console.public { with(public) } else { public }, with(admin))
+}
+
+/// Path and fragment of the page that logs the developer in, once.
+pub(crate) async fn development_link(console: &Console, now: Timestamp) -> Result<String, Refused> {
+    let developer = console.development_owner(DEVELOPER, now).await?;
+    let link = console.link(None, developer, DEVELOPMENT_LINK, now).await?;
+    Ok(format!("/console/link#token={}", link.token))
+}
+
+/// Removes what is over. Every node does, which costs nothing if another was faster.
+pub(crate) async fn prune_forever(
+    console: Arc<Console>,
+    now: impl Fn() -> Timestamp,
+    end: CancellationToken,
+) {
+    while end.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await.is_some() {
+        if let Err(error) = console.prune(now(), PRUNED_ROWS).await {
+            tracing::warn!(%error, "expired sessions and old audit entries could not be removed");
+        }
+    }
+}
