@@ -15,6 +15,9 @@ pub const PUBLIC: &str = include_str!("../openapi.json");
 /// The document of the admin listener, with default limits.
 pub const ADMIN: &str = include_str!("../openapi-admin.json");
 
+/// The document of the console: the routes that no other listener has.
+pub const CONSOLE: &str = include_str!("../openapi-console.json");
+
 /// Forbids loading, scripts and frames. The style is inline.
 pub(crate) const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -431,7 +431,7 @@ impl From<noroshi_console::Refused> for Problem {
             Refused::Busy => Self::new(Code::Overloaded, detail),
             Refused::NotConfirmed(_) => Self::new(Code::ConfirmLogIn, detail),
             Refused::Lacks(_) => Self::new(Code::Forbidden, detail),
-            Refused::Invalid { field, rule } => Self::from(rule).at(field),
+            Refused::Invalid { field, rule } => Self::field(field, rule.to_string()),
             Refused::State(_) => Self::new(Code::WrongState, detail),
             Refused::Store(error) => error.into(),
         }

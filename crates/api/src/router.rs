@@ -121,6 +121,11 @@ pub fn console_paths() -> Vec<(Method, &'static str, Needed)> {
     routes.filter_map(|route| Some((route.method, route.path, route.needed?))).collect()
 }
 
+/// Method and path of the routes that only the console has.
+pub fn session_paths() -> Vec<(Method, &'static str)> {
+    session_routes().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
 /// What the console needs apart from the routes of the other listeners.
 fn session_routes() -> Vec<Route> {
     vec![
@@ -148,6 +153,7 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations", person::invite).on_node(Own).dangerous(),
         delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
+        get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/audit", audit::list).on_node(Read),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
         get("/v1/apps/{app}/people", person::of_app).in_app(Own),

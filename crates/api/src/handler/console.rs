@@ -24,6 +24,9 @@ pub(crate) async fn page(headers: HeaderMap) -> Response {
 
 /// `GET /console/{path}`
 pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    if path == "api" || path.starts_with("api/") {
+        return Problem::new(Code::NotFound, "unknown path; see openapi.json").into_response();
+    }
     respond(&path, &headers)
 }
 

@@ -21,6 +21,11 @@ pub(crate) async fn admin_openapi() -> Response {
     document_response(document::admin())
 }
 
+/// `GET /openapi.json` of the console
+pub(crate) async fn console_openapi() -> Response {
+    document_response(document::CONSOLE)
+}
+
 fn document_response(text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }

@@ -5,7 +5,7 @@ mod nulls;
 use std::collections::BTreeSet;
 
 use http::{Method, StatusCode};
-use noroshi_api::router::{admin_paths, public_paths};
+use noroshi_api::router::{admin_paths, public_paths, session_paths};
 use noroshi_api::{Code, Limits, body, document};
 use noroshi_protocol::http::REFUSALS;
 use serde_json::{Value, json};
@@ -29,7 +29,12 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 
 #[test]
 fn the_documents_list_exactly_the_routes() {
-    for (text, routes) in [(document::PUBLIC, public_paths()), (document::ADMIN, admin_paths())] {
+    let documents = [
+        (document::PUBLIC, public_paths()),
+        (document::ADMIN, admin_paths()),
+        (document::CONSOLE, session_paths()),
+    ];
+    for (text, routes) in documents {
         let described: BTreeSet<_> =
             operations(&parsed(text)).into_iter().map(|(m, p, _)| format!("{m} {p}")).collect();
         let routed: BTreeSet<_> = routes.iter().map(|(method, path)| format!("{method} {path}")).collect();
@@ -44,7 +49,9 @@ fn the_documents_list_exactly_the_codes() {
     let of_connections = REFUSALS.map(|refusal| refusal.code);
     let public: Vec<_> =
         own.into_iter().chain(of_connections.into_iter().filter(|code| !own.contains(code))).collect();
-    for (text, codes) in [(document::PUBLIC, &public[..]), (document::ADMIN, &own[..])] {
+    for (text, codes) in
+        [(document::PUBLIC, &public[..]), (document::ADMIN, &own[..]), (document::CONSOLE, &own[..])]
+    {
         let document = parsed(text);
         let described = &document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
         assert_eq!(*described, json!(codes));
@@ -62,7 +69,7 @@ fn shared_codes_have_the_same_status_and_title() {
 
 #[test]
 fn every_reference_resolves_and_every_operation_is_complete() {
-    for text in [document::PUBLIC, document::ADMIN] {
+    for text in [document::PUBLIC, document::ADMIN, document::CONSOLE] {
         let document = parsed(text);
         for part in text.split("\"$ref\": \"#").skip(1) {
             let pointer = part.split('"').next().expect("a pointer");

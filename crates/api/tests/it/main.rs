@@ -6,6 +6,7 @@ mod batch;
 mod campaign;
 mod coding;
 mod connection;
+mod console;
 mod consumer;
 mod device;
 mod document;

@@ -32,6 +32,7 @@ pub(crate) const JWT_SECRET: &str = "a secret of the app, long enough for HS256"
 pub(crate) struct Service {
     pub(crate) public: Router,
     pub(crate) admin: Router,
+    pub(crate) console: Router,
     pub(crate) state: Arc<State>,
     pub(crate) edge: Arc<FakeEdge>,
     pub(crate) push: Arc<FakeServices>,

@@ -59,9 +59,12 @@ async fn open(folder: &TempDir) -> Parts {
     };
     auth.watch_apps(move |apps, _| limited.quotas.configure(apps.iter().map(of))).await;
     let metrics = Metrics::new(&mut registry);
+    let console = noroshi_console::Console::open(store.clone(), Default::default(), None).await;
+    let console = console.expect("a console");
     let state = State {
         auth,
         delivery,
+        console: Arc::new(console),
         config: noroshi_api::Config::default(),
         metrics: noroshi_api::Metrics::new(&mut registry),
         registry: Arc::new(registry),
