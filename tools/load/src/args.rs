@@ -68,7 +68,7 @@ pub(crate) enum Scenario {
     Tenants(Tenants),
     /// TLS handshakes, full and resumed, and memory per idle TLS connection
     Tls(Tls),
-    /// Pushes to a fake APNs or to --server: latency, rate, CPU per push
+    /// Pushes to the fake of a push service or to --server: latency, rate, CPU per push
     Push(Push),
     /// A campaign on a node with a fake APNs: rate over time, memory, an urgent message in the middle
     Campaign(Campaign),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::behaviour::Scripted;
@@ -58,11 +59,19 @@ pub(crate) struct Hms {
     devices: Arc<Devices>,
     /// DER `RSAPublicKey`.
     public: Vec<u8>,
+    /// The last valid token, because senders reuse a token for an hour.
+    verified: Mutex<Option<Verified>>,
+}
+
+struct Verified {
+    text: String,
+    issued_s: u64,
+    expires_s: u64,
 }
 
 impl Hms {
     pub(crate) fn new(devices: Arc<Devices>, public: Vec<u8>) -> Self {
-        Self { devices, public }
+        Self { devices, public, verified: Mutex::default() }
     }
 
     fn check(&self, request: &IncomingRequest<'_>, verdict: &mut Verdict) -> Result<(), Wrong> {
@@ -117,7 +126,28 @@ impl Hms {
         }
         let token =
             text("authorization").and_then(|text| text.strip_prefix("Bearer ")).ok_or(AUTHENTICATION)?;
-        let token = Unverified::read(token).map_err(|_| AUTHENTICATION)?;
+        self.check_token(token, request.now_ms / 1_000)?;
+        text("push-type").ok_or(STRUCTURE)
+    }
+
+    fn check_token(&self, text: &str, now_s: u64) -> Result<(), Wrong> {
+        let mut verified = self.verified.lock();
+        if verified.as_ref().is_none_or(|verified| verified.text != text) {
+            *verified = Some(self.verify(text)?);
+        }
+        let Some(Verified { issued_s, expires_s, .. }) = &*verified else { return Err(AUTHENTICATION) };
+        if *issued_s > now_s + SKEW_S || *expires_s > issued_s + LIFE_S {
+            return Err(AUTHENTICATION);
+        }
+        if *expires_s <= now_s {
+            return Err(Wrong(401, "80200003"));
+        }
+        Ok(())
+    }
+
+    /// Everything except its time.
+    fn verify(&self, text: &str) -> Result<Verified, Wrong> {
+        let token = Unverified::read(text).map_err(|_| AUTHENTICATION)?;
         token.verify(Algorithm::Ps256, &self.public).map_err(|_| AUTHENTICATION)?;
         if token.header.get("kid").and_then(Value::as_str) != Some(HMS_KEY_ID)
             || token.text("iss") != Some(HMS_ACCOUNT)
@@ -125,16 +155,9 @@ impl Hms {
         {
             return Err(AUTHENTICATION);
         }
-        let now_s = request.now_ms / 1_000;
-        let (issued, expires) =
-            (token.seconds("iat").ok_or(AUTHENTICATION)?, token.seconds("exp").ok_or(AUTHENTICATION)?);
-        if issued > now_s + SKEW_S || expires > issued + LIFE_S {
-            return Err(AUTHENTICATION);
-        }
-        if expires <= now_s {
-            return Err(Wrong(401, "80200003"));
-        }
-        text("push-type").ok_or(STRUCTURE)
+        let issued_s = token.seconds("iat").ok_or(AUTHENTICATION)?;
+        let expires_s = token.seconds("exp").ok_or(AUTHENTICATION)?;
+        Ok(Verified { text: text.to_owned(), issued_s, expires_s })
     }
 }
 
@@ -202,4 +225,27 @@ fn reply(status: u16, code: &str) -> Reply {
     let reason = if code == "80000000" { "" } else { code };
     let body = json!({"code": code, "msg": if reason.is_empty() { "Success" } else { "Error" }, "requestId": uuid::Uuid::now_v7().simple().to_string()});
     Reply::new(status, reason).with("content-type", "application/json").body(body.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Service;
+
+    #[test]
+    fn a_remembered_token_expires() {
+        let devices = Devices::new(Service::Hms, true, String::new(), String::new());
+        let hms = Hms::new(Arc::new(devices), Vec::new());
+        *hms.verified.lock() = Some(Verified { text: "a.b.c".to_owned(), issued_s: 1_000, expires_s: 4_600 });
+        for (text, now_s, expected) in [
+            ("a.b.c", 1_000, Ok(())),
+            ("a.b.c", 4_599, Ok(())),
+            ("a.b.c", 4_600, Err(Wrong(401, "80200003"))),
+            ("a.b.c", 900, Err(AUTHENTICATION)),
+            ("another", 1_000, Err(AUTHENTICATION)),
+            ("a.b.c", 1_000, Ok(())),
+        ] {
+            assert_eq!(hms.check_token(text, now_s), expected, "{text} at {now_s}");
+        }
+    }
 }

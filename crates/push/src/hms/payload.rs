@@ -10,8 +10,9 @@
 //! | collapse key | `notification.notifyId`: 31 bits of its hash; a notification replaces one with the same |
 //! | ttl | `pushOptions.ttl` in seconds, 1 to 1,296,000 |
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use noroshi_types::{PushService, Timestamp};
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
@@ -35,12 +36,22 @@ const BACKGROUND: &str = "6";
 const OWN: [&str; 3] = ["push_type", "payload", "pushOptions"];
 
 /// The message without its token, category and remaining time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Payload {
     pub(super) push_type: Bytes,
     payload: Map<String, Value>,
     options: Map<String, Value>,
     expires_at: Timestamp,
+    /// The rendering of the latest second; the remaining time changes once a second. The lock guards only this field.
+    rendered: Mutex<Option<Rendered>>,
+}
+
+#[derive(Debug)]
+struct Rendered {
+    seconds: u64,
+    category: Box<str>,
+    /// The body up to its token.
+    head: Bytes,
 }
 
 impl content::Payload for Payload {
@@ -75,7 +86,8 @@ impl content::Payload for Payload {
             return Err(invalid("payload.notification.category", "must be capital letters, digits and `_`"));
         }
         let push_type = Bytes::from(push_type.unwrap_or_else(|| derived_type.to_owned()));
-        let rendered = Self { push_type, payload, options, expires_at: fields.expires_at };
+        let rendered = Mutex::new(None);
+        let rendered = Self { push_type, payload, options, expires_at: fields.expires_at, rendered };
         // All categories that an app may have are this long at most.
         let bytes = rendered.body("", "DEVICE_REMINDER", fields.expires_at).len();
         match bytes <= PAYLOAD_BYTES_MAX {
@@ -91,14 +103,33 @@ impl content::Payload for Payload {
 impl Payload {
     /// `token` and `category` need no escapes.
     pub(super) fn body(&self, token: &str, category: &str, now: Timestamp) -> Bytes {
+        let head = self.head(category, now);
+        let mut body = BytesMut::with_capacity(head.len() + token.len() + 8);
+        body.put_slice(&head);
+        body.put_slice(token.as_bytes());
+        body.put_slice(b"\"]}}");
+        body.freeze()
+    }
+
+    fn head(&self, category: &str, now: Timestamp) -> Bytes {
+        let seconds = self.expires_at.saturating_since(now).as_secs().clamp(1, TTL_SECONDS_MAX);
+        let mut rendered = self.rendered.lock();
+        if let Some(last) = &*rendered
+            && last.seconds == seconds
+            && *last.category == *category
+        {
+            return last.head.clone();
+        }
         let (mut payload, mut options) = (self.payload.clone(), self.options.clone());
         if let Some(Value::Object(notification)) = payload.get_mut("notification") {
             notification.entry("category").or_insert_with(|| json!(category));
         }
-        let seconds = self.expires_at.saturating_since(now).as_secs().clamp(1, TTL_SECONDS_MAX);
         options.entry("ttl").or_insert_with(|| json!(seconds));
-        let body = json!({"payload": payload, "target": {"token": [token]}, "pushOptions": options});
-        Bytes::from(body.to_string())
+        let (payload, options) = (Value::Object(payload), Value::Object(options));
+        let head = format!("{{\"payload\":{payload},\"pushOptions\":{options},\"target\":{{\"token\":[\"");
+        let head = Bytes::from(head);
+        *rendered = Some(Rendered { seconds, category: category.into(), head: head.clone() });
+        head
     }
 }
 
@@ -236,6 +267,23 @@ pub(crate) mod tests {
         assert_eq!(seconds(90_999, 0), json!(90));
         assert_eq!(seconds(0, 5_000), json!(1));
         assert_eq!(seconds(u64::MAX / 2, 0), json!(1_296_000));
+    }
+
+    #[test]
+    fn a_body_has_its_own_token_category_and_time() {
+        let payload = Payload::new(&Fields {
+            notification: json_text(&json!({"title": "T", "body": "B"})),
+            expires_at: Timestamp(90_000),
+            ..fields()
+        });
+        let payload = payload.unwrap();
+        for (token, category, now) in [("A", "IM", 0), ("B", "IM", 0), ("B", "VOIP", 0), ("B", "VOIP", 5_000)]
+        {
+            let body: Value = serde_json::from_slice(&payload.body(token, category, Timestamp(now))).unwrap();
+            assert_eq!(body["target"], json!({"token": [token]}));
+            assert_eq!(body["payload"]["notification"]["category"], json!(category));
+            assert_eq!(body["pushOptions"], json!({"ttl": 90 - now / 1_000}));
+        }
     }
 
     #[test]

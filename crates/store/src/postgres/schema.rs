@@ -1,12 +1,14 @@
 //! Upgrades the database to the schema of this program.
 //!
 //! Migrations are the files of `migrations/postgres/`, applied in order. Each runs in its own transaction, which also
-//! sets the version; one that commits in between may run again. An advisory lock serializes nodes that start at the same
+//! sets the version; one that commits in between may run again. None waits for a lock for longer than `STEP_WAIT`, because
+//! running nodes would wait behind it. An advisory lock serializes nodes that start at the same
 //! time; a database of a newer program is rejected before anything is written.
 
 use std::time::Duration;
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::connect::Connector;
 use super::options::PostgresError;
@@ -58,10 +60,18 @@ const MIGRATION_LOCK: i64 = 0x6e6f_726f_7368_6902;
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The longest wait of a step for one lock on a table. Meanwhile the statements of running nodes on that table wait behind
+/// it, and they may wait for 5 s (`lock_timeout` of the options).
+const STEP_WAIT: Duration = Duration::from_millis(250);
+
+/// For the statements that waited, before the step is tried again.
+const STEP_PAUSE: Duration = Duration::from_secs(1);
+
 /// Upgrades the database.
 pub(crate) async fn migrate(connector: &Connector, client: &Client) -> Result<(), PostgresError> {
     let failed = |error: tokio_postgres::Error| connector.failed(&error);
-    client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(failed)?;
+    let settings = format!("SET lock_timeout = {}; SET statement_timeout = 0", STEP_WAIT.as_millis());
+    client.batch_execute(&settings).await.map_err(failed)?;
     // Another node may be upgrading, which may take long. It may build an index, which waits for every statement that
     // runs: also for one that waits for this lock.
     while !lock(client).await.map_err(failed)? {
@@ -80,13 +90,37 @@ pub(crate) async fn migrate(connector: &Connector, client: &Client) -> Result<()
              INSERT INTO noroshi_schema VALUES ({number});
              COMMIT"
         );
-        client.batch_execute(&sql).await.map_err(failed)?;
+        apply(client, number, &sql).await.map_err(failed)?;
     }
+    // An index is made once all earlier transactions have ended, and keeps nobody out meanwhile.
+    client.batch_execute("SET lock_timeout = 0").await.map_err(failed)?;
     for (name, columns) in LARGE_INDEXES {
         make_index(client, name, columns).await.map_err(failed)?;
     }
     let release = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
     client.batch_execute(&release).await.map_err(failed)
+}
+
+/// Applies a step, again and again while a long transaction, such as that of a backup, has locked one of its tables. Each
+/// step may run again: what it has committed makes no difference.
+async fn apply(client: &Client, number: i64, sql: &str) -> Result<(), tokio_postgres::Error> {
+    let mut waited = false;
+    loop {
+        match client.batch_execute(sql).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                client.batch_execute("ROLLBACK").await?;
+                if !waited {
+                    tracing::warn!(
+                        step = number,
+                        "the upgrade of the database waits for a long transaction, such as that of a backup"
+                    );
+                }
+                waited = true;
+                tokio::time::sleep(STEP_PAUSE).await;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Whether this connection holds the migration lock now.

@@ -3,24 +3,30 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use noroshi_testkit::{Late, Latency};
+use noroshi_types::PushService;
 
 use super::{Common, duration};
 
 const EXPERIMENT: &str = "\
-Either --experiment or --pushes. Without --server the receiving end is the strict fake of APNs (`noroshi dev-push`) in a
-process of its own; with it, any that speaks APNs, such as pushy's BenchmarkApnsServer.
+Either --experiment or --pushes. Without --server the receiving end is the strict fake of the service (`noroshi dev-push`)
+in a process of its own; with it, any that speaks APNs, such as pushy's BenchmarkApnsServer.
 
 Examples:
   noroshi bench push --experiment
   noroshi bench push --experiment --messages 1000 --late 1%:10s
   noroshi bench push --pushes 100000 --latency 50ms
+  noroshi bench push --pushes 100000 --service webpush
   noroshi bench push --pushes 100000 --server https://localhost:24000 --ca-file ca.pem";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXPERIMENT)]
 #[command(group = clap::ArgGroup::new("mode").required(true).args(["experiment", "pushes"]))]
 pub(crate) struct Push {
+    /// Push service. Web Push encrypts each push for one of up to 10,000 subscriptions; FCM has no limit on its rate here
+    #[arg(long, default_value = "apns", value_parser = service())]
+    pub(crate) service: PushService,
     /// Process queue messages, each for several users, as fast as possible: time from dequeue to response
     #[arg(long)]
     pub(crate) experiment: bool,
@@ -55,7 +61,7 @@ pub(crate) struct Push {
     /// Start without connections, so that connecting is included
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Another server that speaks APNs: https://HOST:PORT
+    /// Another server that speaks APNs: https://HOST:PORT; only with --service apns
     #[arg(long, value_name = "URL", requires = "ca_file")]
     pub(crate) server: Option<String>,
     /// PEM file of trusted certificates
@@ -64,9 +70,9 @@ pub(crate) struct Push {
     /// Signing key for it, a .p8 file [default: a new, unregistered one]
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Bundle id of the app
-    #[arg(long, default_value = "com.example.app")]
-    pub(crate) topic: String,
+    /// Bundle id of the app for it [default: com.example.app]
+    #[arg(long, requires = "server")]
+    pub(crate) topic: Option<String>,
     /// Maximum duration of a run; longer is an error
     #[arg(long, default_value = "2m", value_parser = duration)]
     pub(crate) patience: Duration,
@@ -135,6 +141,14 @@ pub(crate) struct Activities {
     pub(crate) patience: Duration,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Those whose fakes accept any token, or make subscriptions.
+fn service() -> impl TypedValueParser<Value = PushService> {
+    use PushService::{Apns, Fcm, Hms, WebPush, Wns};
+    let names = [Apns, Fcm, WebPush, Hms, Wns].map(PushService::as_str);
+    PossibleValuesParser::new(names)
+        .try_map(|name| PushService::named(&name).ok_or_else(|| format!("unknown service {name}")))
 }
 
 /// `50ms` or `300ms:1500ms`

@@ -10,7 +10,7 @@ use std::time::Duration;
 use noroshi_testkit::record::{AGE_FIELD, Counts};
 use serde_json::{Value, json};
 
-use super::push::client::token;
+use super::push::token::apns_token;
 use super::{Outcome, progress, register, report};
 use crate::args::{Activities, Speech, check};
 use crate::http::{Client, Origin, Request};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Activities) -> Result<ReportDocument, Error> {
     check((1..=ACTIVITIES_MAX).contains(&args.activities), "--activities must be 1 to 1000")?;
     check(args.activities <= args.devices, "--activities must not exceed --devices")?;
     check(args.common.server.is_none(), "the server must trust the fake, so this scenario starts its own")?;
-    let mut service = PushService::start()?;
+    let mut service = PushService::start(noroshi_types::PushService::Apns)?;
     service.behave(&json!({"latency": args.latency}))?;
     let mut common = args.common.clone();
     if let Some(path) = &service.ca_file {
@@ -90,7 +90,7 @@ impl Bench<'_> {
                 "device": format!("{name}-activity-{number}"),
                 "platform": "ios",
                 "topics": [activity],
-                "push_tokens": [{"kind": "live-activity", "name": activity, "token": token("ac", number)}],
+                "push_tokens": [{"kind": "live-activity", "name": activity, "token": apns_token("ac", number)}],
             });
             format!("{line}\n")
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::push::client::token;
+use super::push::token::apns_token;
 use super::{Outcome, progress, register, report};
 use crate::args::{Campaign, Common, Speech, check};
 use crate::http::{Client, Origin, Request, Response};
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
     }
     let mut service = match &args.fake {
         Some(control) => PushService::attach(control)?,
-        None => PushService::start()?,
+        None => PushService::start(noroshi_types::PushService::Apns)?,
     };
     service.behave(&json!({"latency": args.latency}))?;
     let server = Target::node(&trusting(&args.common, &service), &Speech::default())?;
@@ -134,7 +134,7 @@ impl<'a> Bench<'a> {
                 "device": id,
                 "user": id,
                 "platform": "ios",
-                "push_token": {"service": "apns", "token": token("ca", number)},
+                "push_token": {"service": "apns", "token": apns_token("ca", number)},
             });
             if number < BREAKING_DEVICES {
                 line["topics"] = json!([topic]);

@@ -1,15 +1,17 @@
-//! The client for push services in isolation, in this process: the client of a node, against a receiver in
+//! The client for one push service in isolation, in this process: the client of a node, against a receiver in
 //! another process. Two modes: the experiment (queue messages processed on arrival, time from dequeue to
 //! response), and throughput (as many as the client accepts).
 //!
 //! In the experiment nothing delays the queue: every message is taken at once, so waiting within the client
 //! counts.
 
-pub(super) mod client;
+mod client;
+pub(super) mod token;
 
 use std::time::Duration;
 
 use noroshi_testkit::{Latency, is_late};
+use noroshi_types::PushService as Service;
 use serde_json::json;
 
 use super::{Outcome, progress, report};
@@ -20,6 +22,7 @@ use crate::process::{Cpu, Process};
 use crate::report::{ReportDocument, Values};
 use crate::target::PushService;
 use client::{Client, Run};
+use token::Tokens;
 
 /// Sent before each measurement, so that a connection is open and authorized, as in a long-running node.
 const WARM_UP_PUSHES: usize = 20;
@@ -33,9 +36,13 @@ pub(crate) fn run(args: &Push) -> Result<ReportDocument, Error> {
     };
     check(sizes.iter().all(|size| (1..=PUSHES_MAX).contains(size)), "a run must have 1 to 5000000 pushes")?;
     check(args.users > 0 && args.connections > 0, "--users and --connections must be at least 1")?;
+    check(
+        args.server.is_none() || args.service == Service::Apns,
+        "--server is for --service apns only: a receiver of another service issues access tokens or subscriptions",
+    )?;
     let mut service = match &args.server {
         Some(url) => PushService::foreign(args, url)?,
-        None => PushService::start()?,
+        None => PushService::start(args.service)?,
     };
     let latency = args.latency.unwrap_or(match args.experiment {
         true => Latency::LogNormal { median_ms: 300.0, p99_ms: 1_500.0 },
@@ -44,14 +51,19 @@ pub(crate) fn run(args: &Push) -> Result<ReportDocument, Error> {
     service.behave(&json!({
         "latency": latency, "late": args.late, "streams_max": args.streams, "connections_max": args.cap,
     }))?;
+    let tokens = Tokens::new(&mut service, sizes.iter().copied().max().unwrap_or(1))?;
     let mut outcome = Outcome { server: service.describe(), ..Outcome::default() };
+    outcome.notes.extend(tokens.note());
+    if args.service == Service::Fcm {
+        outcome.notes.push("FCM's rate of 10,000 pushes/s per project is not observed".to_owned());
+    }
     let mut repetitions = Vec::new();
     for number in 1..=args.repeat {
         let mut values = Values::default();
         for size in &sizes {
             progress(&format!("measuring {number} of {}: {size} pushes", args.repeat));
             std::thread::sleep(args.settle);
-            measure(args, &mut service, *size, &mut values, &mut outcome.notes)?;
+            measure(args, &mut service, &tokens, *size, &mut values, &mut outcome.notes)?;
         }
         repetitions.push(values);
     }
@@ -61,20 +73,23 @@ pub(crate) fn run(args: &Push) -> Result<ReportDocument, Error> {
 fn measure(
     args: &Push,
     service: &mut PushService,
+    tokens: &Tokens,
     count: usize,
     values: &mut Values,
     notes: &mut Vec<String>,
 ) -> Result<(), Error> {
     let client = Client::new(args, service, count)?;
     service.forget()?;
-    if !args.cold {
-        client.push(WARM_UP_PUSHES, 1, "warm", args.patience)?;
+    let warm_up = if args.cold { 0 } else { WARM_UP_PUSHES };
+    if warm_up > 0 {
+        client.push(tokens.first("warm", warm_up), 1, args.patience)?;
     }
+    let to_send = tokens.first("bench", count);
     let fake = service.process;
     let cpu = || (Process::this().cpu(), fake.and_then(Process::cpu));
     let (from, from_ns) = (cpu(), client::cpu_ns());
     let together = if args.experiment { args.users } else { 1 };
-    let run = client.push(count, together, "bench", args.patience)?;
+    let run = client.push(to_send, together, args.patience)?;
     let (to, to_ns) = (cpu(), client::cpu_ns());
     // A connection that is being opened is aborted at the end, which is not the receiver's fault.
     let counts = service.counts()?;
@@ -87,7 +102,7 @@ fn measure(
     figures.push("pushes a second", "1/s", count as f64 / seconds);
     figures.push_latency(&run.latencies_ms(|_| true), "");
     if let Some(late) = args.late {
-        let others = run.latencies_ms(|index| !is_late(&client::token("bench", index), late.share));
+        let others = run.latencies_ms(|index| !is_late(&tokens.name("bench", index), late.share));
         figures.push_latency(&others, ", without the late ones");
     }
     figures.push("client CPU per push", "µs", (to_ns - from_ns) as f64 / 1e3 / count as f64);
@@ -102,7 +117,12 @@ fn measure(
         figures.push("connections", "", connections.open_max as f64);
         figures.push("connections reset or failed", "", (connections.reset + connections.failed) as f64);
         figures.push("streams refused", "", connections.streams_refused as f64);
-        figures.push("pushes that were doubled", "", counts.ids_repeated as f64);
+        // Only APNs has an id for each push.
+        let doubled = match args.service {
+            Service::Apns => counts.ids_repeated,
+            _ => counts.accepted.saturating_sub((warm_up + count) as u64),
+        };
+        figures.push("pushes that were doubled", "", doubled as f64);
     }
     note_errors(&run, count, notes);
     Ok(())

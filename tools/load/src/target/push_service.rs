@@ -1,9 +1,12 @@
 //! The receiver of pushes: the strict fakes as a process (our own executable as `noroshi dev-push --light`),
 //! controlled over its control port, or a foreign server.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use noroshi_testkit::keys;
 use noroshi_testkit::record::Counts;
+use noroshi_types::PushService as Service;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,6 +17,7 @@ use crate::process::Process;
 use crate::server::temporary_folder;
 
 pub(crate) struct PushService {
+    pub(crate) service: Service,
     /// The credential for it, in the format of the admin API.
     pub(crate) credential: Value,
     /// The certificates to trust, PEM.
@@ -38,32 +42,33 @@ struct Info {
 }
 
 impl PushService {
-    /// Starts the fake in its own process.
-    pub(crate) fn start() -> Result<Self, Error> {
+    /// Starts the fakes in a process of their own.
+    pub(crate) fn start(of: Service) -> Result<Self, Error> {
         let folder = temporary_folder()?;
         let (own, info) = Own::start(&folder)?;
         let process = own.process();
-        let mut service = Self::of(&info)?;
+        let mut service = Self::of(of, &info)?;
         service.process = process;
-        service.name = "fake APNs (noroshi dev-push --light)".to_owned();
+        service.name = format!("fake {} (noroshi dev-push --light)", label(of));
         service.own = Some(own);
         Ok(service)
     }
 
-    /// Connects to a running fake.
+    /// Connects to a running fake of APNs.
     pub(crate) fn attach(control: &str) -> Result<Self, Error> {
         let mut client = Client::new(Origin::parse(control)?)?;
         let info = client.expect_success(Request::json("GET", "/info", ""), b"")?;
-        let mut service = Self::of(&String::from_utf8_lossy(&info.body))?;
+        let mut service = Self::of(Service::Apns, &String::from_utf8_lossy(&info.body))?;
         service.name = format!("fake APNs at {control}");
         Ok(service)
     }
 
-    fn of(info: &str) -> Result<Self, Error> {
+    fn of(service: Service, info: &str) -> Result<Self, Error> {
         let malformed = |_| Error::Malformed { request: "/info".to_owned(), what: "it is not from a fake" };
         let Info { control, ca, ca_file, mut credentials } = serde_json::from_str(info).map_err(malformed)?;
         Ok(Self {
-            credential: credentials.remove("apns").unwrap_or_default(),
+            service,
+            credential: credentials.remove(service.as_str()).unwrap_or_default(),
             ca,
             ca_file,
             process: None,
@@ -73,7 +78,7 @@ impl PushService {
         })
     }
 
-    /// A foreign receiver, with a key that it may or may not know.
+    /// A foreign receiver of APNs, with a key that it may or may not know.
     pub(crate) fn foreign(args: &Push, url: &str) -> Result<Self, Error> {
         let read = |path: &Path, option: &str| {
             std::fs::read_to_string(path)
@@ -81,23 +86,20 @@ impl PushService {
         };
         let key = match &args.key_file {
             Some(path) => read(path, "--key-file")?,
-            None => {
-                noroshi_testkit::keys::Keys::generate()
-                    .map_err(|error| Error::Usage(error.to_string()))?
-                    .apns_p8
-            }
+            None => keys::Keys::generate().map_err(|error| Error::Usage(error.to_string()))?.apns_p8,
         };
         let credential = json!({
             "service": "apns",
             "environment": "production",
             "key": key,
-            "key_id": noroshi_testkit::keys::KEY_ID,
-            "team_id": noroshi_testkit::keys::TEAM_ID,
-            "topic": args.topic,
+            "key_id": keys::KEY_ID,
+            "team_id": keys::TEAM_ID,
+            "topic": args.topic.as_deref().unwrap_or(keys::TOPIC),
             "endpoint": url,
         });
         let ca = args.ca_file.as_deref().map(|path| read(path, "--ca-file")).transpose()?;
         Ok(Self {
+            service: Service::Apns,
             credential,
             ca: ca.unwrap_or_default(),
             ca_file: args.ca_file.clone(),
@@ -125,14 +127,37 @@ impl PushService {
 
     /// `None` for a foreign receiver.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
-        #[derive(Deserialize)]
-        struct All {
-            apns: Counts,
-        }
         let Some(control) = &mut self.control else { return Ok(None) };
         let response = control.expect_success(Request::json("GET", "/counts", ""), b"")?;
-        let malformed = |_| Error::Malformed { request: "/counts".to_owned(), what: "it is not from a fake" };
-        serde_json::from_slice::<All>(&response.body).map(|all| Some(all.apns)).map_err(malformed)
+        let malformed = || Error::Malformed { request: "/counts".to_owned(), what: "it is not from a fake" };
+        let mut all: HashMap<String, Counts> =
+            serde_json::from_slice(&response.body).map_err(|_| malformed())?;
+        all.remove(self.service.as_str()).map(Some).ok_or_else(malformed)
+    }
+
+    /// Lets the fake make tokens and register them, in the format of the API's `push_token`.
+    pub(crate) fn make_tokens(&mut self, count: usize) -> Result<Vec<Value>, Error> {
+        #[derive(Deserialize)]
+        struct Made {
+            push_tokens: Vec<Value>,
+        }
+        let malformed = |_| Error::Malformed { request: "/tokens".to_owned(), what: "it is not from a fake" };
+        let Some(control) = &mut self.control else { return Ok(Vec::new()) };
+        let body = json!({"service": self.service.as_str(), "count": count}).to_string();
+        let response = control.expect_success(Request::json("POST", "/tokens", ""), body.as_bytes())?;
+        serde_json::from_slice::<Made>(&response.body).map(|made| made.push_tokens).map_err(malformed)
+    }
+}
+
+/// The name in reports.
+fn label(service: Service) -> &'static str {
+    match service {
+        Service::Apns => "APNs",
+        Service::Fcm => "FCM",
+        Service::WebPush => "Web Push service",
+        Service::Webhook => "provider behind a webhook",
+        Service::Hms => "Huawei Push Kit",
+        Service::Wns => "WNS",
     }
 }
 

@@ -1,6 +1,8 @@
 //! The push client against the strict fake, in this process.
 
-use super::{run, values};
+use clap::Parser as _;
+
+use super::{Cli, run, values};
 use crate::Error;
 
 #[test]
@@ -34,6 +36,48 @@ fn throughput_counts_accepted_pushes() {
     let report = run("push --pushes 500 --cold --repeat 1").unwrap();
     assert!(values(&report, "pushes a second")[0] > 0.0);
     assert_eq!(values(&report, "errors"), [0.0], "{:?}", report.notes);
+}
+
+#[test]
+fn each_service_accepts_every_push() {
+    for service in ["fcm", "webpush", "hms", "wns"] {
+        let report = run(&format!("push --pushes 200 --service {service} --repeat 2")).unwrap();
+        for name in ["errors", "pushes that were doubled", "connections reset or failed"] {
+            assert_eq!(values(&report, name), [0.0, 0.0], "{service}: {name}, {:?}", report.notes);
+        }
+        assert!(values(&report, "client CPU per push")[0] > 0.0);
+        let notes = report.notes.join("\n");
+        assert_eq!(notes.contains("200 subscriptions of one origin"), service == "webpush", "{notes}");
+        assert_eq!(notes.contains("FCM's rate"), service == "fcm", "{notes}");
+    }
+}
+
+#[test]
+fn late_pushes_of_each_service_are_found() {
+    for service in ["fcm", "webpush", "wns"] {
+        let line = "push --experiment --messages 10 --users 10 --latency 5ms --late 20%:700ms --repeat 1";
+        let report = run(&format!("{line} --service {service}")).unwrap();
+        let time = |name: &str| values(&report, &format!("100 pushes: dequeue to answer, {name}"))[0];
+        assert!(time("max") >= 700.0, "{service}: {:?}", report.figures);
+        assert!(time("median, without the late ones") < time("max"), "{service}: {:?}", report.figures);
+    }
+}
+
+#[test]
+fn options_of_a_receiver_of_apns_are_refused_for_others() {
+    let error =
+        run("push --pushes 5 --service fcm --server https://localhost:1 --ca-file ca.pem").unwrap_err();
+    assert!(error.to_string().contains("--server is for --service apns only"), "{error}");
+    for (line, told) in [
+        ("push --pushes 5 --service fcm --topic com.example.other", "--server"),
+        ("push --pushes 5 --service webpush --key-file key.p8", "--server"),
+        ("push --pushes 5 --service webhook", "possible values: apns, fcm, webpush, hms, wns"),
+    ] {
+        let Err(error) = Cli::try_parse_from(format!("bench {line}").split_whitespace()) else {
+            panic!("{line} was accepted");
+        };
+        assert!(error.to_string().contains(told), "{error}");
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn check_object(value: &Value, fields: &[Fields], path: &str) -> Result<(), Wron
     let object = value.as_object().ok_or_else(|| unreadable(path, value))?;
     let mut seen: Vec<&str> = Vec::new();
     for (key, value) in object {
-        let found = fields.iter().copied().flatten().find(|(name, _)| name == key || camel(name) == *key);
+        let found = fields.iter().copied().flatten().find(|(name, _)| name == key || is_camel(name, key));
         let Some((name, kind)) = found else {
             let at = if path.is_empty() { String::new() } else { format!(" at '{path}'") };
             let description =
@@ -143,16 +143,17 @@ fn invalid(field: &str, description: &str) -> Wrong {
     Wrong::Invalid { field: field.to_owned(), description: description.to_owned() }
 }
 
-/// The JSON name of a field: `collapse_key` becomes `collapseKey`.
-fn camel(name: &str) -> String {
+/// Whether `key` is the JSON name of a field: of `collapse_key` it is `collapseKey`.
+fn is_camel(name: &str, key: &str) -> bool {
+    let mut key = key.chars();
     let mut upper = false;
-    let mut text = String::with_capacity(name.len());
-    for c in name.chars() {
-        match c {
-            '_' => upper = true,
-            c if std::mem::take(&mut upper) => text.push(c.to_ascii_uppercase()),
-            c => text.push(c),
+    let same = name.chars().all(|c| match c {
+        '_' => {
+            upper = true;
+            true
         }
-    }
-    text
+        c if std::mem::take(&mut upper) => key.next() == Some(c.to_ascii_uppercase()),
+        c => key.next() == Some(c),
+    });
+    same && key.next().is_none()
 }

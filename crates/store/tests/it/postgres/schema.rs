@@ -1,5 +1,7 @@
 //! What a start does to the schema.
 
+use std::time::Duration;
+
 use noroshi_store::Maintenance as _;
 use tokio_postgres::Client;
 
@@ -27,4 +29,34 @@ async fn a_start_makes_large_indexes_that_are_missing_or_unfinished() {
         one.close().await;
         other.close().await;
     }
+}
+
+/// One number.
+async fn count(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.expect("read").get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_that_waits_for_a_backup_lets_running_nodes_pass() {
+    let database = server().database().await;
+    let (backup, node) = (database.client().await, database.client().await);
+    let version = "SELECT version FROM noroshi_schema";
+    let known = count(&node, version).await;
+    // The last step changes `apps`, and may run again.
+    node.batch_execute("UPDATE noroshi_schema SET version = version - 1").await.expect("set");
+    backup.batch_execute("BEGIN; LOCK TABLE apps IN ACCESS SHARE MODE").await.expect("locked");
+    let reading = async {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'apps'::regclass";
+        while count(&node, waiting).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // It waits behind the upgrade, which waits for the backup.
+        let read = tokio::time::timeout(Duration::from_secs(60), count(&node, "SELECT count(*) FROM apps"));
+        read.await.expect("the upgrade has given way");
+        assert_eq!(count(&node, version).await, known - 1);
+        backup.batch_execute("COMMIT").await.expect("committed");
+    };
+    let (store, ()) = tokio::join!(open(&database), reading);
+    assert_eq!(count(&node, version).await, known);
+    store.close().await;
 }

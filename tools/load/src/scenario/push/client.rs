@@ -9,9 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use noroshi_egress::Egress;
 use noroshi_push::{Answer, Answered, Config, Content, Credential, Fields, Push, Record, Reply, Services};
-use noroshi_types::{
-    AppId, JsonText, Lane, OwnFields, PushEnvironment, PushService as Service, PushToken, Timestamp, Urgency,
-};
+use noroshi_types::{AppId, JsonText, Lane, OwnFields, PushToken, Timestamp, Urgency};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -46,14 +44,17 @@ impl Client {
         let ca = certificates
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| usage(format!("--ca-file: {error}")))?;
-        let endpoint = service.credential["endpoint"].as_str().unwrap_or_default();
-        let address = Origin::parse(endpoint)?.address.ip();
+        // A Web Push credential names none: the subscriptions do, which are the fake's.
+        let endpoint = service.credential["endpoint"].as_str().map(Origin::parse).transpose()?;
         let loopback = ["127.0.0.0/8", "::1/128"].into_iter().filter_map(|net| net.parse().ok());
-        let allow: Vec<IpNet> = loopback.chain([IpNet::from(address)]).collect();
+        let allow: Vec<IpNet> =
+            loopback.chain(endpoint.map(|origin| IpNet::from(origin.address.ip()))).collect();
         let egress = Egress::new(noroshi_egress::Config { allow, ca, ..noroshi_egress::Config::default() });
         let egress = Arc::new(egress.map_err(|error| usage(error.to_string()))?);
         let credential = Credential::parse(service.credential.to_string().as_bytes());
-        let credential = credential.map_err(|error| usage(error.to_string()))?;
+        let mut credential = credential.map_err(|error| usage(error.to_string()))?;
+        // FCM's rate is far below what the client can send, and grows over a minute.
+        credential.quota.per_second = None;
         let default = Config::default();
         let config = Config {
             connections_max: args.connections,
@@ -67,16 +68,15 @@ impl Client {
         Ok(Self { runtime, services, content: Arc::new(content()) })
     }
 
-    /// Sends `count` pushes, taking `together` of them from the queue at the same time, and waits for all
+    /// Sends one push to each token, taking `together` of them from the queue at the same time, and waits for all
     /// responses.
     pub(super) fn push(
         &self,
-        count: usize,
+        tokens: Vec<PushToken>,
         together: usize,
-        name: &str,
         patience: Duration,
     ) -> Result<Run, Error> {
-        let tokens: Vec<PushToken> = (0..count).map(|index| push_token(name, index)).collect();
+        let count = tokens.len();
         let answers = Arc::new(Answers::new(count));
         let deadline_ns = deadline_ns(patience);
         let sent = async {
@@ -209,21 +209,6 @@ impl Run {
 pub(super) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 // never negative
-}
-
-/// A valid token, equal in every run.
-pub(crate) fn token(name: &str, index: usize) -> String {
-    let prefix: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{prefix}{index:0width$x}", width = 64 - prefix.len())
-}
-
-fn push_token(name: &str, index: usize) -> PushToken {
-    let json = format!("{{\"service\":\"apns\",\"token\":\"{}\"}}", token(name, index));
-    PushToken {
-        service: Service::Apns,
-        environment: PushEnvironment::Production,
-        json: JsonText::from_valid(json),
-    }
 }
 
 fn content() -> Content {
