@@ -30,7 +30,7 @@ use crate::error::{Code, Delayed, Problem};
 use crate::load::Quantity;
 use crate::metrics::Metrics;
 use crate::request::access::{Caller, Listener};
-use crate::request::session::is_change;
+use crate::request::session::{CONSOLE_API, is_change};
 use crate::request::trace::{self, Traced};
 use crate::request_id;
 
@@ -167,9 +167,11 @@ impl Observer {
     /// The entry of a request that changes something.
     fn done(&self, route: &str, id: &HeaderValue, request: &Request) -> Done {
         let client = request.extensions().get::<Client>();
+        // The console has the routes of the other listeners below its own path.
+        let target = request.uri().path();
         Done {
-            action: route.to_owned(),
-            target: request.uri().path().to_owned(),
+            action: route.replacen(CONSOLE_API, "", 1),
+            target: target.strip_prefix(CONSOLE_API).unwrap_or(target).to_owned(),
             address: client.map(|client| client.0.to_string()).unwrap_or_default(),
             request: id.to_str().unwrap_or_default().to_owned(),
         }

@@ -19,12 +19,10 @@ use crate::handler::{
     web_push,
 };
 use crate::request::access::Listener;
+pub use crate::request::session::CONSOLE_API;
 use crate::request::session::{self, Desk, Needed};
 use crate::state::{Api, State};
 use crate::{connection, observe, origin};
-
-/// Where the console has the API, relative to the listener.
-pub const CONSOLE_API: &str = "/console/api";
 
 /// A path and its handler.
 pub struct Route {

@@ -41,6 +41,8 @@ fn session_body(auth: &Auth, caller: &Caller, token: &str) -> Value {
         let permissions = caller.permissions(Some(app.id));
         (!permissions.is_empty()).then(|| (app.name.to_string(), names_of(permissions)))
     });
+    let readable = apps.iter().filter(|app| !caller.permissions(Some(app.id)).is_empty());
+    let readable = readable.map(|app| app.name.as_str());
     let all = caller.permissions(None);
     let on_node = (!all.is_empty()).then(|| (ALL_APPS.to_owned(), names_of(all)));
     json!({
@@ -52,6 +54,7 @@ fn session_body(auth: &Auth, caller: &Caller, token: &str) -> Value {
             "totp": person.login.totp_is_on,
         },
         "roles": roles.collect::<Value>(),
+        "apps": readable.collect::<Value>(),
         "permissions": permissions.chain(on_node).collect::<Map<_, _>>(),
         "csrf": csrf_of(token),
         "confirmed_until": caller.confirmed_until().to_string(),

@@ -23,7 +23,9 @@ use crate::error::{Code, Problem};
 use crate::request::access::record_provider;
 
 const COOKIE: &str = "noroshi_session";
-pub(crate) const COOKIE_PATH: &str = "/console";
+const COOKIE_PATH: &str = "/console";
+/// Where the console has the API.
+pub const CONSOLE_API: &str = "/console/api";
 const CSRF_HEADER: &str = "noroshi-csrf";
 const APP_HEADER: &str = "noroshi-app";
 /// A statement of the browser about where a request comes from, which no script can change.

@@ -312,10 +312,7 @@ async fn changes_are_recorded_without_secrets() {
         .map(|one| (one["by"].as_str().unwrap_or_default(), one["action"].as_str().unwrap_or_default()))
         .collect();
     let patch = "PATCH /v1/apps/{app}";
-    assert_eq!(
-        shown,
-        [("key", patch), ("operator_token", patch), ("person", "POST /console/api/v1/apps/{app}/keys")]
-    );
+    assert_eq!(shown, [("key", patch), ("operator_token", patch), ("person", "POST /v1/apps/{app}/keys")]);
     assert_eq!((&entries[0]["key"], &entries[0]["app"]), (&json!("all"), &json!("dev")));
     assert_eq!(entries[0]["before"]["essential_categories"], json!([]));
     assert_eq!(entries[0]["after"]["essential_categories"], json!(["alarm"]));
