@@ -13,7 +13,7 @@ use crate::engine::notification::Standing;
 use crate::engine::outcome::{Part, outstanding};
 use crate::engine::push::sorted;
 use crate::engine::record::Record;
-use crate::engine::unused_topic::{self, REMOVED_MAX, Settled};
+use crate::engine::unused_topic::{self, REMOVED_MAX};
 use crate::engine::{campaign, clean_up, item, preferences, purge};
 use crate::ids::Num;
 use crate::metrics::Held;
@@ -148,10 +148,17 @@ fn forget_deleted(db: &Db, now: Timestamp, rows_max: usize) -> Result<(u64, bool
 /// Removes unused topics; true if there may be more.
 fn forget_topics(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<(u64, bool), Error> {
     let before = Timestamp(now.0.saturating_sub(w.options.unused_topic_retention.as_millis() as u64));
-    let limit = rows_max.min(REMOVED_MAX);
-    let marked = ready(unused_topic::marked(w.db, before, limit))?;
-    let Settled { removed, .. } = ready(unused_topic::settle(w.db, &marked, before))?;
-    Ok((removed, marked.len() == limit))
+    let (started, mut left, mut removed) = (Instant::now(), rows_max.min(REMOVED_MAX), 0);
+    // Every call makes progress, however slow the disk is.
+    loop {
+        let limit = left.min(unused_topic::CHUNK);
+        let marked = ready(unused_topic::marked(w.db, before, limit))?;
+        removed += ready(unused_topic::settle(w.db, &marked, before))?.removed;
+        left -= limit;
+        if marked.len() < limit || left == 0 || started.elapsed() >= SLICE {
+            return Ok((removed, marked.len() == limit));
+        }
+    }
 }
 
 /// Runs a statement that changes at most a given number of rows, until it finds fewer, `rows_max` are changed, or the

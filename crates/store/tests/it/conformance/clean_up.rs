@@ -270,4 +270,10 @@ pub(crate) async fn a_round_begins_an_hour_after_the_last(store: &dyn Store) {
     assert_eq!(prune_all(store, at(3_600), 100).await, (0, 0), "marked");
     assert_eq!(prune_all(store, at(3_599 + UNUSED), 100).await, (0, 0));
     assert_eq!(prune_all(store, at(3_600 + UNUSED), 100).await, (0, 1));
+
+    // A clock was wrong.
+    send(store, app, live("sport")).await;
+    assert_eq!(prune_all(store, at(1_000 * DAY), 100).await, (0, 0), "marked");
+    assert_eq!(prune_all(store, at(8 * DAY), 100).await, (0, 0), "marked again");
+    assert_eq!(prune_all(store, at(8 * DAY + UNUSED), 100).await, (0, 1));
 }
