@@ -47,7 +47,7 @@ impl Pruner {
             Ok(pruned) => {
                 self.context.outcomes.departed(&pruned.departed);
                 let rows = pruned.inbox + pruned.topic_log + pruned.notifications + pruned.idempotency;
-                self.pruned.inc_by(rows + pruned.items);
+                self.pruned.inc_by(rows + pruned.items + pruned.deleted_devices + pruned.topics);
                 pruned.more
             }
             Err(error) => {

@@ -45,6 +45,7 @@ pub(crate) async fn open(
 ) -> Result<Opened, Error> {
     let folder = &config.server.data;
     let bus = config.cluster.bus;
+    let device_token_ttl = config.auth.device_token_ttl;
     let config = &config.store;
     let Some(url) = &config.url else {
         let options = sqlite::Options {
@@ -52,6 +53,8 @@ pub(crate) async fn open(
             item_rows: config.item_rows,
             topic_log_rows: config.topic_log_rows,
             trace_retention: config.trace_retention,
+            unused_topic_retention: config.unused_topic_retention,
+            device_token_ttl,
             database_bytes_max: config.database_bytes_max,
             threads: threads.clone(),
             ..Default::default()
@@ -70,6 +73,8 @@ pub(crate) async fn open(
         item_rows: config.item_rows,
         topic_log_rows: config.topic_log_rows,
         trace_retention: config.trace_retention,
+        unused_topic_retention: config.unused_topic_retention,
+        device_token_ttl,
         connections: config.connections,
         statement_timeout: config.statement_timeout,
         threads: threads.clone(),

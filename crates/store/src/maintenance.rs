@@ -27,6 +27,10 @@ pub struct Pruned {
     pub campaign_lines: u64,
     /// Items of users.
     pub items: u64,
+    /// Rows of deleted devices whose tokens have expired.
+    pub deleted_devices: u64,
+    /// Topics that nothing has needed for a while.
+    pub topics: u64,
     /// There may be more to remove.
     pub more: bool,
 }
@@ -45,8 +49,8 @@ impl Place {
 
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {
-    /// Removes expired rows, at most `rows_max` of each kind so that no commit takes long, rows of deleted apps, and what
-    /// notifications to large conditions left behind. Expired inbox rows are recorded as [`noroshi_types::Outcome::Expired`].
+    /// Removes expired rows, at most `rows_max` of each kind so that no commit takes long, rows of deleted apps, topics that
+    /// nothing has needed for a while, and what notifications to large conditions left behind. Expired inbox rows are recorded as [`noroshi_types::Outcome::Expired`].
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error>;
     /// Writes and reads a value. An error means that nothing can be accepted now.
     async fn check(&self) -> Result<(), Error>;

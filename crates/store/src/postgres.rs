@@ -70,6 +70,7 @@ use self::group::{Mark, Ranks};
 use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
+use crate::engine::clean_up;
 use crate::engine::notification::message_of;
 use crate::engine::outcome::recorded;
 use crate::engine::trace::trace;
@@ -125,6 +126,7 @@ impl Postgres {
         connector.check_server(&session).await?;
         schema::migrate(&connector, &session).await?;
         let ids = load_ids(&session).await.map_err(failed)?;
+        raise_token_ttl(&session, &options).await.map_err(failed)?;
         // The session of the migrations has no timeouts, so it is not reused.
         let session = connector.session().await.map_err(failed)?;
         let preferred = (crate::ids::random_bits() % ids::SLOTS as u64) as i64;
@@ -278,6 +280,15 @@ async fn load_ids(client: &tokio_postgres::Client) -> Result<Ids, tokio_postgres
     let bytes = value.len().min(16);
     key[..bytes].copy_from_slice(&value[..bytes]);
     Ok(Ids::new(&key, 0))
+}
+
+/// Before this node issues a token.
+async fn raise_token_ttl(
+    client: &tokio_postgres::Client,
+    options: &PostgresOptions,
+) -> Result<(), tokio_postgres::Error> {
+    let ttl = options.device_token_ttl.as_millis() as i64;
+    client.execute(clean_up::RAISE, &[&ttl]).await.map(drop)
 }
 
 /// The greatest number ever given out, as far as the database shows.

@@ -68,6 +68,7 @@ use self::schema::SchemaError;
 use self::statement::Db;
 use self::writer::{Write, Writer};
 use crate::Error;
+use crate::engine::clean_up;
 use crate::engine::expansion::SLICE;
 use crate::ids::{self, Ids};
 use crate::metrics::Metrics;
@@ -103,6 +104,7 @@ impl Sqlite {
         let db = schema::open_writer(&file, options.database_bytes_max).map_err(failed)?;
         push_queue::void_leases(&db).map_err(|error| failed(error.into()))?;
         let ids = Arc::new(load_ids(&db).map_err(|error| failed(error.into()))?);
+        raise_token_ttl(&db, &options).map_err(|error| failed(error.into()))?;
         let reading = (0..options.reader_threads.max(1))
             .map(|_| schema::open_reader(&file))
             .collect::<rusqlite::Result<Vec<_>>>()
@@ -234,6 +236,12 @@ fn load_ids(db: &Db) -> rusqlite::Result<Ids> {
         .query_row((), |row| row.get(0))
         .optional()?;
     Ok(Ids::new(&key, last.unwrap_or(0).max(accept::last_expansion(db)?)))
+}
+
+/// Before this node issues a token.
+fn raise_token_ttl(db: &Db, options: &Options) -> rusqlite::Result<()> {
+    let ttl = options.device_token_ttl.as_millis() as i64;
+    db.prepare_cached(clean_up::RAISE)?.execute((ttl,)).map(drop)
 }
 
 /// Leaves a single file without a write-ahead log.

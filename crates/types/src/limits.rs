@@ -246,6 +246,9 @@ pub const TOPIC_LOG_ROWS: u64 = 10_000;
 pub const BACKLOG_PAGE: usize = 100;
 /// How long a notification's trace is kept after it was accepted.
 pub const TRACE_RETENTION: Duration = Duration::from_secs(3 * 86_400);
+/// How long the store keeps a topic that nothing needs. A client that returns within this time recovers from its last
+/// position: it outlasts holidays, and topics that are used once do not pile up.
+pub const UNUSED_TOPIC_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 /// Messages per minute to one Web Push endpoint, averaged over as many at once: many for a person, few for a
 /// node.
 pub const ENDPOINT_MESSAGES_PER_MINUTE: u32 = 120;

@@ -166,7 +166,7 @@ impl Fallback {
 }
 
 /// The message of a row from column `first` on: `num, app, delivery, urgency, notification, data, created_at, expires_at,
-/// topic_offset`, the topic's `name` and `epoch`, whether a fallback push waits, whether idle devices wait, and the category as
+/// topic_offset`, the topic's `name` and `epoch` (0 for a log that no longer exists), whether a fallback push waits, whether idle devices wait, and the category as
 /// [`category_of`] reads it.
 pub(crate) fn message_of_row(
     row: &(impl Record + ?Sized),

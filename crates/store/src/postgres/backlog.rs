@@ -246,9 +246,9 @@ fn add_rows(
     unfinished
 }
 
-/// Columns of `notifications n` and its topic `t` for [`message_of_row`].
+/// Columns of `notifications n` and its topic `t`, which may have been removed, for [`message_of_row`].
 pub(super) const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, \
-     n.expires_at, n.topic_offset, t.name, t.epoch, coalesce(n.push::json ->> 'mode' = 'fallback', false), \
+     n.expires_at, n.topic_offset, coalesce(t.name, n.target_text), coalesce(t.epoch, 0), coalesce(n.push::json ->> 'mode' = 'fallback', false), \
      coalesce(n.push::json ->> 'waits' = 'use', false), n.push::json ->> 'category', \
      coalesce(n.push::json ->> 'essential' = '1', false)";
 

@@ -300,8 +300,8 @@ pub(crate) async fn update(
 pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Failed> {
     let device = locked(tx, app, id).await?.num;
     let devices = [(device, now)];
-    let num = device.0 as i64;
-    let values: Values<'_> = &[&num];
+    let (num, at) = (device.0 as i64, now.0 as i64);
+    let (values, remembered): (Values<'_>, Values<'_>) = (&[&num], &[&num, &at]);
     tx.prepare(&[
         order::KEEP_OUT,
         EMPTY,
@@ -316,7 +316,7 @@ pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -
         order::keep_accepts_out(tx),
         empty(tx, &devices),
         tx.execute(UNSUBSCRIBE_ALL, values),
-        tx.execute(REMEMBER, values),
+        tx.execute(REMEMBER, remembered),
         engine::device::revoke(tx, app, Subject::Device, id.as_str(), now),
         tx.execute(DELETE, values),
     )?;
@@ -326,9 +326,10 @@ pub(crate) async fn delete(tx: &Tx, app: AppId, id: &DeviceId, now: Timestamp) -
 const UNSUBSCRIBE_ALL: &str = "WITH found AS (
          SELECT device, topic FROM subscriptions WHERE device = $1 ORDER BY topic FOR UPDATE)
      DELETE FROM subscriptions s USING found WHERE s.device = found.device AND s.topic = found.topic";
-const REMEMBER: &str = "INSERT INTO deleted_devices (app, id, token_version)
-     SELECT app, id, token_version + 1 FROM devices WHERE num = $1
-     ON CONFLICT (app, id) DO UPDATE SET token_version = excluded.token_version";
+/// A device that is created again under this id starts with this token version.
+const REMEMBER: &str = "INSERT INTO deleted_devices (app, id, token_version, deleted_at)
+     SELECT app, id, token_version + 1, $2::bigint FROM devices WHERE num = $1
+     ON CONFLICT (app, id) DO UPDATE SET token_version = excluded.token_version, deleted_at = excluded.deleted_at";
 const DELETE: &str = "DELETE FROM devices WHERE num = $1";
 
 /// Marks earlier reads of the device as outdated.

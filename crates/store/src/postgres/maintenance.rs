@@ -7,11 +7,12 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use super::outcome::{self, StoredPart};
 use super::transaction::{Failed, Tx};
-use super::{Postgres, expansion, inbox, topic_log};
+use super::{Postgres, expansion, inbox, order, topic_log};
 use crate::engine::broadcast::forgotten_broadcasts;
 use crate::engine::outcome::{LISTED_PER_ROW, Part, outstanding};
 use crate::engine::record::Record;
-use crate::engine::{campaign, item, preferences, purge};
+use crate::engine::unused_topic::{self, REMOVED_MAX, Settled};
+use crate::engine::{campaign, clean_up, item, preferences, purge};
 use crate::ids::Num;
 use crate::{Error, Place, Pruned, Work};
 
@@ -27,6 +28,7 @@ pub(crate) async fn prune(store: &Postgres, now: Timestamp, rows_max: usize) -> 
     let pruned = store.write(move |tx| async move { item::prune(&tx, now, rows_max).await });
     let (items, more_items) = pruned.await?;
     let expanded = store.write(move |tx| expansion::settle(tx, now)).await?;
+    let (topics, more_topics) = forget_topics(store, now, rows_max).await?;
     let mut departed = expired.departed;
     departed.append(expanded.departed);
     Ok(Pruned {
@@ -34,8 +36,15 @@ pub(crate) async fn prune(store: &Postgres, now: Timestamp, rows_max: usize) -> 
         departed,
         topic_log: expired.topic_log,
         notifications: forgotten.notifications,
-        more: expired.more || forgotten.more || small.more || purging || more_items || expanded.more,
+        more: expired.more
+            || forgotten.more
+            || small.more
+            || purging
+            || more_items
+            || expanded.more
+            || more_topics,
         items,
+        topics,
         ..small
     })
 }
@@ -268,6 +277,8 @@ async fn forget_small(
     let sql = "DELETE FROM push_records WHERE id = ANY(ARRAY(
                    SELECT id FROM push_records WHERE keep_until <= $1 ORDER BY keep_until LIMIT $2))";
     pruned.push_records = tx.execute(sql, &[&at, &limit]).await?;
+    let (deleted_devices, more_deleted) = forget_deleted(&tx, now, limit).await?;
+    pruned.deleted_devices = deleted_devices;
     let before = forgotten_broadcasts(retained_since, now).0 as i64;
     let sql = "DELETE FROM broadcasts WHERE num = ANY(ARRAY(
                    SELECT num FROM broadcasts WHERE ended_at <= $1 ORDER BY ended_at LIMIT $2))";
@@ -279,6 +290,46 @@ async fn forget_small(
     pruned.campaign_lines = lines;
     let Pruned { idempotency, invalidations, push_tokens, push_records, .. } = pruned;
     let removed = [idempotency, invalidations, push_tokens, push_records];
-    pruned.more = more_counts || more_lines || more_broadcasts || removed.contains(&(rows_max as u64));
+    let is_full = removed.contains(&(rows_max as u64));
+    pruned.more = more_counts || more_lines || more_broadcasts || more_deleted || is_full;
     Ok(pruned)
+}
+
+/// Removes deleted devices whose tokens have expired; true if there may be more. A locked row is being written by the next
+/// deletion.
+async fn forget_deleted(tx: &Tx, now: Timestamp, limit: i64) -> Result<(u64, bool), Failed> {
+    // Of older programs, now or before an upgrade.
+    let sql = "UPDATE deleted_devices g SET deleted_at = $1 FROM (
+                   SELECT app, id FROM deleted_devices WHERE deleted_at = 0 LIMIT $2 FOR UPDATE SKIP LOCKED) v
+               WHERE g.app = v.app AND g.id = v.id";
+    let old = tx.execute(sql, &[&(now.0 as i64), &limit]).await?;
+    let before = clean_up::tokens_expired(tx, now).await?.0 as i64;
+    let sql = "DELETE FROM deleted_devices g USING (
+                   SELECT app, id FROM deleted_devices WHERE deleted_at > 0 AND deleted_at <= $1
+                   ORDER BY deleted_at LIMIT $2 FOR UPDATE SKIP LOCKED) v
+               WHERE g.app = v.app AND g.id = v.id";
+    let removed = tx.execute(sql, &[&before, &limit]).await?;
+    Ok((removed, old.max(removed) == limit as u64))
+}
+
+/// Removes unused topics; true if there may be more.
+async fn forget_topics(store: &Postgres, now: Timestamp, rows_max: usize) -> Result<(u64, bool), Error> {
+    store.write(move |tx| async move { unused_topic::mark(&tx, now, rows_max).await }).await?;
+    let retention = store.context.options.unused_topic_retention;
+    let before = Timestamp(now.0.saturating_sub(retention.as_millis() as u64));
+    let limit = rows_max.min(REMOVED_MAX);
+    let marked = store.ask(async |tx: Tx| unused_topic::marked(&tx, before, limit).await).await?;
+    if marked.is_empty() {
+        return Ok((0, false));
+    }
+    let may_have_more = marked.len() == limit;
+    let settle = move |tx: Tx| {
+        let marked = marked.clone();
+        async move {
+            order::keep_accepts_out(&tx).await?;
+            unused_topic::settle(&tx, &marked, before).await
+        }
+    };
+    let Settled { settled, removed } = store.write(settle).await?;
+    Ok((removed, may_have_more && settled > 0))
 }

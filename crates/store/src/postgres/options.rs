@@ -21,6 +21,10 @@ pub struct PostgresOptions {
     pub topic_log_rows: u64,
     /// The minimum time that a notification and its outcomes are kept after acceptance.
     pub trace_retention: Duration,
+    /// How long a topic is kept that nothing needs. At least a day: no write takes that long.
+    pub unused_topic_retention: Duration,
+    /// Lifetime of the device tokens that this node issues. The store remembers the greatest of all starts.
+    pub device_token_ttl: Duration,
     /// Connections of the pool. Three more are open: for accepting, for background writes, and for this node's slot.
     pub connections: usize,
     /// How long a call waits for a free connection of the pool.
@@ -62,6 +66,8 @@ impl Default for PostgresOptions {
             item_rows: limits::ITEM_ROWS,
             topic_log_rows: limits::TOPIC_LOG_ROWS,
             trace_retention: limits::TRACE_RETENTION,
+            unused_topic_retention: limits::UNUSED_TOPIC_RETENTION,
+            device_token_ttl: limits::DEVICE_TOKEN_TTL,
             connections: 16,
             pool_wait: Duration::from_secs(5),
             accept_wait: Duration::from_secs(5),

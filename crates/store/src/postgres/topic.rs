@@ -1,7 +1,7 @@
 //! Pages of topics, and the creation of topics.
 //!
-//! A topic's row is created when the topic is first published or durably subscribed to, and is never removed: its epoch
-//! is the epoch of all its offsets.
+//! A topic's row is created when the topic is first published or durably subscribed to: its epoch is the epoch of all its
+//! offsets. It is removed when nothing has needed the topic for a while (`engine::unused_topic`).
 
 use std::sync::Arc;
 
@@ -71,8 +71,9 @@ pub(crate) async fn log_page(
     Ok(LogPage { messages, next })
 }
 
-/// Creates the rows of topics that have none, with one statement. Concurrent calls that create the same topics wait for
-/// each other, so topics are created in one order.
+/// Creates the rows of topics that have none, with one statement, and clears the marks of unused ones. Concurrent calls
+/// that create the same topics wait for each other, so topics are created in one order. From then on until the
+/// transaction ends the topics are not removed.
 pub(super) async fn create<'t>(
     tx: &Tx,
     topics: impl IntoIterator<Item = (AppId, &'t Topic)>,
@@ -93,5 +94,7 @@ pub(super) async fn create<'t>(
 /// The statement of [`create`].
 pub(super) const CREATE: &str = "INSERT INTO topics (app, name, epoch)
      SELECT new.app, new.name, new.epoch FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS new (app, name, epoch)
-     WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = new.app AND t.name = new.name)
-     ORDER BY new.app, new.name ON CONFLICT (app, name) DO NOTHING";
+     WHERE NOT EXISTS (
+         SELECT 1 FROM topics t WHERE t.app = new.app AND t.name = new.name AND t.unused_since = 0)
+     ORDER BY new.app, new.name
+     ON CONFLICT (app, name) DO UPDATE SET unused_since = 0 WHERE topics.unused_since > 0";

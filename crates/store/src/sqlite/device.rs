@@ -294,9 +294,9 @@ pub(crate) fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -
     empty(w.db, device, now)?;
     let num = device.0 as i64;
     w.db.run("DELETE FROM subscriptions WHERE device = ?1", (num,))?;
-    let sql = "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
-               SELECT app, id, token_version + 1 FROM devices WHERE num = ?1";
-    w.db.run(sql, (num,))?;
+    let sql = "INSERT OR REPLACE INTO deleted_devices (app, id, token_version, deleted_at)
+               SELECT app, id, token_version + 1, ?2 FROM devices WHERE num = ?1";
+    w.db.run(sql, (num, now.0 as i64))?;
     ready(engine::device::revoke(w.db, app, Subject::Device, id.as_str(), now))?;
     w.db.run("DELETE FROM devices WHERE num = ?1", (num,))?;
     Ok(device)

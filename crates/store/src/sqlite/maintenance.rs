@@ -13,7 +13,8 @@ use crate::engine::notification::Standing;
 use crate::engine::outcome::{Part, outstanding};
 use crate::engine::push::sorted;
 use crate::engine::record::Record;
-use crate::engine::{campaign, item, preferences, purge};
+use crate::engine::unused_topic::{self, REMOVED_MAX};
+use crate::engine::{campaign, clean_up, item, preferences, purge};
 use crate::ids::Num;
 use crate::metrics::Held;
 use crate::{Error, Place, Pruned, Work};
@@ -57,11 +58,14 @@ pub(crate) async fn prune(store: &Sqlite, now: Timestamp, rows_max: usize) -> Re
     let purging = step(store, rows, move |w| ready(purge::resume(w.db, now, rows))).await?;
     let (items, more_items) = step(store, rows, move |w| ready(item::prune(w.db, now, rows))).await?;
     let expanded = step(store, rows, move |w| accept::settle_expansions(w, now)).await?;
+    step(store, rows, move |w| ready(unused_topic::mark(w.db, now, rows))).await?;
+    let (topics, more_unused) = step(store, rows, move |w| forget_topics(w, now, rows)).await?;
     pruned.inbox += expanded.inbox;
     pruned.departed.append(expanded.departed);
-    pruned.more |= forgotten.more || small.more || more_lines || purging || more_items || expanded.more;
+    pruned.more |= forgotten.more || small.more || more_lines || purging || more_items;
+    pruned.more |= expanded.more || more_unused;
     let notifications = forgotten.notifications;
-    Ok(Pruned { notifications, campaign_lines: lines, items, ..small_of(pruned, small) })
+    Ok(Pruned { notifications, campaign_lines: lines, items, topics, ..small_of(pruned, small) })
 }
 
 async fn step<T: Send + 'static>(
@@ -77,8 +81,8 @@ async fn step<T: Send + 'static>(
 }
 
 fn small_of(pruned: Pruned, small: Pruned) -> Pruned {
-    let Pruned { idempotency, invalidations, push_tokens, push_records, .. } = small;
-    Pruned { idempotency, invalidations, push_tokens, push_records, ..pruned }
+    let Pruned { idempotency, invalidations, push_tokens, push_records, deleted_devices, .. } = small;
+    Pruned { idempotency, invalidations, push_tokens, push_records, deleted_devices, ..pruned }
 }
 
 fn retained_since(w: &Write<'_>, now: Timestamp) -> Timestamp {
@@ -108,14 +112,53 @@ fn forget_small(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned
     let sql = "DELETE FROM push_records WHERE id IN (
                    SELECT id FROM push_records WHERE keep_until <= ?1 LIMIT ?2)";
     let (push_records, more_records) = in_chunks(rows_max, |limit| w.db.run(sql, (at, limit)))?;
+    let (deleted_devices, more_deleted) = forget_deleted(w.db, now, rows_max)?;
     let before = forgotten_broadcasts(retained_since(w, now), now).0 as i64;
     let sql = "DELETE FROM broadcasts WHERE num IN (
                    SELECT num FROM broadcasts WHERE ended_at <= ?1 LIMIT ?2)";
     let (_, more_broadcasts) = in_chunks(rows_max, |limit| w.db.run(sql, (before, limit)))?;
     let (_, more_counts) = ready(preferences::prune(w.db, now, rows_max))?;
     let more =
-        more_counts || more_topics || more_keys || more || more_tokens || more_records || more_broadcasts;
-    Ok(Pruned { idempotency, invalidations, push_tokens, push_records, more, ..Pruned::default() })
+        [more_topics, more_keys, more, more_tokens, more_records, more_deleted, more_broadcasts, more_counts]
+            .contains(&true);
+    Ok(Pruned {
+        idempotency,
+        invalidations,
+        push_tokens,
+        push_records,
+        deleted_devices,
+        more,
+        ..Pruned::default()
+    })
+}
+
+/// Removes deleted devices whose tokens have expired.
+fn forget_deleted(db: &Db, now: Timestamp, rows_max: usize) -> Result<(u64, bool), Error> {
+    // Of older programs.
+    let sql = "UPDATE deleted_devices SET deleted_at = ?1 WHERE (app, id) IN (
+                   SELECT app, id FROM deleted_devices WHERE deleted_at = 0 LIMIT ?2)";
+    let (_, more_old) = in_chunks(rows_max, |limit| db.run(sql, (now.0 as i64, limit)))?;
+    let before = ready(clean_up::tokens_expired(db, now))?.0 as i64;
+    let sql = "DELETE FROM deleted_devices WHERE (app, id) IN (
+                   SELECT app, id FROM deleted_devices WHERE deleted_at > 0 AND deleted_at <= ?1 LIMIT ?2)";
+    let (removed, more) = in_chunks(rows_max, |limit| db.run(sql, (before, limit)))?;
+    Ok((removed, more_old || more))
+}
+
+/// Removes unused topics; true if there may be more.
+fn forget_topics(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<(u64, bool), Error> {
+    let before = Timestamp(now.0.saturating_sub(w.options.unused_topic_retention.as_millis() as u64));
+    let (started, mut left, mut removed) = (Instant::now(), rows_max.min(REMOVED_MAX), 0);
+    // Every call makes progress, however slow the disk is.
+    loop {
+        let limit = left.min(unused_topic::CHUNK);
+        let marked = ready(unused_topic::marked(w.db, before, limit))?;
+        removed += ready(unused_topic::settle(w.db, &marked, before))?.removed;
+        left -= limit;
+        if marked.len() < limit || left == 0 || started.elapsed() >= SLICE {
+            return Ok((removed, marked.len() == limit));
+        }
+    }
 }
 
 /// Runs a statement that changes at most a given number of rows, until it finds fewer, `rows_max` are changed, or the

@@ -72,10 +72,10 @@ pub(super) fn set_standing(db: &Db, num: Num, standing: Standing) -> Result<(), 
     db.run("UPDATE notifications SET standing = ?2 WHERE num = ?1", (num, standing as u8)).map(drop)
 }
 
-/// Columns of `notifications n` and its topic `t` for [`message_of_row`].
+/// Columns of `notifications n` and its topic `t`, which may have been removed, for [`message_of_row`].
 pub(super) const MESSAGE_COLUMNS: &str =
     "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
-     n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use',
+     n.topic_offset, coalesce(t.name, n.target_text), coalesce(t.epoch, 0), n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use',
      n.push ->> 'category', n.push ->> 'essential' = 1";
 
 /// The message of a notification; `None` if the notification was removed.

@@ -19,6 +19,10 @@ pub struct Options {
     pub topic_log_rows: u64,
     /// The minimum time that a notification and its outcomes are kept after acceptance.
     pub trace_retention: Duration,
+    /// How long a topic is kept that nothing needs. At least a day: no write takes that long.
+    pub unused_topic_retention: Duration,
+    /// Lifetime of the device tokens that this node issues. The store remembers the greatest of all starts.
+    pub device_token_ttl: Duration,
     /// Reader threads, each with its own connection.
     pub reader_threads: usize,
     /// Operations that may wait for the writer.
@@ -46,6 +50,8 @@ impl Default for Options {
             item_rows: limits::ITEM_ROWS,
             topic_log_rows: limits::TOPIC_LOG_ROWS,
             trace_retention: limits::TRACE_RETENTION,
+            unused_topic_retention: limits::UNUSED_TOPIC_RETENTION,
+            device_token_ttl: limits::DEVICE_TOKEN_TTL,
             reader_threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
             write_queue: 4_096,
             write_queue_rows: 262_144,

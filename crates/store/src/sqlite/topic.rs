@@ -1,7 +1,7 @@
 //! Pages of topics, and topics as accepting uses them: offsets, logs and retained messages.
 //!
-//! A topic's row is created when the topic is first published or durably subscribed to, and is never removed: its epoch
-//! is the epoch of all its offsets.
+//! A topic's row is created when the topic is first published or durably subscribed to: its epoch is the epoch of all its
+//! offsets. It is removed when nothing has needed the topic for a while (`engine::unused_topic`).
 
 use std::sync::Arc;
 
@@ -88,10 +88,15 @@ pub(crate) fn log_page(
     Ok(page)
 }
 
-/// The topic's number; creates the topic's row on first use.
+/// The topic's number; creates the topic's row on first use, and clears the mark of an unused topic.
 pub(super) fn find_or_create(db: &Db, app: AppId, topic: &Topic) -> Result<TopicNum, Error> {
-    let sql = "SELECT num FROM topics WHERE app = ?1 AND name = ?2";
-    if let Some(num) = db.first(sql, (app.0, topic.as_str()), |row| row.int(0))? {
+    let sql = "SELECT num, unused_since > 0 FROM topics WHERE app = ?1 AND name = ?2";
+    if let Some((num, is_marked)) =
+        db.first(sql, (app.0, topic.as_str()), |row| Ok((row.int(0)?, row.flag(1)?)))?
+    {
+        if is_marked {
+            db.run("UPDATE topics SET unused_since = 0 WHERE num = ?1", (num,))?;
+        }
         return Ok(num);
     }
     let sql = "INSERT INTO topics (app, name, epoch) VALUES (?1, ?2, ?3)";

@@ -10,6 +10,7 @@ pub(crate) mod broadcasts;
 pub(crate) mod campaigns;
 pub(crate) mod cells;
 pub(crate) mod claims;
+pub(crate) mod clean_up;
 pub(crate) mod credentials;
 pub(crate) mod definitions;
 pub(crate) mod devices;
@@ -162,6 +163,10 @@ macro_rules! conformance_tests {
                 retained_messages_are_found_by_range, log_pages_cover_all_topics;
             traces: a_trace_knows_who_was_named, a_trace_knows_since_when_a_device_subscribes, a_trace_knows_which_push_waits,
                 a_trace_of_a_campaign_covers_all_that_it_sends, a_trace_has_the_attempts_at_a_device;
+            clean_up: a_deleted_device_is_remembered_until_its_tokens_expire, deleted_devices_are_pruned_in_bounded_steps,
+                a_topic_that_nothing_needs_is_removed, the_use_of_a_marked_topic_clears_the_mark,
+                a_removed_topic_starts_again, everyones_topic_is_never_removed,
+                many_topics_are_removed_in_bounded_steps, a_round_begins_an_hour_after_the_last;
             maintenance: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, large_audiences_are_removed_in_slices, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_rejects_calls;

@@ -1,5 +1,6 @@
 //! PostgreSQL: the conformance suite on a real server, and tests for this engine only.
 
+mod clean_up;
 mod concurrency;
 mod deadlock;
 mod expansion;

@@ -59,6 +59,10 @@ section! {
         /// Retention of notification traces.
         pub trace_retention: Duration =
             duration("store.trace_retention", limits::TRACE_RETENTION, HOUR..=90 * DAY),
+        /// How long a topic is kept that nothing needs: no durable subscription, stored or retained message, publication
+        /// or broadcast channel. Afterwards it starts again with another epoch.
+        pub unused_topic_retention: Duration =
+            duration("store.unused_topic_retention", limits::UNUSED_TOPIC_RETENTION, DAY..=3_650 * DAY),
         /// None: limited only by the disk.
         pub database_bytes_max: Option<u64> = value(database_bytes_max(reader)),
     }

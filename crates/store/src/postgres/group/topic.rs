@@ -22,9 +22,10 @@ pub(super) const COLLAPSE: &str = "WITH gone AS (
 pub(super) const INSERT: &str = "INSERT INTO topic_log (topic, topic_offset, num, collapse_key)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[])";
 
-/// Updates heads and row counts. A topic without a new stored message keeps its last stored offset.
+/// Updates heads and row counts, and clears the marks of unused topics. A topic without a new stored message keeps its last
+/// stored offset.
 pub(super) const ADVANCE: &str = "UPDATE topics t
-     SET head = u.head, stored = coalesce(u.stored, t.stored), log_rows = t.log_rows + u.added
+     SET head = u.head, stored = coalesce(u.stored, t.stored), log_rows = t.log_rows + u.added, unused_since = 0
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) u (topic, head, stored, added)
      WHERE t.num = u.topic";
 

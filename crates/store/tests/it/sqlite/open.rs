@@ -2,13 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use noroshi_store::{Accept, Apps, Maintenance, Notifications, OpenError, Store};
+use noroshi_store::{Accept, Apps, Maintenance, Notifications, OpenError, Options, Store};
 use noroshi_types::Timestamp;
 use rusqlite::Connection;
 
 use super::{fresh, open, options};
 use crate::conformance::fixture::*;
-use crate::conformance::push_tokens;
+use crate::conformance::{clean_up, push_tokens};
 
 #[tokio::test]
 async fn written_rows_survive_a_restart() {
@@ -147,6 +147,8 @@ fn a_damaged_database_is_rejected() {
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
     "DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
+    DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
     ALTER TABLE apps DROP COLUMN essential_categories; DROP TABLE items; DROP TABLE item_contents; DROP TABLE push_channels; DROP TABLE broadcasts; DROP TABLE push_records; DROP INDEX devices_suspended;
     DROP INDEX push_tokens_suspended; DROP INDEX push_credentials_by_use;
@@ -177,6 +179,36 @@ async fn a_database_without_push_tokens_is_upgraded() {
     assert_eq!(rows(), 2);
     db.execute("DELETE FROM devices WHERE num = ?1", (nums[0].0 as i64,)).expect("deleted");
     assert_eq!(rows(), 1);
+}
+
+/// Removes what the last migration added.
+const BEFORE_THE_CLEAN_UP: &str =
+    "DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
+    DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
+    PRAGMA user_version = 27";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_devices_and_topics_of_an_older_database_are_kept_for_a_while() {
+    let (folder, store) = fresh(options());
+    let app = clean_up::before_the_upgrade(&store).await;
+    store.close().await;
+    drop(store);
+    let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
+    db.execute_batch(BEFORE_THE_CLEAN_UP).expect("the former schema");
+    drop(db);
+    let store = open(folder.path(), options()).expect("upgraded");
+    clean_up::after_the_upgrade(&store, app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_greatest_lifetime_of_device_tokens_counts() {
+    let with = |device_token_ttl| Options { device_token_ttl, ..options() };
+    let (folder, store) = fresh(with(clean_up::GREATER_TTL));
+    let app = clean_up::before_a_lower_ttl(&store).await;
+    store.close().await;
+    drop(store);
+    let store = open(folder.path(), with(clean_up::LOWER_TTL)).expect("opened again");
+    clean_up::after_a_lower_ttl(&store, app).await;
 }
 
 /// The rest of a node holds a trait object.
