@@ -1,0 +1,63 @@
+/** The page of the present address: loads its code, names the window, moves the focus to its title. */
+
+import type { ComponentType } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+
+import { t } from '../i18n'
+import { Empty } from '../ui/empty'
+import { ErrorBox } from '../ui/error'
+import { Head } from '../ui/head'
+import { Skeleton } from '../ui/skeleton'
+import { place } from './router'
+import { DETAILS, PAGES } from './routes'
+import { allowed, app, at, session } from './session'
+
+const loaded = new Map<string, ComponentType>()
+
+export function View() {
+  const { page, query } = place.value
+  const entry = PAGES.find(({ name }) => name === page)
+  const found = entry ?? DETAILS[page]
+  const [, setRound] = useState(0)
+  const [error, setError] = useState<unknown>(undefined)
+  const id = query.get('id')
+
+  useEffect(() => {
+    if (!found) return
+    const about = [id, t(found.title), app.value].filter(Boolean).join(' · ')
+    document.title = `${about} · Noroshi`
+  })
+  useEffect(() => {
+    setError(undefined)
+    if (!found || loaded.has(page)) return
+    found.load().then(
+      (module) => {
+        loaded.set(page, module.default)
+        setRound((n) => n + 1)
+      },
+      (failure: unknown) => setError(failure),
+    )
+  }, [page])
+  useEffect(() => focusTitle(), [page, id, loaded.has(page)])
+
+  if (!found) return <Empty icon="search" title={t('view.missing')} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty>
+  if (entry && !allowed(session.value, entry.permission, entry.everywhere ? '*' : app.value)) {
+    return <><Head title={t(entry.title)} /><Empty icon="rule" title={t('view.forbidden')} text={t('permission.missing', { permission: t(`permission.${entry.permission}`) })} /></>
+  }
+  if (error) return <><Head title={t(found.title)} /><ErrorBox error={error} retry={() => location.reload()} /></>
+  const Component = loaded.get(page)
+  // A page begins anew for another app or another thing.
+  return Component ? <Component key={`${page} ${app.value} ${id}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
+}
+
+let first = true
+/** So that screen readers and the keyboard continue at the new page; not for the first page. */
+function focusTitle(): void {
+  if (first) {
+    first = false
+    return
+  }
+  const active = document.activeElement
+  if (active && active !== document.body && document.getElementById('content')?.contains(active)) return
+  document.querySelector<HTMLElement>('#content h1')?.focus({ preventScroll: true })
+}
