@@ -235,7 +235,6 @@ export const en = {
   'tokens.kind': 'Kind',
   'tokens.main': 'main',
   'tokens.good': 'In use',
-  'tokens.value': 'Value',
   'tokens.registered': 'Registered',
   'tokens.empty': 'No push token',
   'tokens.empty.text': 'Without a push token, messages arrive only while the device is connected. The app sets the token after the person allows notifications.',

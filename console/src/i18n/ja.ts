@@ -237,7 +237,6 @@ export const ja: Messages = {
   'tokens.kind': '種類',
   'tokens.main': 'メイン',
   'tokens.good': '使用中',
-  'tokens.value': '値',
   'tokens.registered': '登録',
   'tokens.empty': 'プッシュトークンがありません',
   'tokens.empty.text': 'プッシュトークンがないと、接続中のみメッセージが届きます。通知が許可されるとアプリがトークンを設定します。',

@@ -44,7 +44,7 @@ export default function CampaignPage() {
         <Section title={t('campaign.reasons')}>
           {campaign.reasons.length === 0
             ? <p class="soft">{t('campaign.noReason')}</p>
-            : <Bars label={t('campaign.reasons')} bars={campaign.reasons.map(({ outcome, reason, count }) => ({ label: [tValue('outcome', outcome), reason].filter(Boolean).join(' · '), value: count, tone: outcomeTone(outcome) }))} whole={campaign.total ?? undefined} />}
+            : <Bars label={t('campaign.reasons')} bars={campaign.reasons.map(({ outcome, reason, count }) => ({ label: [tValue('outcome', outcome), reason].filter(Boolean).join(' · '), value: count, tone: outcomeTone(outcome) }))} whole={campaign.reasons.reduce((sum, { count }) => sum + count, 0)} />}
         </Section>
       </div>
       {campaign.experiment && <Variants experiment={campaign.experiment} />}

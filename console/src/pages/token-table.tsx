@@ -1,4 +1,4 @@
-/** Push tokens with their state; the secret part of a token is shown shortened. */
+/** Push tokens with their state; the API never returns their secret part. */
 
 import { provider, type Schemas } from '../api/client'
 import { perform } from '../app/action'
@@ -34,17 +34,9 @@ export function TokenTable({ load, withDevice, deviceLink }: { load: Load<TokenR
         { title: t('tokens.kind'), cell: ({ token }) => <>{tValue('token.kind', token.kind)}{token.name && <> <code>{token.name}</code></>}{token.main && <> <Badge tone="info">{t('tokens.main')}</Badge></>}</> },
         { title: t('credentials.service'), cell: ({ token }) => `${tValue('service', token.service)}${token.service === 'apns' ? ` · ${tValue('environment', token.environment)}` : ''}` },
         { title: t('column.state'), cell: ({ token }) => token.suspect ? <><Badge tone="warn">{t('device.suspect')}</Badge> <code>{token.suspect.reason}</code></> : <Badge tone="good">{t('tokens.good')}</Badge> },
-        { title: t('tokens.value'), wide: true, cell: ({ token }) => <code>{short(token)}</code> },
         { title: t('tokens.registered'), wide: true, cell: ({ token }) => <When at={token.registered_at} /> },
         { title: t('column.actions'), align: 'end', cell: (row) => <Menu label={t('action.more', { name: `${row.device} ${row.token.kind}` })} items={[{ label: t('tokens.remove'), danger: true, reason: refusal('devices'), onChoose: () => void remove(row) }]} /> },
       ]}
     />
   )
-}
-
-/** Enough to compare with a log, too little to send with. */
-function short({ token }: Token): string {
-  if (!token) return '–'
-  const value = 'token' in token ? token.token : 'endpoint' in token ? token.endpoint : token.channel
-  return value.length <= 20 ? value : `${value.slice(0, 10)}…${value.slice(-6)}`
 }

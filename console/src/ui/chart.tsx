@@ -37,7 +37,7 @@ export function Chart({ title, unit, from, stepMs, lines, area }: Props) {
     let plot: { destroy(): void } | undefined
     let wanted = true
     void import('./plot').then(({ draw }) => {
-      if (wanted) plot = draw(element, { unit, from, stepMs, lines, area: area === true })
+      if (wanted) plot = draw(element, { unit, from, stepMs, lines, area: area === true && lines.length === 1 })
     })
     return () => {
       wanted = false

@@ -10,7 +10,7 @@ import { type Line, STROKES } from './chart'
 
 interface Drawing { unit: Unit; from: number; stepMs: number; lines: readonly Line[]; area: boolean }
 
-const HEIGHT = 150
+const HEIGHT = 136
 /** Charts of one page show the same moment under the pointer. */
 const cursor = uPlot.sync('console')
 
@@ -39,13 +39,13 @@ export function draw(element: HTMLElement, { unit, from, stepMs, lines, area }: 
   const options: uPlot.Options = {
     width: element.clientWidth,
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: cursor.key }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone()),
     scales: { y: { range: (_, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
-      { ...axis, space: 64, values: (_, splits, __, ___, step) => splits.map((at) => axisTime(at, step)) },
+      { ...axis, size: 26, space: 52, values: (_, splits, __, ___, step) => splits.map((at) => axisTime(at, step)) },
       { ...axis, size: 58, space: 34, values: (_, splits) => splits.map((value) => quantity(value, unit)) },
     ],
     series: [
@@ -57,7 +57,7 @@ export function draw(element: HTMLElement, { unit, from, stepMs, lines, area }: 
           stroke,
           width: 1.5,
           points: { show: false },
-          ...(area && index === 0 ? { fill: `${stroke}22` } : {}),
+          ...(area ? { fill: `${stroke}22` } : {}),
         }
       }),
     ],
