@@ -1,19 +1,17 @@
 /** The frame of pages for people who are not signed in. */
 
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect } from 'preact/hooks'
 
 import { type Language, language, LANGUAGES, speak } from '../i18n'
 import { Mark } from './mark'
 
 export function Outside({ title, children }: { title: string; children: ComponentChildren }) {
-  const box = useRef<HTMLElement>(null)
   useEffect(() => {
     document.title = `${title} · Noroshi`
-    box.current?.querySelector<HTMLElement>('input')?.focus()
   }, [title])
   return (
-    <main class="outside" ref={box}>
+    <main class="outside">
       <div class="outside-card">
         <p class="outside-mark"><Mark /> Noroshi</p>
         <h1>{title}</h1>

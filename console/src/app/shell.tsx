@@ -99,7 +99,7 @@ function AppSwitcher() {
   return (
     <Menu
       className="app-menu"
-      label={t('shell.app', { app: app.value })}
+      label={t('shell.app')}
       button={<><span class="app-letter" aria-hidden="true">{app.value[0]?.toUpperCase()}</span><span class="app-name">{app.value}</span><Icon name="down" /></>}
       items={apps.map((name) => ({
         label: name,

@@ -37,7 +37,7 @@ function FirstFactor({ next }: { next(ticket: string): void }) {
     <>
       {methods.data.password && (
         <form class="stack" onSubmit={(event) => { event.preventDefault(); void signIn.run() }}>
-          <TextField label={t('session.email')} type="email" autocomplete="username" value={email} onChange={setEmail} required />
+          <TextField label={t('session.email')} type="email" autocomplete="username" value={email} onChange={setEmail} required autofocus />
           <TextField label={t('session.password')} type="password" autocomplete="current-password" value={password} onChange={setPassword} required />
           <ErrorBox error={signIn.error} />
           <Button type="submit" kind="primary" busy={signIn.busy}>{t('signIn.submit')}</Button>

@@ -42,7 +42,7 @@ export const en = {
   'shell.skip': 'Skip to content',
   'shell.menu': 'Menu',
   'shell.noApp': 'No app yet',
-  'shell.app': 'App: {app}. Switch app',
+  'shell.app': 'App',
   'shell.account': 'Account of {person}',
   'shell.commands': 'Commands',
   'view.missing': 'This page does not exist',

@@ -44,7 +44,7 @@ export const ja: Messages = {
   'shell.skip': '本文へ移動',
   'shell.menu': 'メニュー',
   'shell.noApp': 'アプリがありません',
-  'shell.app': 'アプリ: {app}。アプリを切り替える',
+  'shell.app': 'アプリ',
   'shell.account': '{person} のアカウント',
   'shell.commands': 'コマンド',
   'view.missing': 'ページが見つかりません',

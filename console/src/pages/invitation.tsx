@@ -26,7 +26,7 @@ export default function Invitation() {
     <Outside title={t('page.invitation')}>
       {token ? (
         <form class="stack" onSubmit={(event) => { event.preventDefault(); void accept.run() }}>
-          <TextField label={t('session.name')} autocomplete="name" value={name} onChange={setName} required />
+          <TextField label={t('session.name')} autocomplete="name" value={name} onChange={setName} required autofocus />
           <TextField label={t('session.newPassword')} hint={t('session.passwordHint', { min: PASSWORD_MIN })} type="password" autocomplete="new-password" minlength={PASSWORD_MIN} value={password} onChange={setPassword} required />
           <ErrorBox error={accept.error} />
           <Button type="submit" kind="primary" busy={accept.busy}>{t('invitation.accept')}</Button>

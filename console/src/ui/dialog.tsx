@@ -18,12 +18,14 @@ interface Props {
 export function Dialog({ title, onClose, children, wide }: Props) {
   const id = useId()
   const box = useRef<HTMLDialogElement>(null)
+  const closing = useRef(false)
   useEffect(() => {
     const dialog = box.current
     const before = document.activeElement
     dialog?.showModal()
     dialog?.querySelector<HTMLElement>('[data-autofocus], .dialog-body input, .dialog-body select, .dialog-body textarea, .dialog-actions .button')?.focus()
     return () => {
+      closing.current = true
       dialog?.close()
       if (before instanceof HTMLElement && before.isConnected) before.focus()
     }
@@ -33,10 +35,8 @@ export function Dialog({ title, onClose, children, wide }: Props) {
       ref={box}
       class={`dialog${wide ? ' wide-dialog' : ''}`}
       aria-labelledby={id}
-      onCancel={(event) => {
-        event.preventDefault()
-        onClose()
-      }}
+      // Escape, and on phones the gesture for "back".
+      onClose={() => closing.current || onClose()}
     >
       <header class="dialog-head">
         <h2 id={id}>{title}</h2>

@@ -1,7 +1,7 @@
 /** Form fields. Each has a visible label; hint and error are tied to the control. */
 
 import type { JSX } from 'preact'
-import { useId } from 'preact/hooks'
+import { useEffect, useId, useRef } from 'preact/hooks'
 
 interface Common<T> {
   label: string
@@ -50,10 +50,15 @@ interface TextProps extends Common<string> {
 
 export function TextField({ label, value, onChange, hint, error, mono, autofocus, type = 'text', ...input }: TextProps) {
   const id = useId()
+  const box = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (autofocus) box.current?.focus()
+  }, [])
   return (
     <Box id={id} label={label} hint={hint} error={error}>
       <input
         {...input}
+        ref={box}
         // Preact types every kind of input on its own.
         type={type as 'text'}
         {...described(id, { hint, error })}

@@ -19,7 +19,7 @@ export function Head({ title, kind, badge, text, children }: Props) {
 
 export function Section({ title, actions, children }: { title: string; actions?: ComponentChildren; children: ComponentChildren }) {
   return (
-    <section class="section" aria-label={title}>
+    <section class="section">
       <header class="section-head">
         <h2>{title}</h2>
         {actions && <div class="head-actions">{actions}</div>}

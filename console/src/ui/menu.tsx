@@ -54,10 +54,10 @@ export function Menu({ label, button, className, items }: Props) {
         aria-haspopup="menu"
         aria-expanded={open}
         aria-controls={open ? id : undefined}
-        aria-label={label}
+        aria-label={button ? undefined : label}
         onClick={() => setOpen(!open)}
       >
-        {button ?? <Icon name="more" />}
+        {button ? <><span class="hidden">{label} </span>{button}</> : <Icon name="more" />}
       </button>
       {open && (
         <div class="menu-list" role="menu" id={id} aria-label={label}>

@@ -1,0 +1,360 @@
+/**
+ * The console in Chromium, against a real node and a fake of the session routes (`npm run e2e`).
+ *
+ * The server sends the strict Content-Security-Policy of the node: a violation is an error of the page and fails.
+ */
+
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import { hasBrowser, launch, Visitor } from './browser.mjs'
+import { until } from './fake/node.mjs'
+import { XSS } from './fake/seed.mjs'
+import { PASSWORD, startStack } from './fake/stack.mjs'
+import { totp } from './fake/totp.mjs'
+
+let stack
+let browser
+before(async () => {
+  if (!hasBrowser) return
+  stack = await startStack()
+  browser = await launch()
+})
+after(async () => {
+  await browser?.close()
+  await stack?.stop()
+})
+
+/** Opens a browser of a person for the test, and checks at the end that the page reported no error. */
+const visit = (options, use) => async (t) => {
+  if (!hasBrowser) {
+    assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
+    return t.skip('no Chromium (Debian package chromium)')
+  }
+  const visitor = await Visitor.open(browser, stack.origin, options)
+  await use(visitor, visitor.page)
+  await visitor.close()
+}
+const button = (page, name) => page.getByRole('button', { name, exact: true })
+const heading = (page, name) => page.getByRole('heading', { level: 1, name })
+
+const everyPage = () => ({
+  overview: '', search: 'search', hits: 'search?q=news', nothing: 'search?q=nothing-has-this-id', devices: 'devices', device: 'device?id=iphone-002',
+  'device-topics': 'device?id=iphone-002&tab=topics', 'device-permission': 'device?id=iphone-002&tab=permission', evil: 'device?id=evil.device',
+  user: 'user?id=user-2', items: 'user?id=user-2&tab=items', tokens: 'user?id=user-2&tab=tokens', 'user-topics': 'user?id=user-2&tab=topics', preferences: 'user?id=user-2&tab=preferences',
+  notification: `notification?id=${stack.ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',
+  campaigns: 'campaigns', campaign: `campaign?id=${stack.ids.campaign}`, draft: `campaign?id=${stack.ids.draft}`, compose: 'new-campaign',
+  activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
+  keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
+  account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
+})
+
+for (const [language, theme, width] of [['en', 'light', 1280], ['en', 'dark', 1280], ['ja', 'light', 1280], ['ja', 'dark', 360], ['en', 'light', 360]]) {
+  test(`every page is accessible: ${language}, ${theme}, ${width} px`, visit({ language, theme, width }, async (visitor, page) => {
+    await visitor.go('')
+    await page.locator('input[type=password]').waitFor()
+    await visitor.checkAccess('sign-in')
+    await visitor.picture('sign-in')
+    await visitor.signIn('ada@example.com')
+    await page.locator('.shell').waitFor()
+    for (const [name, path] of Object.entries(everyPage())) {
+      const there = `${path}${path.includes('?') ? '&' : '?'}app=dev`
+      if (name === 'missing') {
+        await visitor.go(there)
+        await page.locator('.empty').waitFor()
+      } else await visitor.visit(there)
+      await visitor.checkAccess(name)
+      await visitor.checkWidth(name)
+      await visitor.picture(name)
+    }
+  }))
+}
+
+for (const [theme, width] of [['light', 1280], ['dark', 360]]) {
+  test(`dialogs and menus are accessible: ${theme}, ${width} px`, visit({ theme, width }, async (visitor, page) => {
+    await visitor.signIn('ada@example.com')
+    await page.locator('.shell').waitFor()
+    const dialogs = [
+      ['keys', 'Create key'], ['credentials', 'Add credential'], ['rules', 'Change'], ['experiments', 'New experiment'], ['notices', 'New notice'],
+      ['people', 'Invite'], ['user?id=user-2', 'Test message'], ['user?id=user-2', 'Revoke access'], ['nodes', 'Start drain'], ['user?id=user-2&tab=preferences', 'Change'],
+      ['credentials', 'Test'], ['credentials', 'Restore tokens'], ['activity?id=order-17', 'Update'], ['quotas', 'Change: devices'],
+    ]
+    for (const [path, name] of dialogs) {
+      await visitor.visit(`${path}${path.includes('?') ? '&' : '?'}app=dev`)
+      await button(page, name).first().click()
+      await page.locator('dialog[open]').waitFor()
+      assert.ok(await page.evaluate(() => document.querySelector('dialog[open]').contains(document.activeElement)), `${name}: the focus is in the dialog`)
+      await visitor.checkAccess(`dialog ${name}`)
+      await visitor.picture(`dialog-${name.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`)
+      await page.keyboard.press('Escape')
+      await page.locator('dialog[open]').waitFor({ state: 'detached' })
+      assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'BUTTON', `${name}: the focus returns`)
+    }
+    await page.keyboard.press('Control+k')
+    await page.locator('dialog[open]').waitFor()
+    await visitor.checkAccess('palette')
+    await visitor.picture('palette')
+    await page.keyboard.press('Escape')
+    await page.locator('dialog[open]').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: /^Account of/ }).click()
+    await page.getByRole('menu').waitFor()
+    await visitor.checkAccess('account menu')
+    await visitor.picture('account-menu')
+  }))
+}
+
+for (const [language, words] of [
+  ['en', { overview: 'Overview', user: 'user-2', search: 'Search by id', campaigns: 'Campaigns', commands: 'Commands', help: 'Keyboard shortcuts', out: 'Sign in' }],
+  ['ja', { overview: '概要', user: 'user-2', search: 'ID で検索', campaigns: 'キャンペーン', commands: 'コマンド', help: 'キーボードショートカット', out: 'サインイン' }],
+]) {
+  test(`sign-in, search and palette by keyboard only: ${language}`, visit({ language }, async (visitor, page) => {
+    await visitor.go('')
+    await page.locator('input[type=email]').waitFor()
+    // The first field has the focus.
+    await page.waitForFunction(() => document.activeElement?.type === 'email')
+    await page.keyboard.type('ada@example.com')
+    await page.keyboard.press('Tab')
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press('Enter')
+    await heading(page, words.overview).waitFor()
+
+    await page.keyboard.press('/')
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), words.search)
+    await page.keyboard.type('user-2')
+    await page.keyboard.press('Enter')
+    await heading(page, words.user).waitFor()
+
+    // A tab list: arrows move inside, one Tab leaves it.
+    await page.locator('[role=tab][aria-selected=true]').focus()
+    await page.keyboard.press('ArrowRight')
+    assert.equal(await page.locator('[role=tab]').nth(1).getAttribute('aria-selected'), 'true')
+
+    await page.locator('body').evaluate((body) => body.ownerDocument.activeElement.blur())
+    await page.keyboard.press('g')
+    await page.keyboard.press('c')
+    await heading(page, words.campaigns).waitFor()
+
+    await page.keyboard.press('Control+k')
+    await page.keyboard.type(words.overview)
+    await page.keyboard.press('Enter')
+    await heading(page, words.overview).waitFor()
+
+    await page.keyboard.press('?')
+    await page.getByRole('dialog', { name: words.help }).waitFor()
+    await visitor.picture('shortcuts')
+    await page.keyboard.press('Escape')
+
+    // The skip link is the first stop of a new page.
+    await visitor.visit('devices?app=dev')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'content')
+  }))
+}
+
+test('a second factor: sign in, turn off, set up again with the QR code', visit({}, async (visitor, page) => {
+  const { second } = stack.people
+  await visitor.signIn(second.email)
+  await page.getByLabel('Code from your authenticator app').fill('000000')
+  await page.keyboard.press('Enter')
+  await page.getByRole('alert').filter({ hasText: 'code is wrong' }).waitFor()
+  await page.getByLabel('Code from your authenticator app').fill(totp(second.totp))
+  await page.keyboard.press('Enter')
+  await heading(page, 'Overview').waitFor()
+
+  await visitor.visit('account?tab=totp')
+  await button(page, 'Turn off').click()
+  await page.locator('dialog').getByRole('button', { name: 'Turn off' }).click()
+  await button(page, 'Turn on').click()
+  await page.getByRole('img', { name: 'QR code for the authenticator app' }).waitFor()
+  await visitor.picture('totp')
+  const secret = await page.locator('dialog .id code').innerText()
+  await page.getByLabel('Code from your authenticator app').fill(totp(secret))
+  await button(page, 'Verify and turn on').click()
+  await page.getByRole('dialog', { name: 'Recovery codes' }).waitFor()
+  assert.equal((await page.locator('dialog pre').innerText()).split('\n').length, 8)
+}))
+
+test('single sign-on, a one-time link and an invitation', visit({}, async (visitor, page) => {
+  await visitor.go('')
+  await page.getByRole('link', { name: 'Sign in with Example SSO' }).click()
+  await heading(page, 'Overview').waitFor()
+
+  await visitor.visit('people?app=dev')
+  await button(page, 'Invite').click()
+  await page.locator('dialog').getByLabel('E-mail').fill('new@example.com')
+  await page.locator('dialog').getByRole('button', { name: 'Invite' }).click()
+  const link = await page.getByRole('dialog', { name: 'Invitation created' }).locator('pre').innerText()
+  await page.keyboard.press('Escape')
+  await page.getByRole('cell', { name: 'new@example.com' }).waitFor()
+
+  const invited = await Visitor.open(browser, stack.origin)
+  await invited.page.goto(link)
+  await invited.page.getByLabel('Name').fill('Nia New')
+  await invited.page.getByLabel('New password').fill(PASSWORD)
+  await button(invited.page, 'Accept and sign in').click()
+  await heading(invited.page, 'Overview').waitFor()
+  assert.ok(!invited.page.url().includes('token'), 'the token has left the address')
+  await invited.close()
+
+  const linked = await Visitor.open(browser, stack.origin)
+  await linked.go(`link#token=${stack.console.addLink(stack.people.owner)}`)
+  await heading(linked.page, 'Overview').waitFor()
+  assert.equal(await linked.page.evaluate(() => Object.values(localStorage).join(' ').length < 200 && document.cookie), '')
+  await linked.close()
+}))
+
+test('an action that needs a recent login asks for it and then continues', visit({}, async (visitor, page) => {
+  await visitor.signIn('ada@example.com')
+  await heading(page, 'Overview').waitFor()
+  for (const session of stack.console.sessions.values()) session.confirmed_until = 0
+  await visitor.visit('keys?app=dev')
+  await button(page, 'Create key').click()
+  await page.locator('dialog').getByLabel('Name').fill('reports')
+  await page.locator('dialog').getByRole('button', { name: 'Create key' }).click()
+  const confirm = page.getByRole('dialog', { name: 'Confirm your login' })
+  await confirm.waitFor()
+  await visitor.checkAccess('confirm your login')
+  await visitor.picture('confirm')
+  await confirm.getByLabel('Password').fill('wrong')
+  await page.keyboard.press('Enter')
+  await confirm.getByRole('alert').waitFor()
+  await confirm.getByLabel('Password').fill(PASSWORD)
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog', { name: 'Key created' }).waitFor()
+  assert.ok((await page.locator('dialog pre').innerText()).length > 20)
+  await button(page, 'I have stored the key').click()
+  await page.getByText('reports').waitFor()
+}))
+
+test('a viewer sees everything and why actions are not offered', visit({}, async (visitor, page) => {
+  await visitor.signIn('vera@example.com')
+  await heading(page, 'Overview').waitFor()
+  assert.equal(await page.getByRole('link', { name: 'People' }).count(), 0)
+  assert.equal(await page.getByRole('link', { name: 'Nodes' }).count(), 0)
+  await visitor.visit('user?app=dev&id=user-2')
+  const revoke = button(page, 'Revoke access')
+  assert.equal(await revoke.getAttribute('aria-disabled'), 'true')
+  await revoke.focus()
+  await page.getByRole('tooltip').filter({ hasText: 'look after users' }).first().waitFor()
+  await page.keyboard.press('Enter')
+  assert.equal(await page.locator('dialog[open]').count(), 0)
+  await visitor.picture('viewer')
+  await visitor.go('people?app=dev')
+  await page.getByText('You have no access to this page').waitFor()
+  const forbidden = await page.evaluate(async () => (await fetch('/v1/people')).status)
+  assert.equal(forbidden, 403)
+}))
+
+test('a test message to a user, and its story on a device', visit({}, async (visitor, page) => {
+  await visitor.signIn('sam@example.com', 'user?app=dev&id=user-4')
+  // support may look after users
+  await button(page, 'Test message').click()
+  await page.locator('dialog').getByLabel('Text').fill('Do you see this?')
+  await page.locator('dialog').getByLabel('Push').selectOption('always')
+  await page.locator('dialog').getByRole('button', { name: 'Send' }).click()
+  // Sending is a matter of authors in this fake; the refusal shows the server's words and its request id.
+  await page.locator('dialog').getByRole('alert').filter({ hasText: 'this needs the permission publish' }).waitFor()
+  await page.locator('dialog').getByRole('alert').getByText('Request id').waitFor()
+
+  const author = await Visitor.open(browser, stack.origin)
+  await author.signIn('ada@example.com', 'device?app=dev&id=iphone-004')
+  await button(author.page, 'Test message').click()
+  await author.page.locator('dialog').getByLabel('Push').selectOption('always')
+  await author.page.locator('dialog').getByRole('button', { name: 'Send' }).click()
+  await author.page.getByRole('link', { name: 'Open the notification' }).click()
+  await author.page.locator('.timeline').getByText('The push service answered 200').waitFor()
+  await author.page.getByText('Request and response').first().click()
+  await author.page.getByRole('region', { name: 'Rendered payload' }).filter({ hasText: 'Test message' }).waitFor()
+  await author.picture('story')
+  await author.close()
+}))
+
+test('a campaign: draft, count, start, pause, abort', visit({}, async (visitor, page) => {
+  await visitor.signIn('ada@example.com', 'new-campaign?app=dev')
+  await page.getByLabel('Name').fill('Weekend')
+  await page.getByLabel('Send to').selectOption('topic')
+  await page.getByLabel('Topic', { exact: true }).fill('news')
+  await page.getByLabel('Title').fill('Weekend deals')
+  await page.getByLabel('Text').fill('From Friday')
+  await page.locator('.preview.ios').getByText('Weekend deals').waitFor()
+  // One device per second, so that the campaign is still running when the test pauses it.
+  await page.getByLabel('Maximum rate per second').fill('1')
+  await button(page, 'Count recipients').click()
+  await page.getByRole('status').getByText('Devices').waitFor()
+  await visitor.checkAccess('composer with a count')
+  await button(page, 'Save draft').click()
+  await heading(page, 'Weekend').waitFor()
+  await button(page, 'Start campaign').click()
+  await page.locator('dialog').getByRole('button', { name: 'Start campaign' }).click()
+  await button(page, 'Pause').click()
+  await button(page, 'Resume').waitFor()
+  await button(page, 'Abort').click()
+  await page.locator('dialog').getByRole('button', { name: 'Abort' }).click()
+  await button(page, 'Delete').waitFor()
+  await page.locator('h1').getByText('aborted').waitFor()
+}))
+
+test('lists page by cursor and hold one page at a time', visit({}, async (visitor, page) => {
+  await visitor.signIn('ada@example.com', 'devices?app=dev')
+  await page.locator('tbody tr').first().waitFor()
+  assert.equal(await page.locator('tbody tr').count(), 50)
+  const first = await page.locator('tbody tr').first().innerText()
+  await button(page, 'Next').click()
+  await page.getByText('Page 2').waitFor()
+  await until('the second page', async () => (await page.locator('tbody tr').count()) === 50 && (await page.locator('tbody tr').first().innerText()) !== first)
+  await button(page, 'Previous').click()
+  await page.getByText('Page 1').waitFor()
+  await until('the first page again', async () => (await page.locator('tbody tr').first().innerText()).split('\t')[0] === first.split('\t')[0])
+}))
+
+test('names from devices, users and providers are text, never markup', visit({}, async (visitor, page) => {
+  await visitor.signIn('ada@example.com')
+  await heading(page, 'Overview').waitFor()
+  const places = [
+    `user?app=dev&id=${encodeURIComponent(XSS)}`, `user?app=dev&tab=items&id=${encodeURIComponent(XSS)}`, 'device?app=dev&id=evil.device', 'topic?app=dev&id=news',
+    `campaign?app=dev&id=${stack.ids.draft}`, 'activity?app=dev&id=order-17', 'people?app=dev', `search?app=dev&q=${encodeURIComponent(XSS)}`, 'campaigns?app=dev',
+  ]
+  for (const path of places) {
+    await visitor.visit(path)
+    await until(`${path} shows the text`, async () => (await page.locator('#content').innerText()).includes('<img src=x'))
+    assert.equal(await page.locator('#content img, #content script').count(), 0, path)
+  }
+}))
+
+test('settings last, and only they are stored', visit({}, async (visitor, page) => {
+  await visitor.signIn('ada@example.com')
+  await heading(page, 'Overview').waitFor()
+  await page.getByRole('button', { name: /^Account of/ }).click()
+  await page.getByRole('menuitemradio', { name: 'Theme: dark' }).click()
+  await page.getByRole('button', { name: /^Account of/ }).click()
+  await page.getByRole('menuitemradio', { name: '日本語' }).click()
+  await heading(page, '概要').waitFor()
+  await page.reload()
+  await heading(page, '概要').waitFor()
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark')
+  assert.deepEqual(JSON.parse(await page.evaluate(() => JSON.stringify({ ...localStorage }))), { 'noroshi.console': JSON.stringify({ language: 'ja', theme: 'dark', utc: false }) })
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0)
+}))
+
+test('a session that ended elsewhere leads to the sign-in, and back to the same page', visit({}, async (visitor, page) => {
+  await visitor.signIn('vera@example.com', 'topics?app=dev')
+  await page.locator('tbody tr').first().waitFor()
+  for (const [key, { person }] of stack.console.sessions) if (person === stack.people.viewer) stack.console.sessions.delete(key)
+  await page.getByRole('link', { name: 'Devices' }).click()
+  await heading(page, 'Sign in').waitFor()
+  await page.locator('input[type=email]').fill('vera@example.com')
+  await page.locator('input[type=password]').fill(PASSWORD)
+  await page.keyboard.press('Enter')
+  await heading(page, 'Devices').waitFor()
+}))
+
+test('every change carries the CSRF token, and requests name their app', () => {
+  if (!hasBrowser) return
+  const own = stack.requests.filter(({ path }) => path.startsWith('/v1/') && !/^\/v1\/(session($|\/(totp|link|methods|oidc))|invitations\/accept)/.test(path))
+  assert.ok(own.length > 100)
+  for (const { method, path, headers } of own) {
+    if (method !== 'GET') assert.ok(headers['noroshi-csrf'], `${method} ${path}`)
+    if (/^\/v1\/(devices|users|notifications|campaigns|topics|activities|presence)/.test(path)) assert.equal(headers['noroshi-app'], 'dev', path)
+  }
+})
