@@ -71,6 +71,6 @@ export function bytes(value: number): string {
 
 export function quantity(value: number, unit: Unit): string {
   if (unit === 'milliseconds') return duration(value)
-  const shown = Math.abs(value) >= 10_000 ? compact(value) : number(Math.round(value * 10) / 10)
+  const shown = Math.abs(value) >= 10_000 ? compact(value) : number(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10)
   return unit === 'per_second' ? `${shown}/s` : shown
 }

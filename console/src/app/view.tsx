@@ -1,7 +1,7 @@
 /** The page of the present address: loads its code, names the window, moves the focus to its title. */
 
 import type { ComponentType } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { Empty } from '../ui/empty'
@@ -38,9 +38,17 @@ export function View() {
       (failure: unknown) => setError(failure),
     )
   }, [page])
-  useEffect(() => focusTitle(), [page, id, loaded.has(page)])
+  const shown = useRef<string | undefined>(undefined)
+  const ready = loaded.has(page)
+  useEffect(() => {
+    if (!ready) return
+    const now = `${page} ${id}`
+    // The first page leaves the focus at the start of the document.
+    if (shown.current !== undefined && shown.current !== now) focusTitle()
+    shown.current = now
+  }, [page, id, ready])
 
-  if (!found) return <Empty icon="search" title={t('view.missing')} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty>
+  if (!found) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
   if (entry && !allowed(session.value, entry.permission, entry.everywhere ? '*' : app.value)) {
     return <><Head title={t(entry.title)} /><Empty icon="rule" title={t('view.forbidden')} text={t('permission.missing', { permission: t(`permission.${entry.permission}`) })} /></>
   }
@@ -50,13 +58,8 @@ export function View() {
   return Component ? <Component key={`${page} ${app.value} ${id}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
 }
 
-let first = true
-/** So that screen readers and the keyboard continue at the new page; not for the first page. */
+/** So that screen readers and the keyboard continue at the new page. */
 function focusTitle(): void {
-  if (first) {
-    first = false
-    return
-  }
   const active = document.activeElement
   if (active && active !== document.body && document.getElementById('content')?.contains(active)) return
   document.querySelector<HTMLElement>('#content h1')?.focus({ preventScroll: true })

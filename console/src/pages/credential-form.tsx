@@ -1,18 +1,21 @@
 /** Adds a credential: the fields that each push service needs. */
 
+import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 
 import { admin, type Schemas } from '../api/client'
 import { useAction } from '../app/action'
 import { t, tValue, type PlainKey } from '../i18n'
+import { Button } from '../ui/button'
 import { FormDialog } from '../ui/dialog'
 import { Select, Switch, TextArea, TextField } from '../ui/field'
 import { parseObject } from './json'
+import { canMakeKeys, vapidKey, webhookSecret } from './secret'
 
 type NewCredential = Schemas['NewPushCredential']
 type Service = NewCredential['service']
 
-interface FieldOf { name: 'name' | 'key' | 'key_id' | 'team_id' | 'topic' | 'service_account' | 'subject' | 'private_key' | 'url' | 'secret' | 'client_id' | 'client_secret' | 'tenant_id' | 'endpoint' | 'token_endpoint'; label: PlainKey; kind?: 'lines' | 'json'; optional?: boolean; hint?: PlainKey }
+interface FieldOf { name: 'name' | 'key' | 'key_id' | 'team_id' | 'topic' | 'service_account' | 'subject' | 'private_key' | 'url' | 'secret' | 'client_id' | 'client_secret' | 'tenant_id' | 'endpoint' | 'token_endpoint'; label: PlainKey; kind?: 'lines' | 'json'; optional?: boolean; hint?: PlainKey; generate?(): string | Promise<string> }
 
 const FIELDS: Record<Service, readonly FieldOf[]> = {
   apns: [
@@ -24,12 +27,12 @@ const FIELDS: Record<Service, readonly FieldOf[]> = {
   fcm: [{ name: 'service_account', label: 'credential.google', kind: 'json' }],
   webpush: [
     { name: 'subject', label: 'credential.subject', hint: 'credential.subject.hint' },
-    { name: 'private_key', label: 'credential.vapid', kind: 'lines', optional: true, hint: 'credential.vapid.hint' },
+    { name: 'private_key', label: 'credential.vapid', kind: 'lines', hint: 'credential.vapid.hint', ...(canMakeKeys() ? { generate: vapidKey } : {}) },
   ],
   webhook: [
     { name: 'name', label: 'credential.provider' },
     { name: 'url', label: 'credential.url' },
-    { name: 'secret', label: 'credential.secret', optional: true },
+    { name: 'secret', label: 'credential.secret', hint: 'credential.secret.hint', generate: webhookSecret },
   ],
   hms: [{ name: 'service_account', label: 'credential.huawei', kind: 'json' }],
   wns: [
@@ -73,7 +76,14 @@ export function CredentialForm({ app, onClose }: { app: string; onClose(saved: b
       required: !field.optional,
       ...(field.hint ? { hint: t(field.hint) } : field.optional ? { hint: t('field.optional') } : {}),
     }
-    return field.kind ? <TextArea key={field.name} {...shared} rows={5} mono /> : <TextField key={field.name} {...shared} mono />
+    const control = field.kind ? <TextArea {...shared} rows={field.generate ? 2 : 5} mono /> : <TextField {...shared} mono />
+    const { generate } = field
+    return (
+      <Fragment key={field.name}>
+        {control}
+        {generate && <div class="row"><Button small onClick={() => void Promise.resolve(generate()).then(shared.onChange)}>{t('credential.generate', { name: shared.label })}</Button></div>}
+      </Fragment>
+    )
   }
   return (
     <FormDialog title={t('credentials.add')} wide submit={t('credentials.add')} busy={save.busy} error={save.error} onClose={() => onClose(false)} onSubmit={() => void save.run().then((done) => done && onClose(true))}>

@@ -106,7 +106,7 @@ function panelLines({ names, title, stroke }: Panel, all: readonly Series[]): Li
   return names.flatMap(({ name }) => {
     const own = all.filter((one) => one.name === name)
     return own.map(({ labels, points }): Line => ({
-      label: own.length > 1 ? Object.values(labels).join(' ') : names.length > 1 ? tValue('series', name) : t(title),
+      label: own.length > 1 ? Object.values(labels).map((value) => tValue('service', value)).join(' ') : names.length > 1 ? tValue('series', name) : t(title),
       points,
       ...(stroke ? { stroke } : {}),
     }))

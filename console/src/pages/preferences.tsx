@@ -114,7 +114,7 @@ function Form({ values, write, onClose }: { values: Values; write(values: Values
   const amend = (index: number, change: Partial<Category>): void =>
     setCategories(categories.map((category, here) => here === index ? { ...category, ...change } : category))
   return (
-    <FormDialog title={t('preferences.title')} submit={t('action.save')} busy={save.busy} error={save.error} onClose={() => onClose(false)} onSubmit={() => void save.run().then((done) => done && onClose(true))}>
+    <FormDialog title={t('preferences.title')} wide submit={t('action.save')} busy={save.busy} error={save.error} onClose={() => onClose(false)} onSubmit={() => void save.run().then((done) => done && onClose(true))}>
       <Checks label={t('preferences.channels')} value={channels} onChange={setChannels} options={CHANNELS.map((value) => ({ value, label: tValue('channel', value) }))} />
       <TextArea label={t('preferences.topics')} hint={t('field.lines')} value={topics} onChange={setTopics} rows={3} mono />
       <Switch label={t('preferences.quiet')} value={quiet} onChange={setQuiet} />

@@ -45,7 +45,7 @@ export function draw(element: HTMLElement, { unit, from, stepMs, lines, area }: 
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone()),
     scales: { y: { range: (_, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
-      { ...axis, size: 26, space: 52, values: (_, splits, __, ___, step) => splits.map((at) => axisTime(at, step)) },
+      { ...axis, size: 22, space: 52, values: (_, splits, __, ___, step) => splits.map((at) => axisTime(at, step)) },
       { ...axis, size: 58, space: 34, values: (_, splits) => splits.map((value) => quantity(value, unit)) },
     ],
     series: [
