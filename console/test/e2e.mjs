@@ -45,7 +45,7 @@ const everyPage = () => ({
   notification: `notification?id=${stack.ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',
   campaigns: 'campaigns', campaign: `campaign?id=${stack.ids.campaign}`, draft: `campaign?id=${stack.ids.draft}`, compose: 'new-campaign',
   activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
-  keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
+  settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
   account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
 })
 
@@ -445,6 +445,22 @@ test('administration: experiment, notice, rules, quotas, credentials, keys', vis
   await button(page, 'Revoke: billing-service').click()
   await dialog.getByRole('button', { name: 'Revoke' }).click()
   await row('billing-service').waitFor({ state: 'detached' })
+
+  await visitor.visit('settings?app=dev')
+  await button(page, 'Change').click()
+  await dialog.getByLabel('Essential categories').fill('security')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await page.locator('.facts').getByText('security').waitFor()
+  await button(page, 'New app').click()
+  await dialog.getByLabel('Name').fill('trial')
+  await dialog.getByRole('button', { name: 'New app' }).click()
+  await heading(page, 'API keys').waitFor()
+  await page.getByRole('button', { name: /^App trial/ }).waitFor()
+  await visitor.visit('settings?app=trial')
+  await button(page, 'Delete the app').click()
+  await dialog.getByLabel('Type trial to confirm').fill('trial')
+  await dialog.getByRole('button', { name: 'Delete' }).click()
+  await page.getByRole('button', { name: /^App dev/ }).waitFor()
 
   // The audit log has all of it, with the values.
   await visitor.visit('audit?app=dev&action=quotas')

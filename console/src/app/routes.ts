@@ -35,6 +35,7 @@ export const PAGES: readonly Page[] = [
   { name: 'credentials', title: 'page.credentials', icon: 'send', group: 'app', key: 'p', permission: 'read', load: () => import('../pages/credentials') },
   { name: 'rules', title: 'page.rules', icon: 'rule', group: 'app', key: 'r', permission: 'read', load: () => import('../pages/rules') },
   { name: 'quotas', title: 'page.quotas', icon: 'quota', group: 'app', key: 'q', permission: 'read', load: () => import('../pages/quotas') },
+  { name: 'settings', title: 'page.settings', icon: 'settings', group: 'app', key: 'i', permission: 'read', load: () => import('../pages/settings') },
   { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'people', load: () => import('../pages/people') },
   { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'read', load: () => import('../pages/audit') },
 ]

@@ -34,7 +34,7 @@ export default function NewCampaign() {
   return (
     <>
       <Head kind={t('kind.campaign')} title={t('campaigns.new')} text={t('compose.lead')} />
-      <form class="compose" onSubmit={(event) => { event.preventDefault(); void save.run() }}>
+      <form class="compose" onSubmit={(event) => { event.preventDefault(); if (!reason) void save.run() }}>
         <div class="compose-fields">
           <Audience draft={draft} set={set} />
           <Message draft={draft} set={set} />

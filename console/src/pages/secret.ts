@@ -11,3 +11,8 @@ export async function vapidKey(): Promise<string> {
   return (await crypto.subtle.exportKey('jwk', privateKey)).d ?? ''
 }
 export const canMakeKeys = (): boolean => typeof crypto.subtle !== 'undefined'
+
+/** 32 random bytes as base64url, such as the secret of app JWTs. */
+export function secretText(): string {
+  return btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(32)))).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+}

@@ -58,6 +58,8 @@ export async function serve(node) {
       },
       ...(request.raw.length > 0 ? { body: request.raw } : {}),
     })
+    if (answer.ok && path === '/v1/apps' && method === 'POST') service.apps.push(request.body.name)
+    if (answer.ok && method === 'DELETE' && /^\/v1\/apps\/[^/]+$/.test(path)) service.apps.splice(service.apps.indexOf(path.split('/')[3]), 1)
     if (answer.ok && method !== 'GET' && path !== '/v1/presence') {
       const own = /^\/v1\/apps\/([^/]+)/.exec(path)?.[1] ?? app ?? null
       service.record(session, { action: `${path.split('/')[own === app || !path.startsWith('/v1/apps') ? 2 : 4] ?? 'apps'}.${method.toLowerCase()}`, target: decodeURIComponent(path), app: own, after: request.body ?? null }, request)
