@@ -43,8 +43,8 @@ const everyPage = () => ({
   'device-topics': 'device?id=iphone-002&tab=topics', 'device-permission': 'device?id=iphone-002&tab=permission', evil: 'device?id=evil.device',
   user: 'user?id=user-2', items: 'user?id=user-2&tab=items', tokens: 'user?id=user-2&tab=tokens', 'user-topics': 'user?id=user-2&tab=topics', preferences: 'user?id=user-2&tab=preferences',
   notification: `notification?id=${stack.ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',
-  campaigns: 'campaigns', campaign: `campaign?id=${stack.ids.campaign}`, draft: `campaign?id=${stack.ids.draft}`, compose: 'new-campaign',
-  activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
+  campaigns: 'campaigns', campaign: `campaign?id=${stack.ids.campaign}`, variants: `campaign?id=${stack.ids.variants}`, draft: `campaign?id=${stack.ids.draft}`, compose: 'new-campaign',
+  channels: 'channels', 'device-variants': 'device?id=iphone-002&tab=variants', activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
   settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
   account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
 })
@@ -382,6 +382,22 @@ test('administration: experiment, notice, rules, quotas, credentials, keys', vis
   await row('price-page').waitFor({ state: 'detached' })
   await page.getByLabel('Show archived experiments').check()
   await row('price-page').getByText('archived').waitFor()
+
+  await visitor.visit('channels?app=dev')
+  await button(page, 'New channel').click()
+  await dialog.getByLabel('Name').fill('match-8')
+  await dialog.getByRole('button', { name: 'New channel' }).click()
+  await row('match-8').waitFor()
+  await button(page, 'Actions for match-8').click()
+  await page.getByRole('menuitem', { name: 'Bind to a topic' }).click()
+  await dialog.getByLabel('Topic').fill('offers')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await row('match-8').getByText('offers').waitFor()
+  await button(page, 'Actions for match-8').click()
+  await page.getByRole('menuitem', { name: 'Delete the channel' }).click()
+  await dialog.getByLabel('Type match-8 to confirm').fill('match-8')
+  await dialog.getByRole('button', { name: 'Delete' }).click()
+  await row('match-8').waitFor({ state: 'detached' })
 
   await visitor.visit('notices?app=dev')
   await button(page, 'New notice').click()

@@ -29,6 +29,7 @@ export const PAGES: readonly Page[] = [
   { name: 'nodes', title: 'page.nodes', icon: 'node', group: 'watch', key: 'n', permission: 'read', everywhere: true, load: () => import('../pages/nodes') },
   { name: 'campaigns', title: 'page.campaigns', icon: 'campaign', group: 'send', key: 'c', permission: 'read', load: () => import('../pages/campaigns') },
   { name: 'activities', title: 'page.activities', icon: 'activity', group: 'send', key: 'l', permission: 'read', load: () => import('../pages/activities') },
+  { name: 'channels', title: 'page.channels', icon: 'channel', group: 'send', key: 'b', permission: 'read', load: () => import('../pages/channels') },
   { name: 'experiments', title: 'page.experiments', icon: 'experiment', group: 'send', key: 'e', permission: 'read', load: () => import('../pages/experiments') },
   { name: 'notices', title: 'page.notices', icon: 'notice', group: 'send', key: 'm', permission: 'read', load: () => import('../pages/notices') },
   { name: 'keys', title: 'page.keys', icon: 'key', group: 'app', key: 'k', permission: 'read', load: () => import('../pages/keys') },

@@ -24,6 +24,7 @@ type Values =
   | `join.${Schemas['Activity']['join']}`
   | `activity.device.${Schemas['ActivityDevice']['state']}`
   | `push.answer.${Schemas['PushTested']['answer']}`
+  | `channels.storage.${Schemas['Channel']['storage']}`
   | `role.node.${AdminSchemas['Node']['roles'][number]}`
 
 type Complete<Missing> = [Missing] extends [never] ? true : Missing

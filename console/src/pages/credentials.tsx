@@ -18,11 +18,12 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { TextField } from '../ui/field'
-import { Head } from '../ui/head'
+import { Head, Section } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { toast } from '../ui/toast'
 import { When } from '../ui/when'
 import { CredentialForm } from './credential-form'
+import { Invalidations } from './invalidations'
 
 type Credential = AdminSchemas['PushCredential']
 const REFRESH_MS = 10_000
@@ -39,6 +40,7 @@ export default function Credentials() {
       {!load.data && !load.error && <Skeleton rows={6} />}
       {load.data?.length === 0 && <Empty icon="send" title={t('credentials.empty')} text={t('credentials.empty.text')}>{add}</Empty>}
       <div class="cards">{load.data?.map((credential) => <Card key={credential.id} app={name} credential={credential} reload={load.reload} />)}</div>
+      <Section title={t('invalidations.title')}><Invalidations /></Section>
       {adding && <CredentialForm app={name} onClose={(saved) => { setAdding(false); if (saved) load.reload() }} />}
     </>
   )

@@ -19,6 +19,7 @@ import { Head } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
 import { When } from '../ui/when'
+import { DeviceVariants } from './device-variants'
 import { PreferencesPanel } from './preferences'
 import { TestMessage } from './test-message'
 import { TokenTable } from './token-table'
@@ -73,6 +74,7 @@ export default function Device() {
           { id: 'tokens', label: t('tokens.title'), count: device.push_tokens.length, body: () => <TokenTable load={tokens} withDevice={false} deviceLink={(other) => at('device', { id: other })} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: device.topics.length, body: () => <TopicList topics={device.topics.map((topic) => [topic, 0])} /> },
           { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ device: id }} /> },
+          { id: 'variants', label: t('page.experiments'), body: () => <DeviceVariants device={id} /> },
           { id: 'permission', label: t('permission.check'), body: () => <PermissionCheck device={id} /> },
         ]}
       />

@@ -50,16 +50,19 @@ export async function seed(node) {
   await api('POST', '/v1/notifications', { to: { topic: 'news' }, notification: { title: 'Extra', body: XSS }, retain: true })
   const pushed = await api('POST', '/v1/notifications', { to: { devices: ['iphone-004', 'pixel-001'] }, notification: { title: 'Your order has shipped', body: 'It arrives tomorrow between 9 and 12.' }, push: { mode: 'always' } })
 
+  await admin('PUT', '/v1/apps/dev/experiments/checkout-button', { description: 'Does a short label sell more?', variants: [{ name: 'control', weight: 50 }, { name: 'short', weight: 30, data: { label: 'Buy' } }, { name: 'long', weight: 20 }] })
   const running = await api('POST', '/v1/campaigns', { name: 'Spring sale', audience: { topic: 'news' }, message: { notification: { title: 'Spring sale', body: '20 % off until Sunday' } }, locales: { ja: { notification: { title: 'スプリングセール', body: '日曜まで 20% オフ' } } } })
+  const variants = await api('POST', '/v1/campaigns', { name: 'Checkout labels', audience: { everyone: true }, message: { notification: { title: 'Your basket is waiting' } }, experiment: { name: 'checkout-button', control: 'control', variants: { short: { notification: { title: 'Buy now' } }, long: { hold_out: true } } } })
   const draft = await api('POST', '/v1/campaigns', { name: `Draft ${XSS}`.slice(0, 100), audience: { everyone: true }, message: { notification: { title: 'Hello' } }, start: false })
   await api('POST', '/v1/activities', { id: 'order-17', to: { users: ['user-2', 'user-3'] }, attributes_type: 'OrderAttributes', attributes: { order: 17 }, content_state: { step: 'packed', note: XSS }, alert: { title: 'Order 17', body: 'Packed' } })
-  await admin('PUT', '/v1/apps/dev/experiments/checkout-button', { description: 'Does a short label sell more?', variants: [{ name: 'control', weight: 50 }, { name: 'short', weight: 30, data: { label: 'Buy' } }, { name: 'long', weight: 20 }] })
+  await api('POST', '/v1/push/channels', { name: 'match-7', topic: 'sport/football', storage: 'latest' })
   await admin('PUT', '/v1/apps/dev/notices/db-upgrade', { starts_at: at(26 * HOUR_MS), ends_at: at(28 * HOUR_MS), notification: { title: 'Maintenance on Sunday', body: 'Orders are paused for two hours.' }, locales: { ja: { notification: { title: '日曜のメンテナンス' } } } })
   await admin('PUT', '/v1/apps/dev/topic-rules', { subscribe: [{ topic: 'users/{user}/#', allow: 'anyone' }, { topic: 'staff/#', allow: 'token' }, { topic: '#', allow: 'anyone' }], publish: [{ topic: '#', allow: 'server' }] })
   await admin('PATCH', '/v1/apps/dev/quotas', { devices: 150, publishes_per_second: 200, topics: 1000, inbox_bytes: 50_000_000 })
   await admin('POST', '/v1/apps/dev/keys', { name: 'billing-service', scopes: ['publish', 'read'] })
 
   await until('the campaign has recipients', async () => (await api('GET', `/v1/campaigns/${running.id}`)).done > 0)
+  await until('the variants have outcomes', async () => (await api('GET', `/v1/campaigns/${variants.id}`)).done > 0)
   await until('the push is recorded', async () => (await api('GET', `/v1/notifications/${pushed.id}/devices/iphone-004`)).attempts?.length > 0)
-  return { pushed: pushed.id, campaign: running.id, draft: draft.id }
+  return { pushed: pushed.id, campaign: running.id, variants: variants.id, draft: draft.id }
 }
