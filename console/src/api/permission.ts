@@ -6,7 +6,7 @@ export type Role = (typeof ROLES)[number]
 export const PERMISSIONS = [
   /** Read everything of the app except secrets. */
   'read',
-  /** Look after users and devices: test message, revoke, delete, clear, preferences, push tokens. */
+  /** Support users and devices: test messages to them, revoke, delete, clear, preferences, push tokens. */
   'devices',
   /** Notifications, campaigns, activities, notices, experiments, channels. */
   'publish',

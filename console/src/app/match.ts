@@ -1,4 +1,4 @@
-/** How well a text fits what somebody typed: words that begin with it first, then letters in order. */
+/** Ranks texts by what a person typed: texts and words that begin with it first, then letters in order. */
 
 export function score(text: string, typed: string): number {
   const wanted = typed.trim().toLowerCase()

@@ -31,6 +31,8 @@ export const canEverywhere = (permission: Permission): boolean => allowed(sessio
 /** Why an action is not offered, or `undefined` if it is. */
 export const refusal = (permission: Permission): string | undefined =>
   can(permission) ? undefined : t('permission.missing', { permission: t(`permission.${permission}`) })
+/** People who support users may send to them, as may people who publish. */
+export const testRefusal = (): string | undefined => (can('publish') ? undefined : refusal('devices'))
 export const refusalEverywhere = (permission: Permission): string | undefined =>
   canEverywhere(permission) ? undefined : t('permission.missing', { permission: t(`permission.${permission}`) })
 

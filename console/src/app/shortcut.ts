@@ -1,4 +1,4 @@
-/** Keys: `/` search, Ctrl/Cmd+K commands, `?` help, `g` and a letter for pages. Never while somebody types. */
+/** Keys: `/` search, Ctrl/Cmd+K commands, `?` help, `g` and a letter for pages. Ignored while a field has the focus. */
 
 import { go } from './router'
 import { PAGES } from './routes'

@@ -54,7 +54,7 @@ export function View() {
   }
   if (error) return <><Head title={t(found.title)} /><ErrorBox error={error} retry={() => location.reload()} /></>
   const Component = loaded.get(page)
-  // A page begins anew for another app or another thing.
+  // Another app or another id mounts a new page.
   return Component ? <Component key={`${page} ${app.value} ${id}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
 }
 

@@ -454,7 +454,7 @@ export const ja: Messages = {
   'variants.opened': '開封 (95 % 区間)',
   'variants.means.heldOut': '{name} には配信せず、比較に使います。',
   'variants.means.nothing': '{name}: まだ比較できるデータがありません。',
-  'variants.means.same': '{name}: 開封率は {control} と区別できません。差は {low} から {high} の間です。',
+  'variants.means.same': '{name}: 開封率に {control} との有意な差はありません。差は {low} から {high} の間です。',
   'variants.means.more': '{name} は {control} より開封率が {difference} 高くなっています ({low} から {high} の間)。',
   'variants.means.fewer': '{name} は {control} より開封率が {difference} 低くなっています ({low} から {high} の間)。',
   'compose.lead': '下書きとして保存します。開始するまで配信されません。',

@@ -6,7 +6,7 @@ import { body, provider, type Schemas } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { useLoad } from '../app/load'
 import { amend, go, place } from '../app/router'
-import { app, at, refusal } from '../app/session'
+import { app, at, refusal, testRefusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { Badge, State } from '../ui/badge'
@@ -49,7 +49,7 @@ export default function Device() {
   return (
     <>
       <Head kind={t('kind.device')} title={id} badge={<State value={device.presence} />}>
-        <Button kind="primary" icon="send" reason={reason} onClick={() => setTesting(true)}>{t('test.action')}</Button>
+        <Button kind="primary" icon="send" reason={testRefusal()} onClick={() => setTesting(true)}>{t('test.action')}</Button>
         <Button reason={reason} onClick={() => void revoke()}>{t('device.revoke')}</Button>
         <Button kind="danger" reason={reason} onClick={() => void remove()}>{t('action.delete')}</Button>
       </Head>
@@ -83,7 +83,7 @@ export default function Device() {
   )
 }
 
-/** Whether this device may use a topic, and which rule says so. */
+/** Whether this device may use a topic, and which rule decides. */
 function PermissionCheck({ device }: { device: string }) {
   const [topic, setTopic] = useState('')
   const [action, setAction] = useState<'subscribe' | 'publish'>('subscribe')

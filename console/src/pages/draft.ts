@@ -1,4 +1,4 @@
-/** A campaign while somebody writes it, and the request that it becomes. */
+/** The fields of the composer, and the request that they become. */
 
 import type { Schemas } from '../api/client'
 import { fromInput } from '../app/local-time'

@@ -6,7 +6,7 @@ import { body, provider } from '../api/client'
 import { perform } from '../app/action'
 import { useLoad } from '../app/load'
 import { amend, place } from '../app/router'
-import { app, at, refusal } from '../app/session'
+import { app, at, refusal, testRefusal } from '../app/session'
 import { t } from '../i18n'
 import { ask } from '../ui/ask'
 import { State } from '../ui/badge'
@@ -42,7 +42,7 @@ export default function User() {
   return (
     <>
       <Head kind={t('kind.user')} title={user} badge={presence.data && <State value={presence.data.presence} />}>
-        <Button kind="primary" icon="send" reason={reason} onClick={() => setTesting(true)}>{t('test.action')}</Button>
+        <Button kind="primary" icon="send" reason={testRefusal()} onClick={() => setTesting(true)}>{t('test.action')}</Button>
         <Button kind="danger" reason={reason} onClick={() => void revoke()}>{t('user.revoke')}</Button>
       </Head>
       <Tabs

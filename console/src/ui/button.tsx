@@ -9,7 +9,7 @@ interface Props {
   type?: 'button' | 'submit'
   icon?: IconName
   busy?: boolean
-  /** Why the action is not possible. The button stays focusable so that everybody can read the reason. */
+  /** Why the action is not possible. The button stays focusable so that keyboard users can read the reason. */
   reason?: string | undefined
   label?: string
   small?: boolean

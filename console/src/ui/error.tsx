@@ -1,4 +1,4 @@
-/** What went wrong, in the server's words, with the id under which its log has the details. */
+/** An error in the server's words, with the request id that the server's log contains. */
 
 import { ApiError } from '../api/error'
 import { errorText } from '../app/error-text'

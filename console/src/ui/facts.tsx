@@ -11,7 +11,7 @@ export function Facts({ facts }: { facts: readonly (Fact | false | undefined)[] 
       {shown.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd>{value === null || value === undefined || value === '' ? <span class="none">–</span> : value}</dd>
+          <dd>{value === null || value === undefined || value === false || value === '' ? <span class="none">–</span> : value}</dd>
         </div>
       ))}
     </dl>

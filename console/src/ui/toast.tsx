@@ -19,7 +19,7 @@ let last = 0
 export function toast(text: string, tone: Tone = 'good', detail?: string): void {
   const id = ++last
   entries.value = [...entries.value, { id, text, tone, detail }].slice(-SHOWN_MAX)
-  // Errors stay until somebody has read them.
+  // Errors stay until the person dismisses them.
   if (tone === 'good') setTimeout(() => dismiss(id), SHOWN_MS)
 }
 

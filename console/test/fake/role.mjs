@@ -13,11 +13,19 @@ export const isRole = (role) => Object.hasOwn(ROLES, role)
 
 export const permissionsOf = (roles) => Object.fromEntries(roles.map(({ app, role }) => [app, ROLES[role]]))
 
-export function demand(person, permission, app) {
+const has = (person, permission, app) => {
   const permissions = permissionsOf(person.roles)
-  if (permissions['*']?.includes(permission) || (app && permissions[app]?.includes(permission))) return
+  return permissions['*']?.includes(permission) || (app && permissions[app]?.includes(permission))
+}
+
+export function demand(person, permission, app) {
+  if (has(person, permission, app)) return
   throw new Problem(403, 'forbidden', `this needs the permission ${permission}`)
 }
+
+/** People who support users may send to them, but not to topics or everyone. */
+export const isTestMessage = (person, { method, path, body }, app) =>
+  method === 'POST' && path === '/v1/notifications' && Boolean(body?.to?.users ?? body?.to?.devices) && has(person, 'devices', app)
 
 /** What a forwarded request needs, and for which app: `*` is the cluster. */
 export function needOf(method, path, app) {
