@@ -489,7 +489,7 @@ test('operation: drain, activity, roles', visit({}, async (visitor, page) => {
   await dialog.getByRole('button', { name: 'Cancel drain' }).click()
   await button(page, 'Start drain').waitFor()
 
-  await visitor.visit('activity?app=dev&id=order-17')
+  await visitor.visit('activity?app=dev&id=order-18')
   await button(page, 'Update').click()
   await dialog.getByLabel('State').fill('{"step": "delivered"}')
   await dialog.getByRole('button', { name: 'Update' }).click()
@@ -569,3 +569,21 @@ test('every change carries the CSRF token, and requests name their app', () => {
     if (/^\/v1\/(devices|users|notifications|campaigns|topics|activities|presence)/.test(path)) assert.equal(headers['noroshi-app'], 'dev', path)
   }
 })
+
+test('before the first app, the console suggests to create one', visit({}, async (visitor, page) => {
+  const apps = stack.console.apps.splice(0)
+  try {
+    await visitor.signIn('ada@example.com')
+    await heading(page, 'No app yet').waitFor()
+    await visitor.checkAccess('no app')
+    await page.getByRole('link', { name: 'People' }).click()
+    await heading(page, 'People').waitFor()
+    await page.getByRole('link', { name: 'Devices' }).click()
+    await button(page, 'New app').click()
+    await page.locator('dialog').getByLabel('Name').fill('first')
+    await page.locator('dialog').getByRole('button', { name: 'New app' }).click()
+    await heading(page, 'API keys').waitFor()
+  } finally {
+    stack.console.apps.splice(0, Infinity, ...apps)
+  }
+}))

@@ -6,7 +6,7 @@ import type { Permission } from '../api/permission'
 import type { PlainKey } from '../i18n'
 import type { IconName } from '../ui/icon'
 
-type Loader = () => Promise<{ default: ComponentType }>
+export type Loader = () => Promise<{ default: ComponentType }>
 
 export interface Page {
   name: string
@@ -53,6 +53,10 @@ export const DETAILS: Readonly<Record<string, { title: PlainKey; parent?: string
   account: { title: 'page.account', load: () => import('../pages/account') },
   components: { title: 'page.components', load: () => import('../pages/components') },
 }
+
+/** Pages that make sense before the first app exists; all others then show `NO_APP`. */
+export const WITHOUT_APP: readonly string[] = ['nodes', 'people', 'audit', 'account', 'components']
+export const NO_APP: Loader = () => import('../pages/new-app')
 
 /** Pages for people who are not signed in. */
 export const OUTSIDE: Readonly<Record<string, { title: PlainKey; load: Loader }>> = {

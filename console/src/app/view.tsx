@@ -9,15 +9,16 @@ import { ErrorBox } from '../ui/error'
 import { Head } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { place } from './router'
-import { DETAILS, PAGES } from './routes'
+import { DETAILS, type Loader, NO_APP, PAGES, WITHOUT_APP } from './routes'
 import { allowed, app, at, session } from './session'
 
-const loaded = new Map<string, ComponentType>()
+const loaded = new Map<Loader, ComponentType>()
 
 export function View() {
   const { page, query } = place.value
   const entry = PAGES.find(({ name }) => name === page)
   const found = entry ?? DETAILS[page]
+  const load = app.value || WITHOUT_APP.includes(page) ? found?.load : NO_APP
   const [, setRound] = useState(0)
   const [error, setError] = useState<unknown>(undefined)
   const id = query.get('id')
@@ -29,17 +30,17 @@ export function View() {
   })
   useEffect(() => {
     setError(undefined)
-    if (!found || loaded.has(page)) return
-    found.load().then(
+    if (!load || loaded.has(load)) return
+    load().then(
       (module) => {
-        loaded.set(page, module.default)
+        loaded.set(load, module.default)
         setRound((n) => n + 1)
       },
       (failure: unknown) => setError(failure),
     )
-  }, [page])
+  }, [load])
   const shown = useRef<string | undefined>(undefined)
-  const ready = loaded.has(page)
+  const ready = load !== undefined && loaded.has(load)
   useEffect(() => {
     if (!ready) return
     const now = `${page} ${id}`
@@ -48,12 +49,12 @@ export function View() {
     shown.current = now
   }, [page, id, ready])
 
-  if (!found) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
+  if (!found || !load) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
   if (entry && !allowed(session.value, entry.permission, entry.everywhere ? '*' : app.value)) {
     return <><Head title={t(entry.title)} /><Empty icon="rule" title={t('view.forbidden')} text={t('permission.missing', { permission: t(`permission.${entry.permission}`) })} /></>
   }
   if (error) return <><Head title={t(found.title)} /><ErrorBox error={error} retry={() => location.reload()} /></>
-  const Component = loaded.get(page)
+  const Component = loaded.get(load)
   // Another app or another id mounts a new page.
   return Component ? <Component key={`${page} ${app.value} ${id}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
 }

@@ -722,6 +722,8 @@ export const en = {
   'settings.essentialHint': 'They ignore preferences of users. One per line.',
   'settings.create': 'New app',
   'settings.createHint': 'Lower-case letters, digits and hyphens. It cannot change later.',
+  'settings.first': 'Every message belongs to an app',
+  'settings.first.text': 'An app has its own devices, topics, keys and limits.',
   'settings.delete': 'Delete the app',
   'settings.delete.text': 'Deletes {app} with its devices, messages, campaigns and keys. This cannot be undone.',
   'settings.deleted': 'App deleted',

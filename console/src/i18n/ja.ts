@@ -724,6 +724,8 @@ export const ja: Messages = {
   'settings.essentialHint': 'ユーザーの通知設定に優先します。1 行に 1 件',
   'settings.create': '新しいアプリ',
   'settings.createHint': '英小文字、数字、ハイフン。後から変更できません',
+  'settings.first': 'すべてのメッセージはアプリに属します',
+  'settings.first.text': 'アプリごとにデバイス、トピック、キー、上限を持ちます。',
   'settings.delete': 'アプリを削除',
   'settings.delete.text': 'デバイス、メッセージ、キャンペーン、キーを含めて {app} を削除します。元に戻せません。',
   'settings.deleted': 'アプリを削除しました',

@@ -18,6 +18,7 @@ import { TextArea, TextField } from '../ui/field'
 import { Head, Section } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
+import { NewApp } from './new-app'
 import { secretText } from './secret'
 
 type App = AdminSchemas['App']
@@ -53,7 +54,7 @@ export default function Settings() {
         </Section>
       )}
       {changing && load.data && <Change app={load.data} onClose={(saved) => { setChanging(false); if (saved) load.reload() }} />}
-      {creating && <Create onClose={() => setCreating(false)} />}
+      {creating && <NewApp onClose={() => setCreating(false)} />}
     </>
   )
 }
@@ -106,20 +107,6 @@ function Change({ app: shown, onClose }: { app: App; onClose(saved: boolean): vo
       {operator && <TextField label={t('settings.audience')} hint={t('field.optional')} value={audience} onChange={setAudience} mono />}
       <TextArea label={t('settings.publish')} hint={t('field.lines')} value={publish} onChange={setPublish} rows={3} mono />
       <TextArea label={t('settings.essential')} hint={t('settings.essentialHint')} value={essential} onChange={setEssential} rows={3} mono />
-    </FormDialog>
-  )
-}
-
-function Create({ onClose }: { onClose(): void }) {
-  const [name, setName] = useState('')
-  const create = useAction(async () => {
-    await admin.POST('/v1/apps', { body: { name } })
-    await loadSession()
-    go(address('keys', { app: name }))
-  })
-  return (
-    <FormDialog title={t('settings.create')} submit={t('settings.create')} busy={create.busy} error={create.error} onClose={onClose} onSubmit={() => void create.run()}>
-      <TextField label={t('column.name')} hint={t('settings.createHint')} value={name} onChange={setName} required mono autofocus />
     </FormDialog>
   )
 }

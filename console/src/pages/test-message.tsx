@@ -6,11 +6,10 @@ import { body, provider } from '../api/client'
 import { useAction } from '../app/action'
 import { at } from '../app/session'
 import { t, tValue } from '../i18n'
-import { FormDialog } from '../ui/dialog'
-import { Id } from '../ui/copy'
-import { Select, TextField } from '../ui/field'
-import { Dialog } from '../ui/dialog'
 import { Button } from '../ui/button'
+import { Id } from '../ui/copy'
+import { Dialog, FormDialog } from '../ui/dialog'
+import { Select, TextField } from '../ui/field'
 
 export type Recipient = { users: string[] } | { devices: string[] }
 
