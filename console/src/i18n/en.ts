@@ -844,6 +844,9 @@ export const en = {
 
   // States
   'state.active': 'active',
+  'state.activity.active': 'active',
+  'state.activity.ended': 'ended',
+  'state.activity.expired': 'expired',
   'state.idle': 'idle',
   'state.offline': 'offline',
   'state.pending': 'pending',

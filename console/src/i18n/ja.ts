@@ -846,6 +846,9 @@ export const ja: Messages = {
 
   // States
   'state.active': '使用中',
+  'state.activity.active': '進行中',
+  'state.activity.ended': '終了',
+  'state.activity.expired': '期限切れ',
   'state.idle': '待機中',
   'state.offline': 'オフライン',
   'state.pending': '配信中',

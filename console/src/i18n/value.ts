@@ -10,8 +10,9 @@ type Values =
   | `target.${Schemas['NotificationState']['target']['kind']}`
   | `when.${Schemas['NotificationState']['when']}`
   | `urgency.${Schemas['NotificationState']['urgency']}`
-  | `state.${Schemas['NotificationState']['state'] | Schemas['Campaign']['state'] | Schemas['Activity']['state'] | Schemas['Experiment']['state'] | Schemas['Item']['state'] | Schemas['Presence'] | AdminSchemas['Drain']['state'] | AdminSchemas['PushCredentialState']['breaker']}`
+  | `state.${Schemas['NotificationState']['state'] | Schemas['Campaign']['state'] | Schemas['Experiment']['state'] | Schemas['Item']['state'] | Schemas['Presence'] | AdminSchemas['Drain']['state'] | AdminSchemas['PushCredentialState']['breaker']}`
   | `state.${Schemas['Notice']['state']}`
+  | `state.activity.${Schemas['Activity']['state']}`
   | `token.kind.${Schemas['DevicePushToken']['kind']}`
   | `service.${Schemas['DevicePushToken']['service']}`
   | `platform.${NonNullable<Schemas['Platform']>}`

@@ -29,7 +29,7 @@ export function OwnSessions() {
         { title: t('audit.address'), cell: ({ address }) => <code>{address}</code> },
         { title: t('account.lastSeen'), cell: (one) => <When at={one.last_seen_at} /> },
         { title: t('account.since'), wide: true, cell: (one) => <When at={one.created_at} /> },
-        { title: t('column.actions'), align: 'end', cell: (one) => <Button small reason={one.current ? t('account.signOutInstead') : undefined} label={t('action.named', { action: t('account.end'), name: one.address })} onClick={() => void end(one)}>{t('account.end')}</Button> },
+        { title: t('column.actions'), align: 'actions', cell: (one) => <Button small reason={one.current ? t('account.signOutInstead') : undefined} label={t('action.named', { action: t('account.end'), name: one.address })} onClick={() => void end(one)}>{t('account.end')}</Button> },
       ]}
     />
   )

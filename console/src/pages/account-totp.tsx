@@ -57,11 +57,11 @@ function SetUp({ secret: { secret, uri }, onClose, onDone }: { secret: Secret; o
     onDone(answer.recovery_codes)
   })
   return (
-    <FormDialog title={t('totp.on')} submit={t('totp.verify')} busy={turnOn.busy} error={turnOn.error} onClose={onClose} onSubmit={() => void turnOn.run()}>
+    <FormDialog title={t('people.totp')} submit={t('totp.verify')} busy={turnOn.busy} error={turnOn.error} onClose={onClose} onSubmit={() => void turnOn.run()}>
       <p>{t('totp.scan')}</p>
       <QrCode text={uri} label={t('totp.qr')} />
       <p class="soft">{t('totp.manual')} <Id value={secret} /></p>
-      <TextField label={t('session.code')} hint={t('signIn.codeHint')} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} required mono autofocus />
+      <TextField label={t('session.code')} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} required mono autofocus />
     </FormDialog>
   )
 }

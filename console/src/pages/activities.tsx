@@ -30,7 +30,7 @@ export default function Activities() {
         empty={<Empty icon="activity" title={t('activities.empty')} text={t('activities.empty.text')}><CodeBlock label={t('devices.command')} value={COMMAND} /></Empty>}
         columns={[
           { title: t('kind.activity'), cell: ({ id }) => <a class="mono" href={at('activity', { id })}>{id}</a> },
-          { title: t('column.state'), cell: ({ state }) => <State value={state} /> },
+          { title: t('column.state'), cell: ({ state }) => <State value={state} of="state.activity" /> },
           { title: t('activities.type'), cell: (activity) => <code>{activity.attributes_type}</code> },
           { title: t('page.devices'), align: 'end', cell: ({ devices }) => number(devices) },
           { title: t('activities.version'), align: 'end', wide: true, cell: ({ version }) => number(version) },

@@ -44,7 +44,7 @@ export default function ActivityPage() {
   if (!activity) return <><Head kind={t('kind.activity')} title={id} />{load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton rows={6} />}</>
   return (
     <>
-      <Head kind={t('kind.activity')} title={id} badge={<State value={activity.state} />}>
+      <Head kind={t('kind.activity')} title={id} badge={<State value={activity.state} of="state.activity" />}>
         {activity.state === 'active' && <Button kind="primary" reason={reason} onClick={() => setUpdating(true)}>{t('activity.update')}</Button>}
         {activity.state === 'active' && <Button kind="danger" reason={reason} onClick={() => void end()}>{t('activity.end')}</Button>}
       </Head>

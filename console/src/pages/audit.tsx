@@ -76,7 +76,7 @@ export default function Audit() {
           { title: t('audit.target'), cell: ({ target }) => target ?? <span class="none">–</span> },
           { title: t('audit.app'), wide: true, cell: (entry) => entry.app ?? <span class="none">–</span> },
           { title: t('audit.address'), wide: true, cell: ({ address }) => address ?? <span class="none">–</span> },
-          { title: t('column.actions'), align: 'end', cell: (entry) => <Button small label={t('action.named', { action: t('audit.details'), name: entry.action })} onClick={() => setOpen(entry)}>{t('audit.details')}</Button> },
+          { title: t('column.actions'), align: 'actions', cell: (entry) => <Button small label={t('action.named', { action: t('audit.details'), name: entry.action })} onClick={() => setOpen(entry)}>{t('audit.details')}</Button> },
         ]}
       />
       {open && <Details entry={open} onClose={() => setOpen(undefined)} />}

@@ -54,7 +54,7 @@ export default function Channels() {
           { title: t('channels.waiting'), align: 'end', cell: ({ waiting }) => number(waiting) },
           { title: t('column.created'), wide: true, cell: (channel) => <When at={channel.created_at} /> },
           {
-            title: t('column.actions'), align: 'end',
+            title: t('column.actions'), align: 'actions',
             cell: (channel) => <Menu label={t('action.more', { name: channel.name })} items={[
               { label: t('channels.bind'), reason, onChoose: () => setBinding(channel) },
               { label: t('channels.delete'), danger: true, reason, onChoose: () => void remove(channel) },

@@ -164,7 +164,7 @@ function Rows() {
       columns={[
         { title: t('column.name'), cell: ({ name }) => <strong>{name}</strong> },
         { title: t('nodes.connections'), align: 'end', cell: ({ count }) => count.toLocaleString() },
-        { title: t('column.actions'), align: 'end', cell: ({ name }) => <Menu label={t('action.more', { name })} items={[{ label: t('action.change'), onChoose: () => toast(name) }, { label: t('action.delete'), danger: true, reason: t('permission.missing', { permission: t('permission.admin') }) }]} /> },
+        { title: t('column.actions'), align: 'actions', cell: ({ name }) => <Menu label={t('action.more', { name })} items={[{ label: t('action.change'), onChoose: () => toast(name) }, { label: t('action.delete'), danger: true, reason: t('permission.missing', { permission: t('permission.admin') }) }]} /> },
       ]}
     />
   )

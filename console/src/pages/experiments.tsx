@@ -63,7 +63,7 @@ export default function Experiments() {
           { title: t('experiments.starts'), wide: true, cell: (experiment) => <When at={experiment.starts_at} /> },
           { title: t('experiments.ends'), wide: true, cell: (experiment) => <When at={experiment.ends_at ?? experiment.archived_at} /> },
           {
-            title: t('column.actions'), align: 'end',
+            title: t('column.actions'), align: 'actions',
             cell: (experiment) => experiment.state === 'archived' ? null : (
               <Menu label={t('action.more', { name: experiment.name })} items={[
                 { label: t('action.change'), reason, onChoose: () => setEditing(experiment) },

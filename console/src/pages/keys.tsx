@@ -46,7 +46,7 @@ export default function Keys() {
           { title: t('keys.scopes'), cell: (key) => <span class="chips">{key.scopes.map((scope) => <code key={scope}>{scope}</code>)}</span> },
           { title: t('keys.id'), wide: true, cell: (key) => <code>{key.id}</code> },
           { title: t('column.created'), cell: (key) => <When at={key.created_at} /> },
-          { title: t('column.actions'), align: 'end', cell: (key) => <Button small kind="danger" reason={reason} label={t('action.named', { action: t('keys.revoke'), name: key.name })} onClick={() => void revoke(key)}>{t('keys.revoke')}</Button> },
+          { title: t('column.actions'), align: 'actions', cell: (key) => <Button small kind="danger" reason={reason} label={t('action.named', { action: t('keys.revoke'), name: key.name })} onClick={() => void revoke(key)}>{t('keys.revoke')}</Button> },
         ]}
       />
       {creating && <Create app={name} onClose={() => { setCreating(false); load.reload() }} />}

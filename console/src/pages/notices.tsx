@@ -55,7 +55,7 @@ export default function Notices() {
           { title: t('notices.ends'), cell: (notice) => <When at={notice.ends_at} exact /> },
           { title: t('campaign.locales'), wide: true, cell: ({ locales }) => Object.keys(locales).join(', ') || <span class="none">–</span> },
           {
-            title: t('column.actions'), align: 'end',
+            title: t('column.actions'), align: 'actions',
             cell: (notice) => notice.state === 'over' ? null : (
               <Menu label={t('action.more', { name: notice.name })} items={[
                 { label: t('action.change'), reason, onChoose: () => setEditing(notice) },

@@ -58,7 +58,7 @@ export default function People() {
           { title: t('people.totp'), wide: true, cell: (person) => person.totp ? <Badge tone="good">{t('people.totpOn')}</Badge> : <span class="soft">{t('people.totpOff')}</span> },
           { title: t('people.lastSeen'), wide: true, cell: (person) => <When at={person.last_seen_at} /> },
           {
-            title: t('column.actions'), align: 'end',
+            title: t('column.actions'), align: 'actions',
             cell: (person) => <Menu label={t('action.more', { name: person.email })} items={[
               { label: t('people.changeRoles'), reason, onChoose: () => setChanging(person) },
               { label: person.disabled ? t('people.enable') : t('people.disable'), reason: person.id === own ? t('people.notYourself') : reason, onChoose: () => void disable(person, !person.disabled) },
@@ -77,7 +77,7 @@ export default function People() {
             { title: t('session.email'), cell: ({ email }) => email },
             { title: t('people.roles'), cell: ({ roles }) => <Roles roles={roles} /> },
             { title: t('column.expires'), cell: (invitation) => <When at={invitation.expires_at} /> },
-            { title: t('column.actions'), align: 'end', cell: (invitation) => <Button small reason={reason} label={t('action.named', { action: t('invitations.withdraw'), name: invitation.email })} onClick={() => void withdraw(invitation)}>{t('invitations.withdraw')}</Button> },
+            { title: t('column.actions'), align: 'actions', cell: (invitation) => <Button small reason={reason} label={t('action.named', { action: t('invitations.withdraw'), name: invitation.email })} onClick={() => void withdraw(invitation)}>{t('invitations.withdraw')}</Button> },
           ]}
         />
       </Section>

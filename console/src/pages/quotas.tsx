@@ -55,7 +55,7 @@ export default function Quotas() {
           { title: t('quotas.source'), wide: true, cell: ({ source }) => source === 'app' ? <Badge tone="info">{t('quotas.own')}</Badge> : <span class="soft">{t('quotas.default')}</span> },
           { title: t('quotas.scope'), wide: true, cell: ({ scope }) => tValue('quota.scope', scope) },
           { title: t('quotas.refused'), align: 'end', cell: ({ refused }) => refused > 0 ? <span class="bad-text">{number(refused)}</span> : '0' },
-          { title: t('column.actions'), align: 'end', cell: (quota) => <Button small reason={reason} label={t('action.named', { action: t('action.change'), name: quota.quota })} onClick={() => setChanging(quota)}>{t('action.change')}</Button> },
+          { title: t('column.actions'), align: 'actions', cell: (quota) => <Button small reason={reason} label={t('action.named', { action: t('action.change'), name: quota.quota })} onClick={() => setChanging(quota)}>{t('action.change')}</Button> },
         ]}
       />
       {changing && <Change app={name} quota={changing} onClose={() => { setChanging(undefined); load.reload() }} />}

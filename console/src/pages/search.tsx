@@ -66,7 +66,7 @@ function HitLink({ hit }: { hit: Hit }) {
       <span class="hit-id">{hit.id}</span>
       {hit.name && <span class="soft">{hit.name}</span>}
       {hit.devices !== undefined && <span class="soft">{hit.more ? t('search.manyDevices', { count: hit.devices }) : t('search.devices', { count: hit.devices })}</span>}
-      {hit.state && <State value={hit.state} />}
+      {hit.state && <State value={hit.state} of={hit.kind === 'activity' ? 'state.activity' : 'state'} />}
     </a>
   )
 }

@@ -35,7 +35,7 @@ export function TokenTable({ load, withDevice, deviceLink }: { load: Load<TokenR
         { title: t('credentials.service'), cell: ({ token }) => `${tValue('service', token.service)}${token.service === 'apns' ? ` · ${tValue('environment', token.environment)}` : ''}` },
         { title: t('column.state'), cell: ({ token }) => token.suspect ? <><Badge tone="warn">{t('device.suspect')}</Badge> <code>{token.suspect.reason}</code></> : <Badge tone="good">{t('tokens.good')}</Badge> },
         { title: t('tokens.registered'), wide: true, cell: ({ token }) => <When at={token.registered_at} /> },
-        { title: t('column.actions'), align: 'end', cell: (row) => <Menu label={t('action.more', { name: `${row.device} ${row.token.kind}` })} items={[{ label: t('tokens.remove'), danger: true, reason: refusal('devices'), onChoose: () => void remove(row) }]} /> },
+        { title: t('column.actions'), align: 'actions', cell: (row) => <Menu label={t('action.more', { name: `${row.device} ${row.token.kind}` })} items={[{ label: t('tokens.remove'), danger: true, reason: refusal('devices'), onChoose: () => void remove(row) }]} /> },
       ]}
     />
   )

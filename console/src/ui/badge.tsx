@@ -19,8 +19,8 @@ const TONES: Record<string, Tone> = {
 }
 
 /** A state of the API with its translation and its tone. */
-export function State({ value }: { value: string }) {
-  return <Badge tone={TONES[value] ?? 'muted'}>{tValue('state', value)}</Badge>
+export function State({ value, of = 'state' }: { value: string; of?: 'state' | 'state.activity' }) {
+  return <Badge tone={TONES[value] ?? 'muted'}>{tValue(of, value)}</Badge>
 }
 
 const OUTCOMES: Record<string, Tone> = {

@@ -10,8 +10,8 @@ import { Skeleton } from './skeleton'
 
 export interface Column<T> {
   title: string
-  /** Numbers stand right. */
-  align?: 'end'
+  /** Numbers stand right; actions too, and stay visible when a phone scrolls the table. */
+  align?: 'end' | 'actions'
   /** Left out on phones. */
   wide?: boolean
   cell(row: T): ComponentChildren
@@ -62,4 +62,4 @@ export function Table<T>({ caption, columns, load, rowKey, empty }: Props<T>) {
 }
 
 const styles = <T,>({ align, wide }: Column<T>): string | undefined =>
-  [align === 'end' && 'end', wide && 'wide'].filter(Boolean).join(' ') || undefined
+  [align && 'end', align === 'actions' && 'actions', wide && 'wide'].filter(Boolean).join(' ') || undefined
