@@ -1,0 +1,1 @@
+const o=12;export{o as P};

@@ -1,0 +1,2904 @@
+/** Generated from crates/api/openapi-admin.json by `npm run types`. Do not edit. */
+
+export interface paths {
+    "/debug/pprof/heap": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["heapProfile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/debug/pprof/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["cpuProfile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["healthz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/livez": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["livez"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["openapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["apps"];
+        put?: never;
+        post: operations["createApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["app"];
+        put: operations["mirrorApp"];
+        post?: never;
+        delete: operations["deleteApp"];
+        options?: never;
+        head?: never;
+        patch: operations["changeApp"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/experiments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["experiments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/experiments/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["experiment"];
+        put: operations["putExperiment"];
+        post?: never;
+        delete: operations["archiveExperiment"];
+        options?: never;
+        head?: never;
+        patch: operations["killExperiment"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/experiments/{name}/devices/{device}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["experimentAssigned"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["keys"];
+        put?: never;
+        post: operations["createKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["revokeKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/notices/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["notice"];
+        put: operations["putNotice"];
+        post?: never;
+        delete: operations["endNotice"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/push": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["pushCredentials"];
+        put?: never;
+        post: operations["addPushCredential"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/push/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["removePushCredential"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/push/{id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["restorePushTokens"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/push/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["testPushCredential"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["quotas"];
+        put: operations["setQuotas"];
+        post?: never;
+        delete: operations["clearQuotas"];
+        options?: never;
+        head?: never;
+        patch: operations["changeQuotas"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/topic-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["topicRules"];
+        put: operations["setTopicRules"];
+        post?: never;
+        delete: operations["deleteTopicRules"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["drain"];
+        put: operations["beginDrain"];
+        post?: never;
+        delete: operations["cancelDrain"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        App: {
+            audience: string | null;
+            client_publish: string[];
+            /** Format: date-time */
+            created_at: string;
+            essential_categories: string[];
+            issuer: string | null;
+            jwks_set: boolean;
+            jwks_url: string | null;
+            jwt_secret_set: boolean;
+            name: string;
+            number?: number;
+        };
+        AppChange: {
+            audience?: string | null;
+            client_publish?: string[] | null;
+            essential_categories?: string[] | null;
+            issuer?: string | null;
+            jwks?: {
+                keys: Record<string, never>[];
+            } | null;
+            /** Format: uri */
+            jwks_url?: string | null;
+            jwt_secret?: string | null;
+        };
+        AppMirror: {
+            audience?: string | null;
+            essential_categories?: string[] | null;
+            issuer?: string | null;
+            jwks?: {
+                keys: Record<string, never>[];
+            } | null;
+            /** Format: uri */
+            jwks_url?: string | null;
+            jwt_secret?: string | null;
+            keys: {
+                hash: string;
+                name: string;
+                scopes: components["schemas"]["Scope"][];
+            }[];
+            quotas?: components["schemas"]["QuotaLimits"] | null;
+            topic_rules?: components["schemas"]["TopicRules"] | null;
+        };
+        Apps: {
+            apps: components["schemas"]["App"][];
+        };
+        DeviceFilter: {
+            app_version?: {
+                max?: string | null;
+                min?: string | null;
+            } | null;
+            locales?: string[] | null;
+            platforms?: components["schemas"]["Platform"][] | null;
+            tags?: {
+                [key: string]: string[];
+            } | null;
+            timezones?: string[] | null;
+        };
+        Drain: {
+            connections: number;
+            deadline_at: string | null;
+            eta_s: number | null;
+            moved: number | null;
+            rate: number | null;
+            spread_ms: number | null;
+            started_at: string | null;
+            /** @enum {string} */
+            state: "serving" | "draining" | "drained" | "stopping";
+        };
+        DrainOrder: {
+            deadline?: string | number | null;
+            rate?: number | null;
+            spread?: string | number | null;
+        };
+        Experiment: {
+            /** Format: date-time */
+            archived_at: string | null;
+            audience: components["schemas"]["ExperimentAudience"];
+            /** Format: date-time */
+            created_at: string;
+            description: string | null;
+            /** Format: date-time */
+            ends_at: string | null;
+            killed: boolean;
+            name: string;
+            overrides: {
+                devices: {
+                    [key: string]: string;
+                };
+                users: {
+                    [key: string]: string;
+                };
+            };
+            /** Format: date-time */
+            starts_at: string | null;
+            /** @enum {string} */
+            state: "scheduled" | "running" | "killed" | "ended" | "archived";
+            /** Format: date-time */
+            updated_at: string;
+            variants: components["schemas"]["ExperimentVariant"][];
+        };
+        ExperimentAssigned: {
+            device: string;
+            experiment: string;
+            running: boolean;
+            user: string | null;
+            variant: string | null;
+        };
+        ExperimentAudience: {
+            condition?: string | null;
+            devices?: components["schemas"]["DeviceFilter"] | null;
+        };
+        ExperimentChange: {
+            killed: boolean;
+        };
+        Experiments: {
+            experiments: components["schemas"]["Experiment"][];
+            next: string | null;
+        };
+        ExperimentVariant: {
+            data?: unknown;
+            name: string;
+            weight: number;
+        };
+        Key: {
+            /** Format: date-time */
+            created_at: string;
+            id: string;
+            key?: string;
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+        };
+        Keys: {
+            keys: components["schemas"]["Key"][];
+        };
+        NewApp: {
+            audience?: string | null;
+            essential_categories?: string[] | null;
+            issuer?: string | null;
+            jwks?: {
+                keys: Record<string, never>[];
+            } | null;
+            /** Format: uri */
+            jwks_url?: string | null;
+            jwt_secret?: string | null;
+            name: string;
+        };
+        NewExperiment: {
+            audience?: components["schemas"]["ExperimentAudience"] | null;
+            description?: string | null;
+            /** Format: date-time */
+            ends_at?: string | null;
+            /** @default false */
+            killed?: boolean | null;
+            overrides?: {
+                devices?: {
+                    [key: string]: string;
+                } | null;
+                users?: {
+                    [key: string]: string;
+                } | null;
+            } | null;
+            /** Format: date-time */
+            starts_at?: string | null;
+            variants: components["schemas"]["ExperimentVariant"][];
+        };
+        NewKey: {
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+        };
+        NewNotice: {
+            /** Format: date-time */
+            announced_at?: string | null;
+            data?: unknown;
+            /** Format: date-time */
+            ends_at: string;
+            locales?: {
+                [key: string]: {
+                    data?: unknown;
+                    notification?: components["schemas"]["Shown"] | null;
+                };
+            } | null;
+            notification?: components["schemas"]["Shown"] | null;
+            /** Format: date-time */
+            starts_at: string;
+        };
+        NewPushCredential: {
+            /** @default 100 */
+            batch_size?: number;
+            broadcast_endpoint?: string;
+            /** @default MARKETING */
+            category?: string;
+            certificate?: string;
+            channels_endpoint?: string;
+            client_id?: string;
+            client_secret?: string;
+            /** @default 4 */
+            concurrency?: number;
+            /** @default false */
+            device_tokens?: boolean;
+            endpoint?: string;
+            /**
+             * @default production
+             * @enum {string|null}
+             */
+            environment?: "production" | "sandbox" | null;
+            key?: string;
+            key_id?: string;
+            name?: string | null;
+            previous_secret?: string;
+            private_key?: string;
+            quota?: Record<string, never>;
+            secret?: string;
+            /** @enum {string} */
+            service: "apns" | "fcm" | "webpush" | "webhook" | "hms" | "wns";
+            service_account?: Record<string, never>;
+            subject?: string;
+            team_id?: string;
+            tenant_id?: string;
+            /** @default 10 */
+            timeout_seconds?: number;
+            token_endpoint?: string;
+            topic?: string;
+            url?: string;
+        };
+        Node: {
+            admin: string;
+            connections: number;
+            cpu: number | null;
+            deliveries_per_second: number;
+            /** @enum {string} */
+            drain: "serving" | "draining" | "drained" | "stopping";
+            epoch: string | null;
+            http: string;
+            lease_ms: number | null;
+            name: string;
+            roles: ("api" | "gateway" | "sender" | "front")[];
+            /** Format: date-time */
+            started_at: string;
+            this: boolean;
+            version: string;
+        };
+        Nodes: {
+            nodes: components["schemas"]["Node"][];
+        };
+        Notice: {
+            /** Format: date-time */
+            announced_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            data?: unknown;
+            /** Format: date-time */
+            ends_at: string;
+            locales: {
+                [key: string]: {
+                    data?: unknown;
+                    notification?: Record<string, never>;
+                };
+            };
+            name: string;
+            notification?: Record<string, never>;
+            /** Format: date-time */
+            starts_at: string;
+            /** @enum {string} */
+            state: "scheduled" | "announced" | "active" | "over";
+            /** Format: date-time */
+            updated_at: string;
+        };
+        Notices: {
+            next: string | null;
+            notices: components["schemas"]["Notice"][];
+        };
+        /** @enum {string} */
+        Platform: "ios" | "android" | "web" | "console" | "other";
+        /**
+         * @example {
+         *       "type": "/docs#unknown_field",
+         *       "title": "A field is unknown",
+         *       "status": 400,
+         *       "code": "unknown_field",
+         *       "detail": "unknown field `tll`, expected one of `to`, `when`, `ttl`",
+         *       "field": "tll"
+         *     }
+         */
+        Problem: {
+            /** @enum {string} */
+            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full";
+            detail: string;
+            field?: string;
+            status: number;
+            title: string;
+            /** Format: uri-reference */
+            type: string;
+        };
+        PushCredential: {
+            /** Format: date-time */
+            created_at: string;
+            /** @enum {string} */
+            environment: "production" | "sandbox";
+            id: string;
+            name: string;
+            /** @enum {string} */
+            service: "apns" | "fcm" | "webpush" | "webhook" | "hms" | "wns";
+            settings: Record<string, never>;
+            state?: components["schemas"]["PushCredentialState"] | null;
+        };
+        PushCredentials: {
+            credentials: components["schemas"]["PushCredential"][];
+        };
+        PushCredentialState: {
+            /** @enum {string} */
+            breaker: "closed" | "open" | "half-open";
+            connections: number;
+            in_flight: number;
+            last_error: {
+                /** Format: date-time */
+                at: string;
+                reason: string;
+            } | null;
+            node: string | null;
+            /** Format: date-time */
+            open_until: string | null;
+            /** Format: date-time */
+            paused_until: string | null;
+            reason: string | null;
+            waiting: number;
+        };
+        PushTest: {
+            device?: string | null;
+            push_token?: components["schemas"]["PushToken"] | null;
+        };
+        PushTested: {
+            /** @enum {string} */
+            answer: "accepted" | "gone" | "suspect" | "refused" | "later" | "not_configured" | "expired" | "no_answer";
+            explain: string;
+            reason: string | null;
+        };
+        PushToken: {
+            /** @enum {string|null} */
+            environment?: "production" | "sandbox" | null;
+            /** @constant */
+            service: "apns";
+            token: string;
+            topic?: string | null;
+        } | {
+            /** @constant */
+            service: "fcm";
+            token: string;
+        } | {
+            endpoint: string;
+            keys: {
+                auth: string;
+                p256dh: string;
+            };
+            /** @constant */
+            service: "webpush";
+        } | {
+            provider: string;
+            /** @constant */
+            service: "webhook";
+            token: string;
+        } | {
+            /** @constant */
+            service: "hms";
+            token: string;
+        } | {
+            channel: string;
+            /** @constant */
+            service: "wns";
+        };
+        Quota: {
+            limit: number | null;
+            /** @enum {string} */
+            quota: "connections" | "connects_per_second" | "devices" | "subscriptions_per_device" | "topics" | "publishes_per_second" | "deliveries_per_second" | "inbox_rows" | "inbox_bytes" | "retained_bytes" | "campaigns" | "pushes_per_second" | "endpoints" | "experiments" | "keys";
+            refused: number;
+            /** @enum {string} */
+            scope: "node" | "store";
+            /** @enum {string} */
+            source: "app" | "default";
+            used: number | null;
+        };
+        QuotaChange: {
+            campaigns?: number | "unlimited" | null;
+            connections?: number | "unlimited" | null;
+            connects_per_second?: number | "unlimited" | null;
+            deliveries_per_second?: number | "unlimited" | null;
+            devices?: number | "unlimited" | null;
+            endpoints?: number | "unlimited" | null;
+            experiments?: number | "unlimited" | null;
+            inbox_bytes?: number | "unlimited" | null;
+            inbox_rows?: number | "unlimited" | null;
+            keys?: number | "unlimited" | null;
+            publishes_per_second?: number | "unlimited" | null;
+            pushes_per_second?: number | "unlimited" | null;
+            retained_bytes?: number | "unlimited" | null;
+            subscriptions_per_device?: number | "unlimited" | null;
+            topics?: number | "unlimited" | null;
+        };
+        QuotaLimits: {
+            campaigns?: number | "unlimited";
+            connections?: number | "unlimited";
+            connects_per_second?: number | "unlimited";
+            deliveries_per_second?: number | "unlimited";
+            devices?: number | "unlimited";
+            endpoints?: number | "unlimited";
+            experiments?: number | "unlimited";
+            inbox_bytes?: number | "unlimited";
+            inbox_rows?: number | "unlimited";
+            keys?: number | "unlimited";
+            publishes_per_second?: number | "unlimited";
+            pushes_per_second?: number | "unlimited";
+            retained_bytes?: number | "unlimited";
+            subscriptions_per_device?: number | "unlimited";
+            topics?: number | "unlimited";
+        };
+        Quotas: {
+            app: string;
+            quotas: components["schemas"]["Quota"][];
+        };
+        RestoredTokens: {
+            restored: number;
+        };
+        RestoreTokens: {
+            reason?: string | null;
+            /** Format: date-time */
+            since?: string | null;
+        };
+        /** @enum {string} */
+        Scope: "publish" | "devices" | "read" | "admin";
+        Shown: {
+            body?: string | null;
+            /** Format: uri */
+            image?: string | null;
+            title?: string | null;
+            /** Format: uri */
+            url?: string | null;
+        };
+        Status: {
+            status: string;
+        };
+        TopicRule: {
+            /** @enum {string} */
+            allow: "anyone" | "token" | "server" | "ask";
+            topic: string;
+        };
+        TopicRules: {
+            ask?: components["schemas"]["TopicWebhook"] | null;
+            publish?: components["schemas"]["TopicRule"][] | null;
+            subscribe?: components["schemas"]["TopicRule"][] | null;
+        };
+        TopicWebhook: {
+            /** @default 5m */
+            expires_in?: string | null;
+            secret?: string | null;
+            secret_set?: boolean | null;
+            /** @default 3s */
+            timeout?: string | null;
+            url: string;
+        };
+    };
+    responses: {
+        BadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        BodyTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Conflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        DiskFull: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Internal: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        MethodNotAllowed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        NotBuilt: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        NotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Overloaded: {
+            headers: {
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        TooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        TooManyRequests: {
+            headers: {
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Unauthorized: {
+            headers: {
+                "WWW-Authenticate"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        UnsupportedMediaType: {
+            headers: {
+                "Accept-Encoding"?: "gzip, zstd";
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    heapProfile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            501: components["responses"]["NotBuilt"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    cpuProfile: {
+        parameters: {
+            query?: {
+                hz?: number;
+                seconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            409: components["responses"]["Conflict"];
+            501: components["responses"]["NotBuilt"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    healthz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    livez: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain; version=0.0.4; charset=utf-8": string;
+                };
+            };
+            500: components["responses"]["Internal"];
+        };
+    };
+    openapi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "ready"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    apps: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "apps": [
+                     *         {
+                     *           "name": "shop",
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "jwt_secret_set": true,
+                     *           "jwks_url": null,
+                     *           "jwks_set": false,
+                     *           "issuer": null,
+                     *           "audience": null,
+                     *           "client_publish": [],
+                     *           "essential_categories": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Apps"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    createApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "shop"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewApp"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "shop",
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "jwt_secret_set": true,
+                     *       "jwks_url": null,
+                     *       "jwks_set": false,
+                     *       "issuer": null,
+                     *       "audience": null,
+                     *       "client_publish": [],
+                     *       "essential_categories": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    app: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "shop",
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "jwt_secret_set": true,
+                     *       "jwks_url": null,
+                     *       "jwks_set": false,
+                     *       "issuer": null,
+                     *       "audience": null,
+                     *       "client_publish": [],
+                     *       "essential_categories": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    mirrorApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "keys": [
+                 *         {
+                 *           "name": "backend",
+                 *           "hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+                 *           "scopes": [
+                 *             "publish",
+                 *             "read"
+                 *           ]
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["AppMirror"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "shop",
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "jwt_secret_set": true,
+                     *       "jwks_url": null,
+                     *       "jwks_set": false,
+                     *       "issuer": null,
+                     *       "audience": null,
+                     *       "client_publish": [],
+                     *       "essential_categories": [],
+                     *       "number": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    deleteApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    changeApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "jwt_secret": "at least thirty-two bytes of secret"
+                 *     }
+                 */
+                "application/json": components["schemas"]["AppChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "shop",
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "jwt_secret_set": true,
+                     *       "jwks_url": null,
+                     *       "jwks_set": false,
+                     *       "issuer": null,
+                     *       "audience": null,
+                     *       "client_publish": [],
+                     *       "essential_categories": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    experiments: {
+        parameters: {
+            query?: {
+                after?: string;
+                archived?: boolean;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "experiments": [
+                     *         {
+                     *           "name": "checkout-button",
+                     *           "state": "running",
+                     *           "variants": [
+                     *             {
+                     *               "name": "control",
+                     *               "weight": 50
+                     *             },
+                     *             {
+                     *               "name": "green",
+                     *               "weight": 50,
+                     *               "data": {
+                     *                 "colour": "#0a0"
+                     *               }
+                     *             }
+                     *           ],
+                     *           "starts_at": "2026-01-15T09:30:00.000Z",
+                     *           "ends_at": "2026-02-15T09:30:00.000Z",
+                     *           "audience": {
+                     *             "condition": "'news' in topics",
+                     *             "devices": {
+                     *               "platforms": [
+                     *                 "ios"
+                     *               ],
+                     *               "app_version": {
+                     *                 "min": "1.2"
+                     *               }
+                     *             }
+                     *           },
+                     *           "overrides": {
+                     *             "users": {
+                     *               "tester-1": "green"
+                     *             },
+                     *             "devices": {}
+                     *           },
+                     *           "killed": false,
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "updated_at": "2026-01-15T09:30:00.000Z",
+                     *           "archived_at": null
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Experiments"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    experiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "checkout-button",
+                     *       "state": "running",
+                     *       "variants": [
+                     *         {
+                     *           "name": "control",
+                     *           "weight": 50
+                     *         },
+                     *         {
+                     *           "name": "green",
+                     *           "weight": 50,
+                     *           "data": {
+                     *             "colour": "#0a0"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "starts_at": "2026-01-15T09:30:00.000Z",
+                     *       "ends_at": "2026-02-15T09:30:00.000Z",
+                     *       "audience": {
+                     *         "condition": "'news' in topics",
+                     *         "devices": {
+                     *           "platforms": [
+                     *             "ios"
+                     *           ],
+                     *           "app_version": {
+                     *             "min": "1.2"
+                     *           }
+                     *         }
+                     *       },
+                     *       "overrides": {
+                     *         "users": {
+                     *           "tester-1": "green"
+                     *         },
+                     *         "devices": {}
+                     *       },
+                     *       "killed": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "updated_at": "2026-01-15T09:30:00.000Z",
+                     *       "archived_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    putExperiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "variants": [
+                 *         {
+                 *           "name": "control",
+                 *           "weight": 50
+                 *         },
+                 *         {
+                 *           "name": "green",
+                 *           "weight": 50,
+                 *           "data": {
+                 *             "colour": "#0a0"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "starts_at": "2026-01-15T09:30:00Z",
+                 *       "ends_at": "2036-02-15T09:30:00Z",
+                 *       "audience": {
+                 *         "condition": "'news' in topics",
+                 *         "devices": {
+                 *           "platforms": [
+                 *             "ios"
+                 *           ],
+                 *           "app_version": {
+                 *             "min": "1.2"
+                 *           }
+                 *         }
+                 *       },
+                 *       "overrides": {
+                 *         "users": {
+                 *           "tester-1": "green"
+                 *         }
+                 *       },
+                 *       "killed": false
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewExperiment"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "checkout-button",
+                     *       "state": "running",
+                     *       "variants": [
+                     *         {
+                     *           "name": "control",
+                     *           "weight": 50
+                     *         },
+                     *         {
+                     *           "name": "green",
+                     *           "weight": 50,
+                     *           "data": {
+                     *             "colour": "#0a0"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "starts_at": "2026-01-15T09:30:00.000Z",
+                     *       "ends_at": "2026-02-15T09:30:00.000Z",
+                     *       "audience": {
+                     *         "condition": "'news' in topics",
+                     *         "devices": {
+                     *           "platforms": [
+                     *             "ios"
+                     *           ],
+                     *           "app_version": {
+                     *             "min": "1.2"
+                     *           }
+                     *         }
+                     *       },
+                     *       "overrides": {
+                     *         "users": {
+                     *           "tester-1": "green"
+                     *         },
+                     *         "devices": {}
+                     *       },
+                     *       "killed": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "updated_at": "2026-01-15T09:30:00.000Z",
+                     *       "archived_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    archiveExperiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    killExperiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "killed": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExperimentChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "checkout-button",
+                     *       "state": "killed",
+                     *       "variants": [
+                     *         {
+                     *           "name": "control",
+                     *           "weight": 50
+                     *         },
+                     *         {
+                     *           "name": "green",
+                     *           "weight": 50,
+                     *           "data": {
+                     *             "colour": "#0a0"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "starts_at": "2026-01-15T09:30:00.000Z",
+                     *       "ends_at": "2026-02-15T09:30:00.000Z",
+                     *       "audience": {
+                     *         "condition": "'news' in topics",
+                     *         "devices": {
+                     *           "platforms": [
+                     *             "ios"
+                     *           ],
+                     *           "app_version": {
+                     *             "min": "1.2"
+                     *           }
+                     *         }
+                     *       },
+                     *       "overrides": {
+                     *         "users": {
+                     *           "tester-1": "green"
+                     *         },
+                     *         "devices": {}
+                     *       },
+                     *       "killed": true,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "updated_at": "2026-01-15T09:30:00.000Z",
+                     *       "archived_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    experimentAssigned: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                device: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "experiment": "checkout-button",
+                     *       "device": "d1",
+                     *       "user": "u1",
+                     *       "running": true,
+                     *       "variant": "green"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ExperimentAssigned"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    keys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "keys": [
+                     *         {
+                     *           "id": "7",
+                     *           "name": "backend",
+                     *           "scopes": [
+                     *             "publish",
+                     *             "read"
+                     *           ],
+                     *           "created_at": "2026-01-15T09:30:00.000Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Keys"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    createKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "backend",
+                 *       "scopes": [
+                 *         "publish",
+                 *         "read"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewKey"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "7",
+                     *       "name": "backend",
+                     *       "scopes": [
+                     *         "publish",
+                     *         "read"
+                     *       ],
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "key": "nk_…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Key"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    revokeKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    notices: {
+        parameters: {
+            query?: {
+                after?: string;
+                archived?: boolean;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "notices": [
+                     *         {
+                     *           "name": "payments",
+                     *           "state": "active",
+                     *           "announced_at": "2026-01-14T09:30:00.000Z",
+                     *           "starts_at": "2026-01-15T09:30:00.000Z",
+                     *           "ends_at": "2026-01-15T11:00:00.000Z",
+                     *           "notification": {
+                     *             "title": "Payments are unavailable until 11:00"
+                     *           },
+                     *           "data": {
+                     *             "services": [
+                     *               "payments"
+                     *             ]
+                     *           },
+                     *           "locales": {
+                     *             "ja": {
+                     *               "notification": {
+                     *                 "title": "決済は11時まで休止します"
+                     *               }
+                     *             }
+                     *           },
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "updated_at": "2026-01-15T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Notices"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    notice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "payments",
+                     *       "state": "active",
+                     *       "announced_at": "2026-01-14T09:30:00.000Z",
+                     *       "starts_at": "2026-01-15T09:30:00.000Z",
+                     *       "ends_at": "2026-01-15T11:00:00.000Z",
+                     *       "notification": {
+                     *         "title": "Payments are unavailable until 11:00"
+                     *       },
+                     *       "data": {
+                     *         "services": [
+                     *           "payments"
+                     *         ]
+                     *       },
+                     *       "locales": {
+                     *         "ja": {
+                     *           "notification": {
+                     *             "title": "決済は11時まで休止します"
+                     *           }
+                     *         }
+                     *       },
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "updated_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Notice"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    putNotice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "announced_at": "2026-01-14T09:30:00Z",
+                 *       "starts_at": "2026-01-15T09:30:00Z",
+                 *       "ends_at": "2036-01-15T11:00:00Z",
+                 *       "notification": {
+                 *         "title": "Payments are unavailable until 11:00"
+                 *       },
+                 *       "data": {
+                 *         "services": [
+                 *           "payments"
+                 *         ]
+                 *       },
+                 *       "locales": {
+                 *         "ja": {
+                 *           "notification": {
+                 *             "title": "決済は11時まで休止します"
+                 *           }
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewNotice"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "payments",
+                     *       "state": "active",
+                     *       "announced_at": "2026-01-14T09:30:00.000Z",
+                     *       "starts_at": "2026-01-15T09:30:00.000Z",
+                     *       "ends_at": "2026-01-15T11:00:00.000Z",
+                     *       "notification": {
+                     *         "title": "Payments are unavailable until 11:00"
+                     *       },
+                     *       "data": {
+                     *         "services": [
+                     *           "payments"
+                     *         ]
+                     *       },
+                     *       "locales": {
+                     *         "ja": {
+                     *           "notification": {
+                     *             "title": "決済は11時まで休止します"
+                     *           }
+                     *         }
+                     *       },
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "updated_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Notice"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    endNotice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    pushCredentials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "credentials": [
+                     *         {
+                     *           "id": "3",
+                     *           "service": "apns",
+                     *           "environment": "production",
+                     *           "name": "",
+                     *           "settings": {
+                     *             "key_id": "ABC123DEFG",
+                     *             "team_id": "DEF123GHIJ",
+                     *             "topic": "com.example.app"
+                     *           },
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "state": {
+                     *             "node": "sender-1",
+                     *             "breaker": "open",
+                     *             "reason": "InvalidProviderToken",
+                     *             "open_until": "2026-01-15T10:31:07.000Z",
+                     *             "paused_until": null,
+                     *             "connections": 1,
+                     *             "in_flight": 0,
+                     *             "waiting": 12,
+                     *             "last_error": {
+                     *               "at": "2026-01-15T10:30:37.000Z",
+                     *               "reason": "InvalidProviderToken"
+                     *             }
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushCredentials"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    addPushCredential: {
+        parameters: {
+            query?: {
+                replace?: boolean;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPushCredential"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3",
+                     *       "service": "apns",
+                     *       "environment": "production",
+                     *       "name": "",
+                     *       "settings": {
+                     *         "key_id": "ABC123DEFG",
+                     *         "team_id": "DEF123GHIJ",
+                     *         "topic": "com.example.app"
+                     *       },
+                     *       "created_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushCredential"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    removePushCredential: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    restorePushTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RestoreTokens"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "restored": 1200
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RestoredTokens"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    testPushCredential: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PushTest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "answer": "refused",
+                     *       "reason": "BadTopic",
+                     *       "explain": "the push service rejected it permanently"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushTested"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "app": "shop",
+                     *       "quotas": [
+                     *         {
+                     *           "quota": "devices",
+                     *           "limit": 1000,
+                     *           "source": "app",
+                     *           "used": 17,
+                     *           "refused": 0,
+                     *           "scope": "store"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quotas"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    setQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "devices": 1000,
+                 *       "publishes_per_second": 50,
+                 *       "topics": "unlimited"
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuotaLimits"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "app": "shop",
+                     *       "quotas": [
+                     *         {
+                     *           "quota": "devices",
+                     *           "limit": 1000,
+                     *           "source": "app",
+                     *           "used": 17,
+                     *           "refused": 0,
+                     *           "scope": "store"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quotas"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    clearQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    changeQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "devices": 2000,
+                 *       "topics": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuotaChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "app": "shop",
+                     *       "quotas": [
+                     *         {
+                     *           "quota": "devices",
+                     *           "limit": 1000,
+                     *           "source": "app",
+                     *           "used": 17,
+                     *           "refused": 0,
+                     *           "scope": "store"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quotas"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    topicRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "subscribe": [
+                     *         {
+                     *           "topic": "user/{user}/#",
+                     *           "allow": "anyone"
+                     *         },
+                     *         {
+                     *           "topic": "team-{claim:team}",
+                     *           "allow": "anyone"
+                     *         },
+                     *         {
+                     *           "topic": "paid/#",
+                     *           "allow": "token"
+                     *         },
+                     *         {
+                     *           "topic": "room/+",
+                     *           "allow": "ask"
+                     *         },
+                     *         {
+                     *           "topic": "public/*",
+                     *           "allow": "anyone"
+                     *         }
+                     *       ],
+                     *       "publish": [
+                     *         {
+                     *           "topic": "chat/{user}/#",
+                     *           "allow": "anyone"
+                     *         }
+                     *       ],
+                     *       "ask": {
+                     *         "url": "https://app.example/topics",
+                     *         "secret_set": true,
+                     *         "timeout": "3s",
+                     *         "expires_in": "5m"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TopicRules"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    setTopicRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "subscribe": [
+                 *         {
+                 *           "topic": "user/{user}/#",
+                 *           "allow": "anyone"
+                 *         },
+                 *         {
+                 *           "topic": "team-{claim:team}",
+                 *           "allow": "anyone"
+                 *         },
+                 *         {
+                 *           "topic": "paid/#",
+                 *           "allow": "token"
+                 *         },
+                 *         {
+                 *           "topic": "room/+",
+                 *           "allow": "ask"
+                 *         },
+                 *         {
+                 *           "topic": "public/*",
+                 *           "allow": "anyone"
+                 *         }
+                 *       ],
+                 *       "publish": [
+                 *         {
+                 *           "topic": "chat/{user}/#",
+                 *           "allow": "anyone"
+                 *         }
+                 *       ],
+                 *       "ask": {
+                 *         "url": "https://app.example/topics",
+                 *         "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+                 *         "timeout": "3s",
+                 *         "expires_in": "5m"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TopicRules"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "subscribe": [
+                     *         {
+                     *           "topic": "user/{user}/#",
+                     *           "allow": "anyone"
+                     *         },
+                     *         {
+                     *           "topic": "team-{claim:team}",
+                     *           "allow": "anyone"
+                     *         },
+                     *         {
+                     *           "topic": "paid/#",
+                     *           "allow": "token"
+                     *         },
+                     *         {
+                     *           "topic": "room/+",
+                     *           "allow": "ask"
+                     *         },
+                     *         {
+                     *           "topic": "public/*",
+                     *           "allow": "anyone"
+                     *         }
+                     *       ],
+                     *       "publish": [
+                     *         {
+                     *           "topic": "chat/{user}/#",
+                     *           "allow": "anyone"
+                     *         }
+                     *       ],
+                     *       "ask": {
+                     *         "url": "https://app.example/topics",
+                     *         "secret_set": true,
+                     *         "timeout": "3s",
+                     *         "expires_in": "5m"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TopicRules"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    deleteTopicRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    drain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "state": "draining",
+                     *       "connections": 118000,
+                     *       "moved": 32000,
+                     *       "rate": 1000,
+                     *       "spread_ms": 5000,
+                     *       "started_at": "2026-01-15T09:30:00.000Z",
+                     *       "deadline_at": null,
+                     *       "eta_s": 118
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Drain"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    beginDrain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "rate": 1000,
+                 *       "spread": "5s",
+                 *       "deadline": "10m"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DrainOrder"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "state": "draining",
+                     *       "connections": 118000,
+                     *       "moved": 32000,
+                     *       "rate": 1000,
+                     *       "spread_ms": 5000,
+                     *       "started_at": "2026-01-15T09:30:00.000Z",
+                     *       "deadline_at": null,
+                     *       "eta_s": 118
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Drain"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    cancelDrain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "state": "serving",
+                     *       "connections": 150000,
+                     *       "moved": null,
+                     *       "rate": null,
+                     *       "spread_ms": null,
+                     *       "started_at": null,
+                     *       "deadline_at": null,
+                     *       "eta_s": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Drain"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "nodes": [
+                     *         {
+                     *           "name": "gateway-1",
+                     *           "this": true,
+                     *           "epoch": "9f27c3d81b44e06a",
+                     *           "roles": [
+                     *             "gateway"
+                     *           ],
+                     *           "http": "https://gw1.example.com",
+                     *           "admin": "http://10.0.0.11:9090",
+                     *           "version": "0.1.0",
+                     *           "started_at": "2026-01-15T09:30:00.000Z",
+                     *           "lease_ms": 9120,
+                     *           "connections": 18000,
+                     *           "deliveries_per_second": 6120.5,
+                     *           "cpu": 0.412,
+                     *           "drain": "serving"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Nodes"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+}

@@ -1,0 +1,44 @@
+/**
+ * The one way out to the server: adds `Noroshi-Csrf` and `Noroshi-App`, turns failures into errors, and repeats a
+ * request after the person confirmed their login.
+ */
+
+import { ApiError, problemOf, Unreachable } from './error'
+
+export interface Context {
+  csrf(): string | undefined
+  app(): string | undefined
+  /** Asks for the login again; false if the person gave up. */
+  confirmLogin(): Promise<boolean>
+  /** The session ended. */
+  signedOut(): void
+}
+
+/** Routes that answer 401 for wrong credentials, not for a missing session. */
+const SIGN_IN = /^\/v1\/(session(\/(totp|link|confirm))?|invitations\/accept)$/
+const NAMES_ITS_APP = /^\/v1\/apps(\/|$)/
+
+export function prepare(request: Request, context: Pick<Context, 'csrf' | 'app'>): Request {
+  const headers = new Headers(request.headers)
+  const csrf = context.csrf()
+  if (request.method !== 'GET' && request.method !== 'HEAD' && csrf) headers.set('Noroshi-Csrf', csrf)
+  const app = context.app()
+  if (app && !NAMES_ITS_APP.test(new URL(request.url).pathname)) headers.set('Noroshi-App', app)
+  return new Request(request, { headers })
+}
+
+export function transport(context: Context, fetch: typeof globalThis.fetch = globalThis.fetch) {
+  return async function send(request: Request): Promise<Response> {
+    const spare = request.clone()
+    const response = await fetch(prepare(request, context)).catch((error: unknown) => {
+      if (error instanceof DOMException && error.name === 'AbortError') throw error
+      throw new Unreachable(error)
+    })
+    if (response.ok) return response
+
+    const error = new ApiError(await problemOf(response))
+    if (error.is('confirm_login') && (await context.confirmLogin())) return send(spare)
+    if (response.status === 401 && !SIGN_IN.test(new URL(request.url).pathname)) context.signedOut()
+    throw error
+  }
+}

@@ -1,0 +1,69 @@
+/** Reads from the API for a component: the state of one answer, and pages of a list. */
+
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+
+export interface Load<T> {
+  data: T | undefined
+  error: unknown
+  loading: boolean
+  reload(): void
+}
+
+interface State<T> { key: string; data: T | undefined; error: unknown; loading: boolean }
+
+/**
+ * Calls `read` when `key` changes, and every `everyMs` while the page is visible. Answers of an older key are dropped;
+ * the last answer stays visible during a repetition.
+ */
+export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number): Load<T> {
+  const [state, setState] = useState<State<T>>({ key, data: undefined, error: undefined, loading: true })
+  const [round, setRound] = useState(0)
+  const latest = useRef(read)
+  latest.current = read
+
+  useEffect(() => {
+    let wanted = true
+    setState((before) => ({ key, data: before.key === key ? before.data : undefined, error: undefined, loading: true }))
+    latest.current().then(
+      (data) => wanted && setState({ key, data, error: undefined, loading: false }),
+      (error: unknown) => wanted && setState((before) => ({ ...before, error, loading: false })),
+    )
+    return () => void (wanted = false)
+  }, [key, round])
+
+  useEffect(() => {
+    if (everyMs === undefined) return undefined
+    const timer = setInterval(() => document.visibilityState === 'visible' && setRound((n) => n + 1), everyMs)
+    return () => clearInterval(timer)
+  }, [everyMs])
+
+  const reload = useCallback(() => setRound((n) => n + 1), [])
+  const own = state.key === key
+  return { data: own ? state.data : undefined, error: own ? state.error : undefined, loading: !own || state.loading, reload }
+}
+
+export interface Pages<T> extends Load<T[]> {
+  number: number
+  previous: (() => void) | undefined
+  next: (() => void) | undefined
+}
+
+/** One page of a list at a time, by cursor. Only one page is ever in memory. */
+export function usePages<T>(
+  key: string,
+  read: (after: string | undefined) => Promise<{ rows: T[]; next: string | null }>,
+  everyMs?: number,
+): Pages<T> {
+  const [trail, setTrail] = useState<{ key: string; cursors: string[] }>({ key, cursors: [] })
+  const cursors = trail.key === key ? trail.cursors : []
+  const after = cursors.at(-1)
+  const load = useLoad(`${key}\n${after ?? ''}`, () => read(after), everyMs)
+  const next = load.data?.next
+  return {
+    ...load,
+    data: load.data?.rows,
+    number: cursors.length + 1,
+    previous: cursors.length > 0 ? () => setTrail({ key, cursors: cursors.slice(0, -1) }) : undefined,
+    next: next ? () => setTrail({ key, cursors: [...cursors, next] }) : undefined,
+  }
+}

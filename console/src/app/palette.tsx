@@ -1,0 +1,54 @@
+/** Ctrl/Cmd+K: pages, apps and settings by name, or a search for what was typed. */
+
+import { useState } from 'preact/hooks'
+
+import { LANGUAGES, type Language, speak, t } from '../i18n'
+import { Combobox, type Choice } from '../ui/combobox'
+import { Dialog } from '../ui/dialog'
+import { utc } from './format'
+import { best } from './match'
+import { type Theme, theme } from './preference'
+import { address, go } from './router'
+import { PAGES } from './routes'
+import { allowed, app, at, session, signOut } from './session'
+
+function commands(): Choice[] {
+  const pages = PAGES
+    .filter(({ permission, everywhere }) => allowed(session.value, permission, everywhere ? '*' : app.value))
+    .map((page): Choice => ({ id: page.name, label: t(page.title), group: t('palette.pages'), icon: page.icon, hint: `g ${page.key}`, run: () => go(at(page.name)) }))
+  const apps = (session.value?.apps ?? []).filter((name) => name !== app.value)
+    .map((name): Choice => ({ id: `app-${name}`, label: t('palette.app', { app: name }), group: t('palette.apps'), icon: 'right', run: () => go(address('overview', { app: name })) }))
+  const settings: Choice[] = [
+    ...(['light', 'dark', 'system'] as Theme[]).map((value): Choice => ({ id: value, label: t('palette.theme', { theme: t(`theme.${value}`) }), group: t('palette.settings'), icon: 'activity', run: () => void (theme.value = value) })),
+    ...Object.entries(LANGUAGES).map(([tag, name]): Choice => ({ id: tag, label: t('palette.language', { language: name }), group: t('palette.settings'), icon: 'globe', run: () => void speak(tag as Language) })),
+    { id: 'utc', label: utc.value ? t('palette.local') : t('palette.utc'), group: t('palette.settings'), icon: 'activity', run: () => void (utc.value = !utc.value) },
+    { id: 'account', label: t('page.account'), group: t('palette.settings'), icon: 'user', run: () => go(at('account')) },
+    { id: 'sign-out', label: t('session.signOut'), group: t('palette.settings'), icon: 'right', run: () => void signOut() },
+  ]
+  return [...pages, ...apps, ...settings]
+}
+
+export function Palette({ onClose }: { onClose(): void }) {
+  const [typed, setTyped] = useState('')
+  const wanted = typed.trim()
+  const search: Choice[] = wanted === '' ? [] : [{
+    id: 'search', label: t('palette.search', { text: wanted }), group: t('palette.search.group'), icon: 'search',
+    run: () => go(at('search', { q: wanted })),
+  }]
+  const found = best(commands(), ({ label }) => label, wanted)
+  // Groups stay together even if their members fit differently well.
+  const groups = [...new Set(found.map(({ group }) => group))]
+  const choices = [...groups.flatMap((group) => found.filter((choice) => choice.group === group)), ...search]
+    .map((choice): Choice => ({
+      ...choice,
+      run: () => {
+        onClose()
+        choice.run()
+      },
+    }))
+  return (
+    <Dialog title={t('palette.title')} onClose={onClose}>
+      <Combobox label={t('palette.title')} placeholder={t('palette.placeholder')} value={typed} onInput={setTyped} choices={choices} nothing={t('palette.nothing')} />
+    </Dialog>
+  )
+}

@@ -1,0 +1,32 @@
+/** Every value that the API can answer has a message: a new one in the OpenAPI documents fails here. Types only. */
+
+import type { Key } from '.'
+import type { AdminSchemas, Schemas } from '../api/client'
+
+type Trace = Schemas['Trace']
+type Values =
+  | `outcome.${Trace['steps'][number]['outcome']}`
+  | `reason.${NonNullable<Trace['reason']>}`
+  | `target.${Schemas['NotificationState']['target']['kind']}`
+  | `when.${Schemas['NotificationState']['when']}`
+  | `urgency.${Schemas['NotificationState']['urgency']}`
+  | `state.${Schemas['NotificationState']['state'] | Schemas['Campaign']['state'] | Schemas['Experiment']['state'] | Schemas['Item']['state'] | Schemas['Presence'] | AdminSchemas['Drain']['state'] | AdminSchemas['PushCredentialState']['breaker']}`
+  | `state.${Schemas['Notice']['state']}`
+  | `state.activity.${Schemas['Activity']['state']}`
+  | `token.kind.${Schemas['DevicePushToken']['kind']}`
+  | `service.${Schemas['DevicePushToken']['service']}`
+  | `platform.${NonNullable<Schemas['Platform']>}`
+  | `quota.${Schemas['Quota']['quota']}`
+  | `quota.scope.${Schemas['Quota']['scope']}`
+  | `scope.${Schemas['Scope']}`
+  | `allow.${Schemas['TopicRule']['allow']}`
+  | `decision.${Schemas['TopicPermission']['decision']}`
+  | `lane.${Schemas['Campaign']['lane']}`
+  | `join.${Schemas['Activity']['join']}`
+  | `activity.device.${Schemas['ActivityDevice']['state']}`
+  | `push.answer.${Schemas['PushTested']['answer']}`
+  | `channels.storage.${Schemas['Channel']['storage']}`
+  | `role.node.${AdminSchemas['Node']['roles'][number]}`
+
+type Complete<Missing> = [Missing] extends [never] ? true : Missing
+export const complete: Complete<Exclude<Values, Key>> = true

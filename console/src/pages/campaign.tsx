@@ -1,0 +1,139 @@
+/** A campaign: progress, funnel, errors by reason, variants; pause, resume, abort, start. */
+
+import { body, provider, type Schemas } from '../api/client'
+import { perform } from '../app/action'
+import { duration, number } from '../app/format'
+import { useLoad } from '../app/load'
+import { go, place } from '../app/router'
+import { app, at, refusal } from '../app/session'
+import { t, tValue } from '../i18n'
+import { ask } from '../ui/ask'
+import { outcomeTone, State } from '../ui/badge'
+import { Button } from '../ui/button'
+import { CodeBlock } from '../ui/code'
+import { Id } from '../ui/copy'
+import { ErrorBox } from '../ui/error'
+import { Facts } from '../ui/facts'
+import { Head, Section } from '../ui/head'
+import { type Bar, Bars, Progress } from '../ui/progress'
+import { Skeleton } from '../ui/skeleton'
+import { When } from '../ui/when'
+import { audienceText, messageTitle } from './campaign-text'
+import { Variants } from './campaign-variants'
+
+type Campaign = Schemas['Campaign']
+
+const REFRESH_MS = 2000
+
+export default function CampaignPage() {
+  const id = place.value.query.get('id') ?? ''
+  const load = useLoad(`campaign ${app.value} ${id}`, () => body(provider.GET('/v1/campaigns/{id}', { params: { path: { id } } })), REFRESH_MS)
+  const campaign = load.data
+  if (!campaign) return <><Head kind={t('kind.campaign')} title={id} />{load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton rows={8} />}</>
+  return (
+    <>
+      <Head kind={t('kind.campaign')} title={campaign.name ?? messageTitle(campaign) ?? id} badge={<State value={campaign.state} />}>
+        <Actions campaign={campaign} reload={load.reload} />
+      </Head>
+      <ErrorBox error={load.error} retry={load.reload} />
+      <ProgressView campaign={campaign} />
+      <div class="split">
+        <Section title={t('campaign.funnel')}>
+          <Bars label={t('campaign.funnel')} bars={funnel(campaign)} whole={campaign.total ?? campaign.recipients} />
+        </Section>
+        <Section title={t('campaign.reasons')}>
+          {campaign.reasons.length === 0
+            ? <p class="soft">{t('campaign.noReason')}</p>
+            : <Bars label={t('campaign.reasons')} bars={campaign.reasons.map(({ outcome, reason, count }) => ({ label: [tValue('outcome', outcome), reason].filter(Boolean).join(' · '), value: count, tone: outcomeTone(outcome) }))} whole={campaign.reasons.reduce((sum, { count }) => sum + count, 0)} />}
+        </Section>
+      </div>
+      {campaign.experiment && <Variants experiment={campaign.experiment} />}
+      <div class="split">
+        <Section title={t('campaign.plan')}><Plan campaign={campaign} /></Section>
+        <Section title={t('campaign.message')}><CodeBlock label={t('campaign.message')} value={campaign.message} /></Section>
+      </div>
+    </>
+  )
+}
+
+function Actions({ campaign: { id, state, total }, reload }: { campaign: Campaign; reload(): void }) {
+  const path = { params: { path: { id } } }
+  const reason = refusal('publish')
+  const change = async (work: () => Promise<unknown>, done: string): Promise<void> => {
+    if (await perform(work, done)) reload()
+  }
+  async function start(): Promise<void> {
+    const text = total === null ? t('campaign.start.unknown') : t('campaign.start.text', { count: total })
+    if (await ask({ title: t('campaign.start'), text, confirm: t('campaign.start'), danger: false })) {
+      await change(() => provider.POST('/v1/campaigns/{id}/start', path), t('campaign.started'))
+    }
+  }
+  async function abort(): Promise<void> {
+    if (await ask({ title: t('campaign.abort'), text: t('campaign.abort.text'), confirm: t('campaign.abort') })) {
+      await change(() => provider.POST('/v1/campaigns/{id}/abort', path), t('campaign.aborted'))
+    }
+  }
+  async function remove(): Promise<void> {
+    if (!(await ask({ title: t('campaign.delete'), text: t('campaign.delete.text'), confirm: t('action.delete') }))) return
+    if (await perform(() => provider.DELETE('/v1/campaigns/{id}', path), t('campaign.deleted'))) go(at('campaigns'))
+  }
+  const ended = state === 'done' || state === 'aborted'
+  return (
+    <>
+      {state === 'draft' && <Button kind="primary" icon="play" reason={reason} onClick={() => void start()}>{t('campaign.start')}</Button>}
+      {(state === 'running' || state === 'scheduled') && <Button icon="pause" reason={reason} onClick={() => void change(() => provider.POST('/v1/campaigns/{id}/pause', path), t('campaign.paused'))}>{t('campaign.pause')}</Button>}
+      {state === 'paused' && <Button kind="primary" icon="play" reason={reason} onClick={() => void change(() => provider.POST('/v1/campaigns/{id}/resume', path), t('campaign.resumed'))}>{t('campaign.resume')}</Button>}
+      {!ended && <Button kind="danger" icon="stop" reason={reason} onClick={() => void abort()}>{t('campaign.abort')}</Button>}
+      {ended && <Button kind="danger" reason={reason} onClick={() => void remove()}>{t('action.delete')}</Button>}
+    </>
+  )
+}
+
+function ProgressView({ campaign }: { campaign: Campaign }) {
+  const { done, total, queued, rate_per_second: rate, eta_s: eta, latency } = campaign
+  return (
+    <div class="panel">
+      <Progress label={t('campaign.progress')} done={done} total={total} />
+      <dl class="figures">
+        <div><dt>{t('campaign.queued')}</dt><dd>{number(queued)}</dd></div>
+        <div><dt>{t('campaign.rate')}</dt><dd>{number(rate)}/s</dd></div>
+        <div><dt>{t('campaign.eta')}</dt><dd>{eta === null ? '–' : duration(eta * 1000)}</dd></div>
+        <div><dt>{t('campaign.p50')}</dt><dd>{latency.p50_ms === null ? '–' : duration(latency.p50_ms)}</dd></div>
+        <div><dt>{t('campaign.p99')}</dt><dd>{latency.p99_ms === null ? '–' : duration(latency.p99_ms)}</dd></div>
+        <div><dt>{t('campaigns.errors')}</dt><dd class={campaign.errors > 0 ? 'bad-text' : ''}>{number(campaign.errors)}</dd></div>
+      </dl>
+    </div>
+  )
+}
+
+const STAGES = ['pushed', 'written', 'acked', 'opened'] as const
+
+function funnel({ recipients, counts }: Campaign): Bar[] {
+  return [
+    { label: t('campaigns.recipients'), value: recipients },
+    ...STAGES.filter((stage) => stage !== 'acked' || counts['acked'] !== undefined)
+      .map((stage) => ({ label: tValue('outcome', stage), value: counts[stage] ?? 0 })),
+  ]
+}
+
+function Plan({ campaign }: { campaign: Campaign }) {
+  const { schedule } = campaign
+  return (
+    <Facts facts={[
+      [t('campaign.id'), <Id value={campaign.id} />],
+      [t('campaign.audience'), audienceText(campaign.audience)],
+      campaign.uploaded > 0 && [t('campaign.uploaded'), number(campaign.uploaded)],
+      campaign.locales.length > 0 && [t('campaign.locales'), campaign.locales.join(', ')],
+      [t('campaign.lane'), tValue('lane', campaign.lane)],
+      schedule.local_time !== null && [t('campaign.localTime'), schedule.local_time],
+      schedule.quiet_hours !== null && [t('preferences.quiet'), `${schedule.quiet_hours.from}–${schedule.quiet_hours.to}`],
+      [t('campaign.rateMax'), schedule.rate_per_second === null ? t('quotas.unlimited') : `${number(schedule.rate_per_second)}/s`],
+      [t('column.created'), <When at={campaign.created_at} exact />],
+      campaign.start_at !== null && [t('campaign.startAt'), <When at={campaign.start_at} exact />],
+      campaign.started_at !== null && [t('campaign.startedAt'), <When at={campaign.started_at} exact />],
+      campaign.finished_at !== null && [t('campaigns.finished'), <When at={campaign.finished_at} exact />],
+      campaign.notification ? [t('kind.notification'), <a href={at('notification', { id: campaign.notification })}>{campaign.notification}</a>] : undefined,
+      ...(campaign.warnings ?? []).map(({ service, field, warning }) => [`${t('campaign.warning')}: ${tValue('service', service)} ${field}`, warning] as const),
+    ]} />
+  )
+}

@@ -1,0 +1,52 @@
+/** A page of devices: all of the app, or those of a user. */
+
+import type { ComponentChildren } from 'preact'
+
+import { body, provider, type Schemas } from '../api/client'
+import { type Pages, usePages } from '../app/load'
+import { app, at } from '../app/session'
+import { t, tValue } from '../i18n'
+import { Badge, State } from '../ui/badge'
+import { Table } from '../ui/table'
+import { When } from '../ui/when'
+
+type Device = Schemas['Device']
+
+export const PAGE_ROWS = 50
+
+export const useDevices = (user?: string): Pages<Device> =>
+  usePages(`devices ${app.value} ${user ?? ''}`, async (after) => {
+    const query = { limit: PAGE_ROWS, ...(user ? { user } : {}), ...(after ? { after } : {}) }
+    const answer = await body(provider.GET('/v1/devices', { params: { query } }))
+    return { rows: answer.devices, next: answer.next }
+  })
+
+interface Props { load: Pages<Device>; empty: ComponentChildren; withUser?: boolean }
+
+export function DeviceTable({ load, empty, withUser = true }: Props) {
+  return (
+    <Table<Device>
+      caption={t('page.devices')}
+      load={load}
+      rowKey={({ device }) => device}
+      empty={empty}
+      columns={[
+        { title: t('kind.device'), cell: ({ device }) => <a class="mono" href={at('device', { id: device })}>{device}</a> },
+        ...(withUser ? [{ title: t('kind.user'), cell: ({ user }: Device) => user === null ? <span class="none">–</span> : <a href={at('user', { id: user })}>{user}</a> }] : []),
+        { title: t('device.presence'), cell: ({ presence }) => <State value={presence} /> },
+        { title: t('device.platform'), cell: ({ platform }) => platform === null ? <span class="none">–</span> : tValue('platform', platform) },
+        { title: t('device.push'), cell: (device) => <PushState device={device} /> },
+        { title: t('device.version'), wide: true, cell: ({ app_version }) => app_version ?? <span class="none">–</span> },
+        { title: t('device.locale'), wide: true, cell: ({ locale }) => locale ?? <span class="none">–</span> },
+        { title: t('column.created'), wide: true, cell: ({ created_at }) => <When at={created_at} /> },
+      ]}
+    />
+  )
+}
+
+function PushState({ device: { push_tokens: tokens, push_suspect: suspect } }: { device: Device }) {
+  const main = tokens.find((token) => token.main)
+  if (suspect || main?.suspect) return <Badge tone="warn">{t('device.suspect')}</Badge>
+  if (!main) return <span class="none">{t('device.noToken')}</span>
+  return <Badge tone="good">{tValue('service', main.service)}</Badge>
+}

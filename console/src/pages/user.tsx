@@ -1,0 +1,63 @@
+/** Everything about one user. */
+
+import { useState } from 'preact/hooks'
+
+import { body, provider } from '../api/client'
+import { perform } from '../app/action'
+import { useLoad } from '../app/load'
+import { amend, place } from '../app/router'
+import { app, at, refusal, testRefusal } from '../app/session'
+import { t } from '../i18n'
+import { ask } from '../ui/ask'
+import { State } from '../ui/badge'
+import { Button } from '../ui/button'
+import { Empty } from '../ui/empty'
+import { Head } from '../ui/head'
+import { Tabs } from '../ui/tabs'
+import { DeviceTable, useDevices } from './device-table'
+import { ItemTable } from './item-table'
+import { PreferencesPanel } from './preferences'
+import { TestMessage } from './test-message'
+import { TokenTable } from './token-table'
+import { TopicList } from './topic-list'
+
+const PRESENCE_MS = 10_000
+
+export default function User() {
+  const user = place.value.query.get('id') ?? ''
+  const [testing, setTesting] = useState(false)
+  const devices = useDevices(user)
+  const presence = useLoad(`presence ${app.value} ${user}`, async () => (await body(provider.POST('/v1/presence', { body: { users: [user] } }))).users[user], PRESENCE_MS)
+  const reason = refusal('devices')
+
+  async function revoke(): Promise<void> {
+    if (!(await ask({ title: t('user.revoke'), text: t('user.revoke.text', { user }), confirm: t('user.revoke') }))) return
+    if (await perform(() => provider.POST('/v1/users/{user}/revoke', { params: { path: { user } } }), t('user.revoked'))) devices.reload()
+  }
+
+  const tokens = { ...devices, data: devices.data?.flatMap(({ device, push_tokens }) => push_tokens.map((token) => ({ device, token }))) }
+  const topics = new Map<string, number>()
+  for (const device of devices.data ?? []) for (const topic of device.topics) topics.set(topic, (topics.get(topic) ?? 0) + 1)
+
+  return (
+    <>
+      <Head kind={t('kind.user')} title={user} badge={presence.data && <State value={presence.data.presence} />}>
+        <Button kind="primary" icon="send" reason={testRefusal()} onClick={() => setTesting(true)}>{t('test.action')}</Button>
+        <Button kind="danger" reason={reason} onClick={() => void revoke()}>{t('user.revoke')}</Button>
+      </Head>
+      <Tabs
+        label={t('user.tabs')}
+        chosen={place.value.query.get('tab') ?? 'devices'}
+        onChoose={(tab) => amend({ tab })}
+        tabs={[
+          { id: 'devices', label: t('page.devices'), count: devices.next || devices.previous ? undefined : devices.data?.length, body: () => <DeviceTable load={devices} withUser={false} empty={<Empty icon="device" title={t('devices.noneOfUser', { user })} text={t('devices.noneOfUser.text')} />} /> },
+          { id: 'items', label: t('items.title'), body: () => <ItemTable user={user} /> },
+          { id: 'tokens', label: t('tokens.title'), count: tokens.data?.length, body: () => <TokenTable load={tokens} withDevice deviceLink={(device) => at('device', { id: device })} /> },
+          { id: 'topics', label: t('topics.subscriptions'), count: devices.data && topics.size, body: () => <TopicList topics={[...topics].sort(([a], [b]) => a.localeCompare(b))} /> },
+          { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ user }} /> },
+        ]}
+      />
+      {testing && <TestMessage to={{ users: [user] }} name={user} onClose={() => setTesting(false)} />}
+    </>
+  )
+}

@@ -1,0 +1,29 @@
+/** An error in the server's words, with the request id that the server's log contains. */
+
+import { ApiError } from '../api/error'
+import { errorText } from '../app/error-text'
+import { t } from '../i18n'
+import { Button } from './button'
+import { CopyButton } from './copy'
+
+export function ErrorBox({ error, retry }: { error: unknown; retry?: () => void }) {
+  if (!error) return null
+  const problem = error instanceof ApiError ? error.problem : undefined
+  return (
+    <div class="error-box" role="alert">
+      <div>
+        <p class="error-title">{errorText(error)}</p>
+        {problem && (
+          <p class="error-facts">
+            <code>{problem.status} {problem.code}</code>
+            {problem.field && <> · {t('error.field')} <code>{problem.field}</code></>}
+            {problem.requestId && (
+              <> · {t('error.request')} <code>{problem.requestId}</code> <CopyButton text={problem.requestId} label={t('error.copyRequest')} /></>
+            )}
+          </p>
+        )}
+      </div>
+      {retry && <Button small icon="refresh" onClick={retry}>{t('action.retry')}</Button>}
+    </div>
+  )
+}

@@ -1,0 +1,12 @@
+import { dateTime, millis, relative } from '../app/format'
+import type { Moment } from '../api/session'
+
+/** A moment as people speak of it; the exact time is in the title. */
+export function When({ at, exact = false }: { at: Moment | null | undefined; exact?: boolean }) {
+  if (at === null || at === undefined) return <span class="none">–</span>
+  return (
+    <time dateTime={new Date(millis(at)).toISOString()} title={exact ? relative(at) : dateTime(at, true)}>
+      {exact ? dateTime(at) : relative(at)}
+    </time>
+  )
+}
