@@ -151,6 +151,7 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations", person::invite).on_node(Own).dangerous(),
         delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
+        post("/v1/test-notifications", notification::publish_test).in_app(Devices),
         get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/audit", audit::list).on_node(Read),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),

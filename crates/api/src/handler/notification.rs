@@ -21,7 +21,7 @@ use crate::handler::channel::BroadcastBody;
 use crate::handler::explanation::{Explanation, Present, Reason, Segment, explain};
 use crate::push_check;
 use crate::request::access::{Provider, Publish, Read};
-use crate::request::body::JsonBody;
+use crate::request::body::{Body, JsonBody};
 use crate::request::idempotency::{idempotency, mark_replayed};
 use crate::request::parameter::Path;
 use crate::request::trace::Traced;
@@ -109,6 +109,9 @@ struct CancelledBody {
     removed: u64,
 }
 
+/// Recipients of a test.
+const TEST_TARGETS_MAX: u64 = 10;
+
 /// `POST /v1/notifications`
 pub(crate) async fn publish(
     Shared(body_limits): Shared<Limits>,
@@ -117,12 +120,42 @@ pub(crate) async fn publish(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Answer {
+    accept(body_limits, provider, trace, headers, body, |_| Ok(())).await
+}
+
+/// `POST /v1/test-notifications` of the console: for people who look after users, and publish nothing else.
+pub(crate) async fn publish_test(
+    Shared(body_limits): Shared<Limits>,
+    provider: Provider<Publish>,
+    Traced(trace): Traced,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let few = |request: &Request| match request.target.named_count() {
+        Some(count) if count <= TEST_TARGETS_MAX => Ok(()),
+        Some(_) | None => {
+            let rule = format!("a test goes to at most {TEST_TARGETS_MAX} users or devices, by name");
+            Err(Problem::field("to", rule))
+        }
+    };
+    accept(body_limits, provider, trace, headers, body, few).await
+}
+
+async fn accept(
+    body_limits: Limits,
+    provider: Provider<Publish>,
+    trace: Option<TraceContext>,
+    headers: HeaderMap,
+    body: Body,
+    check: impl Fn(&Request) -> Result<(), Problem>,
+) -> Answer {
     let idempotency = idempotency(&headers, &body)?;
     let publisher = &provider.delivery.publisher;
     let outline = || body::outline(&body, idempotency.is_some());
     let admitted = publisher.wait_for_room(provider.app, outline).await?;
     let request =
         Request { trace, ..body::notification(&body, &body_limits, provider.delivery.clock().now())? };
+    check(&request)?;
     drop(body);
     let unshown = push_check::check_request(&provider.delivery, provider.app, &request).await?;
     let warnings = unshown.warnings(&provider.delivery, provider.app).await;

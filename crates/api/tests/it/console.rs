@@ -290,6 +290,24 @@ async fn owners_of_an_app_manage_its_people() {
 }
 
 #[tokio::test]
+async fn support_sends_tests_to_few() {
+    let service = Service::start().await;
+    let sue = person(&service, "sue@example.com", vec![(Some(service.app()), Role::Support)]).await;
+    let test = async |to: Value| {
+        let body = json!({"to": to, "data": 1}).to_string();
+        sue.call(&service, Method::POST, "/v1/test-notifications", &body).await
+    };
+    assert_eq!(test(json!({"users": ["u1"]})).await.status, 202);
+    assert_eq!(test(json!({"devices": ["d1", "d2"]})).await.status, 202);
+    let many: Vec<_> = (0..11).map(|number| format!("u{number}")).collect();
+    for to in [json!({"users": many}), json!({"topic": "news"}), json!({"everyone": true})] {
+        assert_eq!(test(to).await.problem(400, "invalid_field")["field"], "to");
+    }
+    let publish = r#"{"to": {"users": ["u1"]}, "data": 1}"#;
+    sue.call(&service, Method::POST, "/v1/notifications", publish).await.problem(403, "forbidden");
+}
+
+#[tokio::test]
 async fn changes_are_recorded_without_secrets() {
     let service = Service::start().await;
     let ann = person(&service, "ann@example.com", vec![(None, Role::Owner)]).await;
