@@ -1,8 +1,8 @@
 //! Records of attempts at pushes: which attempts are kept, and their stored format.
 //!
 //! Attempts at recipients that a request named are always kept, and so are failures. Of campaigns, topics and conditions
-//! a sample of the others is kept: their audiences have no bound. A row of the store has the attempts of one batch, or of
-//! a part of it. They are JSON, compressed; of each attempt only what differs from the one before is written, because the
+//! a sample of the others is kept: their audiences have no bound. A row of the store has the attempts of one batch, of a
+//! part of it, or of a slice of a Live Activity, or one attempt at a broadcast. They are JSON, compressed; of each attempt only what differs from the one before is written, because the
 //! pushes of a batch mostly differ in their token and their id.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use noroshi_push::{Attempt, Record};
-use noroshi_store::{PushRecord, Work};
+use noroshi_store::PushRecord;
 use noroshi_types::{DeviceNum, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -54,12 +54,7 @@ impl Recording {
     }
 
     /// The row for these attempts. `None` without any.
-    pub(super) fn row(
-        self,
-        work: Work,
-        attempts: &[(DeviceNum, Attempt)],
-        now: Timestamp,
-    ) -> Option<Box<PushRecord>> {
+    pub(super) fn row(self, attempts: &[(DeviceNum, Attempt)], now: Timestamp) -> Option<Box<PushRecord>> {
         if attempts.is_empty() {
             return None;
         }
@@ -67,7 +62,7 @@ impl Recording {
         devices.sort_unstable();
         devices.dedup();
         let keep_until = now.saturating_add(self.retention);
-        Some(Box::new(PushRecord { work, keep_until, devices, attempts }))
+        Some(Box::new(PushRecord { keep_until, devices, attempts }))
     }
 }
 
@@ -232,7 +227,6 @@ pub fn decode(row: &[u8], device: DeviceNum) -> Result<Vec<RecordedAttempt>, Str
 #[cfg(test)]
 mod tests {
     use noroshi_push::Received;
-    use noroshi_types::NotificationId;
 
     use super::super::recipient::push_id;
     use super::*;
@@ -254,8 +248,7 @@ mod tests {
     }
 
     fn row(attempts: &[(DeviceNum, Attempt)]) -> PushRecord {
-        let work = Work::Notification(NotificationId::from_bytes([7; 16]));
-        *Recording::default().row(work, attempts, Timestamp(5_000)).expect("attempts")
+        *Recording::default().row(attempts, Timestamp(5_000)).expect("attempts")
     }
 
     #[test]
