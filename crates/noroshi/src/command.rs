@@ -32,6 +32,7 @@ mod serve;
 mod shown;
 mod sim;
 mod topics;
+mod trace;
 
 use std::process::{ExitCode, Termination};
 use std::time::Duration;
