@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 const JSON_BYTES_MAX: usize = 2 << 20;
 
 const MILLION: u32 = 1_000_000;
+/// How many times more pushes of a group are in the sample, if any is: a row costs more than a few attempts in it.
+const GROUPED: u32 = 10;
 
 /// Which attempts are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +46,18 @@ impl Recording {
         if self.retention.is_zero() {
             return Record::Nothing;
         }
-        let (random, _) = id.as_u64_pair();
-        // The upper bits hold the version of the UUID; these are of the hash.
-        let place = (random >> 16) as u32 % MILLION;
-        match names_recipients || place < self.sample {
+        match names_recipients || place(id) < self.sample {
             true => Record::All,
             false => Record::Failures,
         }
+    }
+
+    /// For pushes whose attempts share a row: of most groups none is in the sample. `id` is that of the group.
+    pub(super) fn of_group(self, id: &uuid::Uuid) -> Self {
+        let sample = self.sample.saturating_mul(GROUPED).min(MILLION);
+        // The part of the groups, times the part of their pushes, is the sample.
+        let is_in = u64::from(place(id)) * u64::from(sample) < u64::from(self.sample) * u64::from(MILLION);
+        Self { sample: if is_in { sample } else { 0 }, ..self }
     }
 
     /// The row for these attempts. `None` without any.
@@ -64,6 +71,13 @@ impl Recording {
         let keep_until = now.saturating_add(self.retention);
         Some(Box::new(PushRecord { keep_until, devices, attempts }))
     }
+}
+
+/// Evenly distributed below a million.
+fn place(id: &uuid::Uuid) -> u32 {
+    let (random, _) = id.as_u64_pair();
+    // The upper bits hold the version of the UUID; these are of the hash.
+    (random >> 16) as u32 % MILLION
 }
 
 /// An attempt as it was recorded.
@@ -329,6 +343,14 @@ mod tests {
         assert!((850..1_150).contains(&sampled), "{sampled}");
         assert_eq!(all(recording, true), 10_000);
         assert_eq!(all(Recording { sample: 0, ..recording }, false), 0);
+        for (sample, groups, grouped) in
+            [(100_000, 1_000, 10_000), (500_000, 5_000, 10_000), (1_000, 1_000, 100)]
+        {
+            let of = |id| Recording { sample, ..recording }.of_group(id);
+            let taken: Vec<_> = ids.iter().map(of).filter(|of| of.sample > 0).collect();
+            assert!(taken.len().abs_diff(groups) < 200, "{} groups", taken.len());
+            assert!(all(taken[0], false).abs_diff(grouped) < 100, "{sample}");
+        }
         let off = Recording { retention: Duration::ZERO, ..recording };
         assert!(ids.iter().all(|id| off.of(true, id) == Record::Nothing));
     }

@@ -258,6 +258,8 @@ impl Task<'_> {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&activity.num.to_be_bytes());
         seed[8..].copy_from_slice(&activity.version.to_be_bytes());
+        // The slice has an id of its own: no device has such a number.
+        let recording = pipeline.config.recording.of_group(&push_id(&seed, DeviceNum(!self.slice.id)));
         let mut slot = pipeline.compute.acquire().await;
         for (index, (sent, (token, content))) in (0..).zip(sent.iter().zip(pushes)) {
             slot.yield_if_used().await;
@@ -267,7 +269,7 @@ impl Task<'_> {
             }
             let reply = Reply { to: answers.clone(), index };
             let id = push_id(&seed, sent.device);
-            let record = pipeline.config.recording.of(self.shown.spec.named, &id);
+            let record = recording.of(self.shown.spec.named, &id);
             let push = Push { app: activity.app, lane, token, content, id, details: None, record, reply };
             slot.release_while(pipeline.outlet.send(push)).await;
         }
