@@ -219,7 +219,9 @@ async fn write_forever(pipeline: &Pipeline, mut ready: mpsc::Receiver<FinishedBr
 }
 
 /// Passes the answer on, with the attempts before it.
-struct OneReply(Mutex<(Vec<Attempt>, Option<oneshot::Sender<(Vec<Attempt>, Answer)>>)>);
+struct OneReply(Mutex<(Vec<Attempt>, Option<Answers>)>);
+
+type Answers = oneshot::Sender<(Vec<Attempt>, Answer)>;
 
 impl Answered for OneReply {
     fn attempted(&self, _: u32, attempt: Attempt) {
