@@ -94,6 +94,55 @@ describe('a Live Activity', () => {
     assert.deepEqual(push_tokens.map(({ kind }) => kind), ['live-activity-start'])
     const traced = await call('GET', `/v1/activities/${id}/devices/${device}`)
     assert.equal(traced.started_version, 1)
+    assert.deepEqual([traced.targeted_by, traced.cause], ['user', undefined])
+    // Every push of an activity that names its users is recorded, as it was sent.
+    const recorded = traced.attempts.map((attempt) => [attempt.response.status, attempt.url.split('/').at(-1), attempt.body.aps.event])
+    assert.deepEqual(recorded[0], [200, startToken.token, 'start'])
+    assert.deepEqual(recorded.at(-1), [200, ownToken.token, 'end'])
+    assert.equal(recorded.length, 1 + all.length)
+    assert.deepEqual(traced.attempts.at(-1).body, last.payload)
+    assert.equal(traced.attempts[0].headers['apns-push-type'], 'liveactivity')
+    assert.equal(traced.attempts[0].headers.authorization, undefined)
+    const explained = await node.cli('explain', id, device, '--requests')
+    assert.match(explained.stdout, new RegExp(`named the device's user "${user}"[^]*POST https?://[^]*"event":"start"[^]*=> 200`))
+    const shown = await node.cli('activity', 'show', id, '--device', device)
+    assert.match(shown.stdout, new RegExp(`200 .*${startToken.token}`))
+    assert.match((await node.cli('explain', id)).stdout, /state +ended/)
+    const unknown = await node.cli('explain', 'no-such-activity', device)
+    assert.notEqual(unknown.code, 0)
+    assert.match(unknown.stderr, /activity/)
+  })
+
+  test('explains which devices it does not reach', async () => {
+    const topic = unique('topic')
+    const id = unique('match')
+    const [gone, refused, waiting] = await push.tokens('apns', 3)
+    const register = async ({ service: _, ...own } = {}, kind = 'live-activity') => {
+      const device = unique('device')
+      const push_tokens = own.token ? [{ kind, ...(kind === 'live-activity' ? { name: id } : {}), ...own }] : []
+      const { token } = await node.api.register({ device, topics: [topic], platform: 'ios', push_tokens })
+      return { device, token }
+    }
+    const devices = [await register(gone), await register(refused), await register(waiting, 'live-activity-start'), await register()]
+    await push.behave({ service: 'apns', tokens: {
+      [gone.token]: { status: 410, reason: 'Unregistered' }, [refused.token]: { status: 400, reason: 'BadTopic' },
+    } })
+    await start({ topic }, { id })
+    await current(id)
+    const { device: late } = await register()
+    const { device: stranger } = await node.api.register({ device: unique('device') })
+    const trace = (device) => call('GET', `/v1/activities/${id}/devices/${device}`)
+    await update(id, 1)
+    await current(id)
+    const causes = []
+    for (const device of [...devices.map(({ device }) => device), late, stranger]) causes.push((await trace(device)).cause)
+    assert.deepEqual(causes, ['invalid_token', 'push_refused', 'awaiting_token', 'no_token', 'registered_later', 'not_targeted'])
+    // Failures are always recorded.
+    const { attempts } = await trace(devices[0].device)
+    assert.deepEqual(attempts.map(({ response, reason }) => [response.status, response.body.reason, reason]), [[410, 'Unregistered', 'Unregistered']])
+    const { stdout } = await node.cli('explain', id, devices[1].device)
+    assert.match(stdout, /rejected it permanently \(BadTopic\)/)
+    assert.match((await node.cli('explain', id, stranger)).stdout, /does not subscribe durably to the topic/)
   })
 
   test('reaches Android as data messages and iOS over FCM', async () => {

@@ -229,6 +229,15 @@ describe('a broadcast', () => {
     assert.equal((await state(ids[0])).attempts, 2)
     assert.deepEqual((await sent(made)).map((got) => got.id), ids)
     assert.equal((await push.received('apns', made.apns_id))[0].id, ids[0])
+    // Each attempt is recorded.
+    const { requests } = await state(ids[0])
+    assert.deepEqual(requests.map(({ response, headers, reason }) => [response.status, headers['apns-channel-id'], headers['apns-request-id'], reason !== undefined]), [[503, made.apns_id, ids[0], true], [200, made.apns_id, ids[0], false]])
+    assert.deepEqual(requests[1].body.aps['content-state'], { score: 0 })
+    assert.match(requests[1].url, new RegExp(`/4/broadcasts/apps/${BUNDLE}$`))
+    assert.equal(requests[1].headers.authorization, undefined)
+    const { stdout } = await node.cli('explain', ids[0], '--requests')
+    assert.match(stdout, /POST https?:[^]*=> 503[^]*POST https?:[^]*=> 200/)
+    assert.match((await node.cli('explain', ids[0])).stdout, /attempts +2[^]*503[^]*200/)
   })
 
   test('that Apple rejects is refused with its reason', async () => {

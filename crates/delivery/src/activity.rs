@@ -94,6 +94,8 @@ impl Activities {
         self.nodes.require_activities()?;
         let now = self.context.now();
         let Start { id, target, spec, first, ttl, joinable } = start;
+        let spec =
+            Spec { named: matches!(target, Target::Users(_) | Target::Devices(_)) && !joinable, ..spec };
         let new = NewActivity {
             app,
             id,

@@ -33,6 +33,7 @@ mod serve;
 mod shown;
 mod sim;
 mod topics;
+mod trace;
 
 use std::process::{ExitCode, Termination};
 use std::time::Duration;

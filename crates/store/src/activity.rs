@@ -17,7 +17,7 @@ use noroshi_types::{
     ActivityId, AppId, DeviceId, DeviceNum, JsonText, Outcome, PushToken, Timestamp, TokenKey, UserId,
 };
 
-use crate::{Error, Idempotency, InvalidToken, SuspectToken};
+use crate::{Error, Idempotency, InvalidToken, PushRecord, SuspectToken};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewActivity {
@@ -91,6 +91,7 @@ pub struct ActivityProgress {
 /// A device that takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivityMember {
+    pub num: DeviceNum,
     /// The version with which a push started the activity on the device; 0: none did.
     pub started: u64,
     /// The newest version that was sent to the device's slice; 0: none.
@@ -110,6 +111,8 @@ pub struct ActivityMember {
     pub has_fcm_token: bool,
     /// The device changed its user, and takes no part any more.
     pub is_of_another_user: bool,
+    /// Attempts at pushes to the device, each as in [`PushRecord::attempts`] and with those of other devices.
+    pub attempts: Vec<Vec<u8>>,
 }
 
 /// Asks for slices that are due.
@@ -194,6 +197,10 @@ pub struct SettledSlice {
     pub parts: Vec<(Outcome, Option<&'static str>, Vec<DeviceNum>)>,
     /// All outcomes, for the sums of the activity.
     pub counts: Vec<(Outcome, Option<&'static str>, u64)>,
+    /// Attempts that a push service accepted, and the others. A slice keeps its newest
+    /// [`noroshi_types::limits::ACTIVITY_SLICE_RECORDS`] of each.
+    pub accepted: Option<Box<PushRecord>>,
+    pub failed: Option<Box<PushRecord>>,
 }
 
 /// What a push service reported about tokens of one kind and name.

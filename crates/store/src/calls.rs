@@ -279,11 +279,13 @@ calls! { Channels {
         = shared broadcast::accept(new, *waiting_max, *now);
     read stored_broadcast(app: AppId, id: BroadcastId) -> Option<StoredBroadcast>
         = shared broadcast::find(*app, *id);
+    read broadcast_attempts(app: AppId, id: BroadcastId) -> Vec<Vec<u8>>
+        = shared push_record::of_broadcast(*app, *id);
     read broadcasts(app: AppId, of: BroadcastsOf, limit: usize) -> Vec<StoredBroadcast>
         = shared broadcast::list(*app, of, *limit);
     write(3 * limit) take_broadcasts(now: Timestamp, lease: Duration, limit: usize) -> TakenBroadcasts
         = shared broadcast::take(*now, *lease, *limit);
-    write(2 * finished.len()) finish_broadcasts(finished: Vec<FinishedBroadcast>, now: Timestamp) -> ()
+    write(3 * finished.len()) finish_broadcasts(finished: Vec<FinishedBroadcast>, now: Timestamp) -> ()
         = shared broadcast::finish(finished, *now);
     read channel_counts() -> ChannelCounts = shared channel::counts();
 }}
@@ -363,7 +365,7 @@ calls! { Activities {
         = shared activity::renew(*holder, slices, *lease, *now);
     read slice_recipients(activity: Activity, slice: Slice, attributes: String) -> Vec<ActivityRecipient>
         = shared activity::recipients(activity, slice, attributes);
-    write(settled.iter().map(|one| 4 + one.started.len() + one.again.len()).sum())
+    write(settled.iter().map(|one| 6 + one.started.len() + one.again.len()).sum())
         settle_slices(holder: u64, settled: Vec<SettledSlice>, now: Timestamp) -> Option<Timestamp>
         = shared activity::settle(*holder, settled, *now);
     write(reports.iter().map(|report| 3 * (report.gone.len() + report.suspects.len())).sum())

@@ -15,7 +15,7 @@ use noroshi_types::{
     StoragePolicy, Timestamp, Topic,
 };
 
-use crate::{Error, Idempotency};
+use crate::{Error, Idempotency, PushRecord};
 
 /// A channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +143,8 @@ pub struct FinishedBroadcast {
     pub num: u64,
     pub reason: Option<&'static str>,
     pub then: Then,
+    /// Of [`PushRecord::NO_DEVICE`].
+    pub record: Option<Box<PushRecord>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,6 +207,8 @@ pub trait Channels: Send + Sync {
         now: Timestamp,
     ) -> Result<(StoredBroadcast, bool), Error>;
     async fn stored_broadcast(&self, app: AppId, id: BroadcastId) -> Result<Option<StoredBroadcast>, Error>;
+    /// The attempts of the newest 100 records, oldest first, each as in [`PushRecord::attempts`].
+    async fn broadcast_attempts(&self, app: AppId, id: BroadcastId) -> Result<Vec<Vec<u8>>, Error>;
     /// The newest first.
     async fn broadcasts(
         &self,
@@ -222,7 +226,8 @@ pub trait Channels: Send + Sync {
         lease: Duration,
         limit: usize,
     ) -> Result<TakenBroadcasts, Error>;
-    /// Writes results in one commit. A result counts once, even if another sender has the lease by then.
+    /// Writes results in one commit. A result counts once, even if another sender has the lease by then. A broadcast keeps
+    /// its newest 100 records.
     async fn finish_broadcasts(&self, finished: Vec<FinishedBroadcast>, now: Timestamp) -> Result<(), Error>;
     async fn channel_counts(&self) -> Result<ChannelCounts, Error>;
 }

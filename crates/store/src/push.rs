@@ -263,7 +263,7 @@ pub struct Finished {
     /// How many answers fell into which bucket of the caller's latency histogram for the campaign. Ignored for
     /// batches without a campaign.
     pub latencies: Vec<(u16, u32)>,
-    /// Boxed: most campaign batches have none.
+    /// Boxed: most campaign batches have none. Read with [`crate::Notifications::trace`].
     pub record: Option<Box<PushRecord>>,
 }
 
@@ -280,15 +280,19 @@ pub struct RestoreTokens {
     pub tokens_max: usize,
 }
 
-/// Attempts at pushes: requests to push services, and their responses. Read with [`crate::Notifications::trace`].
+/// Attempts at pushes: requests to push services, and their responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushRecord {
-    pub work: Work,
     pub keep_until: Timestamp,
     /// The devices of the attempts, sorted.
     pub devices: Vec<DeviceNum>,
     /// In the caller's format.
     pub attempts: Vec<u8>,
+}
+
+impl PushRecord {
+    /// The device of attempts at broadcasts, which have none.
+    pub const NO_DEVICE: DeviceNum = DeviceNum(0);
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

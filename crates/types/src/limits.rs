@@ -86,6 +86,9 @@ pub const ACTIVITIES_PER_APP_MAX: u64 = 250_000;
 pub const ACTIVITY_DEVICES_MAX: u64 = 1_000_000;
 /// Devices that are updated together.
 pub const ACTIVITY_SLICE_DEVICES: usize = 500;
+/// Records of requests to push services that a slice keeps, of accepted pushes and of failures each:
+/// 20 × 500 requests × 100 bytes = 1 MB.
+pub const ACTIVITY_SLICE_RECORDS: usize = 20;
 /// How long an activity can be looked up after it ended.
 pub const ACTIVITY_RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// The content state of an activity, its attributes, and its fields for Android. Push services limit the whole payload

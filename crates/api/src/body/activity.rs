@@ -160,6 +160,7 @@ pub fn activity(bytes: &[u8], draw: impl FnOnce() -> ActivityId, now: Timestamp)
         when: body.when.map_or(When::Connected, |when| when.0),
         ios_via: body.ios_via.map(|via| via.0.0),
         frequent_updates: body.frequent_updates.unwrap_or(false),
+        named: false,
     };
     let first = Update {
         content: Some(object(body.content_state, "content_state")?),

@@ -15,6 +15,9 @@ use serde_json::value::RawValue;
 
 use crate::body;
 use crate::error::{Code, Problem};
+use crate::handler::attempt::{AttemptBody, attempts};
+use crate::handler::explanation::Reason;
+use crate::handler::explanation::activity::{Facts, OfActivity};
 use crate::push_check;
 use crate::request::access::{Provider, Publish, Read};
 use crate::request::body::JsonBody;
@@ -103,7 +106,13 @@ struct MemberBody {
     reason: Option<String>,
     at: Option<String>,
     connected: bool,
-    summary: &'static str,
+    targeted_by: &'static str,
+    targeting: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    summary: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<AttemptBody>,
 }
 
 /// `POST /v1/activities`
@@ -155,15 +164,26 @@ pub(crate) async fn show(provider: Provider<Read>, Path(id): Path<String>) -> An
 
 /// `GET /v1/activities/{id}/devices/{device}`
 pub(crate) async fn trace(provider: Provider<Read>, Path((id, device)): Path<(String, String)>) -> Answer {
-    let device = body::device_id(&device)?;
-    let shown = found(&provider.delivery, provider.app, &body::activity_id(&id)?).await?;
-    let member = provider.delivery.activities.member(&shown, &device).await?;
-    if member.is_none() && provider.delivery.store().device(provider.app, &device).await?.is_none() {
-        return Err(Problem::not_found("device"));
-    }
-    let session = provider.delivery.sessions.of_device(provider.app, &device).await;
+    let (device, delivery) = (body::device_id(&device)?, &provider.delivery);
+    let shown = found(delivery, provider.app, &body::activity_id(&id)?).await?;
+    let member = delivery.activities.member(&shown, &device).await?;
+    let device = delivery.store().device(provider.app, &device).await?;
+    let device = device.ok_or_else(|| Problem::not_found("device"))?;
+    let session = delivery.sessions.of_device(provider.app, &device.id).await;
     let connected = session.is_some_and(|session| session.presence != Presence::Offline);
-    respond::ok(&MemberBody::new(&shown, device.to_string(), member, connected))
+    let explained = Facts {
+        activity: &shown.activity,
+        target: shown.target().map_err(Problem::from)?.as_ref(),
+        attributes_type: &shown.spec.attributes_type,
+        ios_via: shown.spec.ios_via,
+        device: &device,
+        member: member.as_ref(),
+        now: delivery.clock().now(),
+        waits_for_quota: delivery.quotas.pushes_wait(provider.app),
+        credentials: &delivery.push.credential_status(provider.app).unwrap_or_default(),
+    }
+    .explain();
+    respond::ok(&MemberBody::new(&shown, device.id.to_string(), member, connected, explained))
 }
 
 /// `PATCH /v1/activities/{id}`
@@ -290,9 +310,16 @@ impl ProgressBody {
 }
 
 impl MemberBody {
-    fn new(shown: &Shown, device: String, member: Option<ActivityMember>, connected: bool) -> Self {
+    fn new(
+        shown: &Shown,
+        device: String,
+        member: Option<ActivityMember>,
+        connected: bool,
+        explained: OfActivity,
+    ) -> Self {
         let (id, current) = (shown.activity.id.to_string(), shown.activity.version);
-        let (state, summary) = explain(shown, member.as_ref());
+        let OfActivity { state, targeted_by, targeting, cause, summary } = explained;
+        let attempts = member.as_ref().map(|member| attempts(&member.attempts, member.num));
         let blank = Self {
             id,
             device,
@@ -307,7 +334,11 @@ impl MemberBody {
             reason: None,
             at: None,
             connected,
+            targeted_by: targeted_by.as_str(),
+            targeting,
+            cause: cause.map(Reason::as_str),
             summary,
+            attempts: attempts.unwrap_or_default(),
         };
         // What a slice got, a device without a token did not.
         let Some(member) = member.filter(|_| !matches!(state, "not_invited" | "other_user")) else {
@@ -330,35 +361,5 @@ impl MemberBody {
             at: member.at.map(|at| at.to_string()),
             ..blank
         }
-    }
-}
-
-/// The state of a device, and what it means.
-fn explain(shown: &Shown, member: Option<&ActivityMember>) -> (&'static str, &'static str) {
-    let Some(member) = member else {
-        return match shown.activity.cursor {
-            Some(_) => (
-                "not_invited",
-                "The devices of the target are still being collected; this one is not among them yet.",
-            ),
-            None => ("not_invited", "The activity is not for this device."),
-        };
-    };
-    match member {
-        _ if member.is_of_another_user => {
-            ("other_user", "The device changed its user after the activity started, so it gets nothing.")
-        }
-        _ if member.has_token => {
-            ("joined", "The device reported the token of its activity and gets every state.")
-        }
-        _ if shown.activity.ended_at.is_some() && member.started > 0 => {
-            ("joined", "The activity ended; its token was removed.")
-        }
-        _ if member.has_start_token && member.started > 0 => {
-            ("started", "A push started the activity; the device has not reported its token yet.")
-        }
-        _ if member.has_start_token => ("invited", "A push starts the activity on the device."),
-        _ if member.has_fcm_token => ("android", "The device gets every state as a data message."),
-        _ => ("live_only", "The device has no token, so it gets the state only while it is connected."),
     }
 }

@@ -2,12 +2,13 @@
 
 use http::{HeaderMap, StatusCode};
 use noroshi_delivery::push::ListedChannel;
-use noroshi_store::{BroadcastsOf, Channel, StoredBroadcast};
+use noroshi_store::{BroadcastsOf, Channel, PushRecord, StoredBroadcast};
 use noroshi_types::{BroadcastId, Label, PushEnvironment};
 use serde::{Deserialize, Serialize};
 
 use crate::body;
 use crate::error::{Code, Problem};
+use crate::handler::attempt::{AttemptBody, attempts};
 use crate::request::access::{Admin, Provider, Publish, Read};
 use crate::request::body::JsonBody;
 use crate::request::idempotency::{idempotency, mark_replayed};
@@ -48,6 +49,9 @@ pub(crate) struct BroadcastBody {
     accepted_at: String,
     expires_at: String,
     ended_at: Option<String>,
+    /// Only of one broadcast.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    requests: Vec<AttemptBody>,
 }
 
 #[derive(Serialize)]
@@ -166,8 +170,11 @@ pub(crate) async fn broadcast(
 /// `GET /v1/push/broadcasts/{id}`
 pub(crate) async fn show_broadcast(provider: Provider<Read>, Path(id): Path<String>) -> Answer {
     let id = BroadcastId::parse(&id).map_err(|invalid| Problem::from(invalid).at("id"))?;
-    let found = provider.delivery.store().stored_broadcast(provider.app, id).await?;
-    respond::ok(&BroadcastBody::from(found.ok_or_else(|| Problem::not_found("broadcast"))?))
+    let store = provider.delivery.store();
+    let found = store.stored_broadcast(provider.app, id).await?;
+    let body = BroadcastBody::from(found.ok_or_else(|| Problem::not_found("broadcast"))?);
+    let rows = store.broadcast_attempts(provider.app, id).await?;
+    respond::ok(&BroadcastBody { requests: attempts(&rows, PushRecord::NO_DEVICE), ..body })
 }
 
 /// `GET /v1/push/apns-channels`
@@ -233,6 +240,7 @@ impl From<StoredBroadcast> for BroadcastBody {
             accepted_at: stored.accepted_at.to_string(),
             expires_at: stored.expires_at.to_string(),
             ended_at: stored.ended_at.map(|at| at.to_string()),
+            requests: Vec::new(),
         }
     }
 }

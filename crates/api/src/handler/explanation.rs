@@ -1,6 +1,8 @@
 //! Explains why a device received a notification or not: whether the notification was for the device (`target`), what
-//! was recorded ([`recorded`]), and what still waits. Pure: the caller reads the facts.
+//! was recorded ([`recorded`]), and what still waits. Live Activities have facts of their own ([`activity`]). Pure: the
+//! caller reads the facts.
 
+pub(crate) mod activity;
 mod recorded;
 mod target;
 
@@ -45,6 +47,11 @@ noroshi_types::names! {
         PushMuted => "push_muted",
         PushChannelOff => "push_channel_off",
         PushCapped => "push_capped",
+        AwaitingToken => "awaiting_token",
+        ExpiredToken => "expired_token",
+        NextState => "next_state",
+        Ended => "ended",
+        PushServicePaused => "push_service_paused",
     }
 }
 

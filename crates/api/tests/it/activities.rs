@@ -97,9 +97,12 @@ async fn activities_are_listed_and_shown_with_their_progress() {
     assert_eq!(shown["devices"], 1);
     let traced = service.get(&format!("{PATH}/m1/devices/d1"), &service.key).await.json();
     assert_eq!((&traced["state"], &traced["waiting"]), (&json!("live_only"), &json!(false)), "{traced}");
+    assert_eq!((&traced["targeted_by"], &traced["cause"]), (&json!("user"), &json!("no_token")), "{traced}");
     service.device("d2", "u2").await;
     let traced = service.get(&format!("{PATH}/m1/devices/d2"), &service.key).await.json();
     assert_eq!(traced["state"], "not_invited");
+    assert_eq!((&traced["targeted_by"], &traced["cause"]), (&json!("none"), &json!("not_targeted")));
+    assert_eq!(traced["targeting"], "The request did not name the device's user \"u2\".");
     service.get(&format!("{PATH}/m1/devices/d3"), &service.key).await.problem(404, "not_found");
     service.get(&format!("{PATH}/m2/devices/d1"), &service.key).await.problem(404, "not_found");
 }

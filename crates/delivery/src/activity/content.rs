@@ -267,6 +267,7 @@ mod tests {
             when: When::Connected,
             ios_via: None,
             frequent_updates: false,
+            named: false,
         }
     }
 

@@ -32,6 +32,9 @@ pub struct Spec {
     /// The app declares `NSSupportsLiveActivitiesFrequentUpdates`.
     #[serde(default)]
     pub frequent_updates: bool,
+    /// Only users or devices that the request names take part: every push is recorded. Set by the start.
+    #[serde(default)]
+    pub named: bool,
 }
 
 /// The newest state.
@@ -315,6 +318,7 @@ mod tests {
             when: When::Connected,
             ios_via: Some(PushService::Fcm),
             frequent_updates: true,
+            named: true,
         };
         assert_eq!(Spec::from_json(&spec.to_json()), Ok(spec));
         let condition = Condition::parse("'a' in topics && 'b' in topics").expect("a condition");

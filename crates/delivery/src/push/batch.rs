@@ -206,17 +206,12 @@ impl BatchRunner {
             self.pipeline.report_rate(realm, rate);
         }
         let mut finished = settlement.finish(latencies);
-        finished.record = self.record(&batch, &sent, &collector).await;
+        finished.record = self.record(&sent, &collector).await;
         self.finish(&batch, &held, finished, trace).await;
     }
 
     /// The row of the attempts that no part has.
-    async fn record(
-        &self,
-        batch: &Batch,
-        sent: &[Sent],
-        collector: &AnswerCollector,
-    ) -> Option<Box<PushRecord>> {
+    async fn record(&self, sent: &[Sent], collector: &AnswerCollector) -> Option<Box<PushRecord>> {
         let attempts = collector.take_attempts();
         if attempts.is_empty() {
             return None;
@@ -224,7 +219,7 @@ impl BatchRunner {
         let of = |(index, attempt): (u32, Attempt)| Some((sent.get(index as usize)?.device, attempt));
         let attempts: Vec<_> = attempts.into_iter().filter_map(of).collect();
         let _slot = self.pipeline.compute.acquire().await;
-        self.pipeline.config.recording.row(batch.work, &attempts, self.pipeline.context.now())
+        self.pipeline.config.recording.row(&attempts, self.pipeline.context.now())
     }
 
     /// Writes accepted pushes while others have no answer yet, so that a killed process repeats few. Returns which of
@@ -251,7 +246,7 @@ impl BatchRunner {
             let (done, was_written) = oneshot::channel();
             let count = batch.campaign.map(|campaign| (campaign, devices.len() as u64));
             let mut finished = settlement.accepted(&devices, rest);
-            finished.record = self.record(batch, sent, collector).await;
+            finished.record = self.record(sent, collector).await;
             self.ready(batch, held, finished, trace, count, Some(done)).await;
             if was_written.await.is_err() {
                 // The lease is lost, or the node stops.

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_push::{Answer, Answered, Content, Push, Reply, ToChannel};
-use noroshi_store::{DueBroadcast, FinishedBroadcast, Then};
+use noroshi_push::{Answer, Answered, Attempt, Content, Push, Reply, ToChannel};
+use noroshi_store::{DueBroadcast, FinishedBroadcast, PushRecord, Then};
 use noroshi_types::{BroadcastState, JsonText, Lane, PushService, PushToken, StoragePolicy, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -141,11 +141,11 @@ async fn send(pipeline: Arc<Pipeline>, due: DueBroadcast, results: mpsc::Sender<
         })),
         id: due.id.0,
         details: None,
-        record: noroshi_push::Record::Nothing,
-        reply: Reply { to: Arc::new(OneReply(Mutex::new(Some(reply)))), index: 0 },
+        record: pipeline.config.recording.of(true, &due.id.0),
+        reply: Reply { to: Arc::new(OneReply(Mutex::new((Vec::new(), Some(reply))))), index: 0 },
     };
     pipeline.outlet.send(push).await;
-    let Ok(answer) = answer.await else { return };
+    let Ok((attempts, answer)) = answer.await else { return };
     let realm = (due.app, PushService::Apns, due.environment);
     let unreadable = pipeline.credentials.unreadable.lock().contains(&realm);
     let answer = match answer {
@@ -159,9 +159,11 @@ async fn send(pipeline: Arc<Pipeline>, due: DueBroadcast, results: mpsc::Sender<
         Then::End(state) => pipeline.metrics.broadcasts(state, reason, 1),
         Then::Again(_) => drop(pipeline.metrics.broadcast_retries.inc()),
     }
+    let attempts: Vec<_> = attempts.into_iter().map(|attempt| (PushRecord::NO_DEVICE, attempt)).collect();
+    let record = pipeline.config.recording.row(&attempts, pipeline.context.now());
     let DueBroadcast { channel, leased_until, num, .. } = due;
     // The writer is gone only when the node stops.
-    let _ = results.send(FinishedBroadcast { channel, leased_until, num, reason, then }).await;
+    let _ = results.send(FinishedBroadcast { channel, leased_until, num, reason, then, record }).await;
 }
 
 /// What an answer means for the broadcast.
@@ -216,14 +218,21 @@ async fn write_forever(pipeline: &Pipeline, mut ready: mpsc::Receiver<FinishedBr
     }
 }
 
-/// Passes the answer on.
-struct OneReply(Mutex<Option<oneshot::Sender<Answer>>>);
+/// Passes the answer on, with the attempts before it.
+struct OneReply(Mutex<(Vec<Attempt>, Option<Answers>)>);
+
+type Answers = oneshot::Sender<(Vec<Attempt>, Answer)>;
 
 impl Answered for OneReply {
+    fn attempted(&self, _: u32, attempt: Attempt) {
+        self.0.lock().0.push(attempt);
+    }
+
     fn answered(&self, _: u32, answer: Answer) {
-        if let Some(reply) = self.0.lock().take() {
+        let (attempts, reply) = &mut *self.0.lock();
+        if let Some(reply) = reply.take() {
             // The node may be stopping.
-            let _ = reply.send(answer);
+            let _ = reply.send((std::mem::take(attempts), answer));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Records of attempts at pushes: which attempts are kept, and their stored format.
 //!
 //! Attempts at recipients that a request named are always kept, and so are failures. Of campaigns, topics and conditions
-//! a sample of the others is kept: their audiences have no bound. A row of the store has the attempts of one batch, or of
-//! a part of it. They are JSON, compressed; of each attempt only what differs from the one before is written, because the
+//! a sample of the others is kept: their audiences have no bound. A row of the store has the attempts of one batch, of a
+//! part of it, or of a slice of a Live Activity, or one attempt at a broadcast. They are JSON, compressed; of each attempt only what differs from the one before is written, because the
 //! pushes of a batch mostly differ in their token and their id.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use noroshi_push::{Attempt, Record};
-use noroshi_store::{PushRecord, Work};
+use noroshi_store::PushRecord;
 use noroshi_types::{DeviceNum, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 const JSON_BYTES_MAX: usize = 2 << 20;
 
 const MILLION: u32 = 1_000_000;
+/// How many times more pushes of a group are in the sample, if any is: a row costs more than a few attempts in it.
+const GROUPED: u32 = 10;
 
 /// Which attempts are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,22 +46,22 @@ impl Recording {
         if self.retention.is_zero() {
             return Record::Nothing;
         }
-        let (random, _) = id.as_u64_pair();
-        // The upper bits hold the version of the UUID; these are of the hash.
-        let place = (random >> 16) as u32 % MILLION;
-        match names_recipients || place < self.sample {
+        match names_recipients || place(id) < self.sample {
             true => Record::All,
             false => Record::Failures,
         }
     }
 
+    /// For pushes whose attempts share a row: of most groups none is in the sample. `id` is that of the group.
+    pub(super) fn of_group(self, id: &uuid::Uuid) -> Self {
+        let sample = self.sample.saturating_mul(GROUPED).min(MILLION);
+        // The part of the groups, times the part of their pushes, is the sample.
+        let is_in = u64::from(place(id)) * u64::from(sample) < u64::from(self.sample) * u64::from(MILLION);
+        Self { sample: if is_in { sample } else { 0 }, ..self }
+    }
+
     /// The row for these attempts. `None` without any.
-    pub(super) fn row(
-        self,
-        work: Work,
-        attempts: &[(DeviceNum, Attempt)],
-        now: Timestamp,
-    ) -> Option<Box<PushRecord>> {
+    pub(super) fn row(self, attempts: &[(DeviceNum, Attempt)], now: Timestamp) -> Option<Box<PushRecord>> {
         if attempts.is_empty() {
             return None;
         }
@@ -67,8 +69,15 @@ impl Recording {
         devices.sort_unstable();
         devices.dedup();
         let keep_until = now.saturating_add(self.retention);
-        Some(Box::new(PushRecord { work, keep_until, devices, attempts }))
+        Some(Box::new(PushRecord { keep_until, devices, attempts }))
     }
+}
+
+/// Evenly distributed below a million.
+fn place(id: &uuid::Uuid) -> u32 {
+    let (random, _) = id.as_u64_pair();
+    // The upper bits hold the version of the UUID; these are of the hash.
+    (random >> 16) as u32 % MILLION
 }
 
 /// An attempt as it was recorded.
@@ -232,7 +241,6 @@ pub fn decode(row: &[u8], device: DeviceNum) -> Result<Vec<RecordedAttempt>, Str
 #[cfg(test)]
 mod tests {
     use noroshi_push::Received;
-    use noroshi_types::NotificationId;
 
     use super::super::recipient::push_id;
     use super::*;
@@ -254,8 +262,7 @@ mod tests {
     }
 
     fn row(attempts: &[(DeviceNum, Attempt)]) -> PushRecord {
-        let work = Work::Notification(NotificationId::from_bytes([7; 16]));
-        *Recording::default().row(work, attempts, Timestamp(5_000)).expect("attempts")
+        *Recording::default().row(attempts, Timestamp(5_000)).expect("attempts")
     }
 
     #[test]
@@ -336,6 +343,14 @@ mod tests {
         assert!((850..1_150).contains(&sampled), "{sampled}");
         assert_eq!(all(recording, true), 10_000);
         assert_eq!(all(Recording { sample: 0, ..recording }, false), 0);
+        for (sample, groups, grouped) in
+            [(100_000, 1_000, 10_000), (500_000, 5_000, 10_000), (1_000, 1_000, 100)]
+        {
+            let of = |id| Recording { sample, ..recording }.of_group(id);
+            let taken: Vec<_> = ids.iter().map(of).filter(|of| of.sample > 0).collect();
+            assert!(taken.len().abs_diff(groups) < 200, "{} groups", taken.len());
+            assert!(all(taken[0], false).abs_diff(grouped) < 100, "{sample}");
+        }
         let off = Recording { retention: Duration::ZERO, ..recording };
         assert!(ids.iter().all(|id| off.of(true, id) == Record::Nothing));
     }

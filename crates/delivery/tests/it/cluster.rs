@@ -162,6 +162,7 @@ async fn an_activity_needs_all_nodes_to_know_activities() {
             when: When::Connected,
             ios_via: None,
             frequent_updates: false,
+            named: false,
         };
         let (target, ttl) = (users(&["u1"]), Duration::from_secs(60));
         let start = Start { id: id(name), target, spec, first: update(), ttl, joinable: false };

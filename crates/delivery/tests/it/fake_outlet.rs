@@ -3,9 +3,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 
+use bytes::Bytes;
 use noroshi_delivery::push::Outlet;
-use noroshi_push::{Answer, ChannelAnswer, ChannelCall, ChannelError, Credential, CredentialStatus, Push};
-use noroshi_types::{AppId, JsonText, PushEnvironment, StoragePolicy};
+use noroshi_push::{
+    Answer, Attempt, ChannelAnswer, ChannelCall, ChannelError, Credential, CredentialStatus, Push, Record,
+};
+use noroshi_types::{AppId, JsonText, PushEnvironment, StoragePolicy, Timestamp};
 
 /// A push that arrived.
 #[derive(Debug, Clone)]
@@ -130,6 +133,20 @@ impl Outlet for FakeOutlet {
             }
             state.scripts.get_mut(&token).and_then(VecDeque::pop_front).unwrap_or(Answer::Accepted)
         };
+        let reason = answer.reason();
+        if push.record == Record::All || push.record == Record::Failures && reason.is_some() {
+            let attempt = Attempt {
+                sent_at: Timestamp(1),
+                took: Default::default(),
+                origin: "https://fake".into(),
+                path: format!("/{token}"),
+                headers: Vec::new(),
+                body: Bytes::new(),
+                response: None,
+                reason,
+            };
+            push.reply.to.attempted(push.reply.index, attempt);
+        }
         push.reply.to.answered(push.reply.index, answer);
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use clap::Subcommand;
 
+use super::trace;
 use crate::client::{Client, Connect, PageArguments, escape, pages};
 use crate::failure::Failure;
 use crate::input::{parse_json, present};
@@ -167,6 +168,9 @@ struct Show {
     /// What this device has of it
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// Print the headers and the payload of each recorded request to a push service, and its response
+    #[arg(long, requires = "device")]
+    requests: bool,
     #[command(flatten)]
     server: Server,
 }
@@ -277,7 +281,7 @@ impl Show {
         match &self.device {
             Some(device) => {
                 let of_device = format!("{}/devices/{}", path(&self.id), escape(device));
-                self.server.format.details(&client.get(&of_device).await?)
+                print_device(&client.get(&of_device).await?, self.requests, self.server.format)
             }
             None => print(&client.get(&path(&self.id)).await?, self.server.format),
         }
@@ -300,8 +304,18 @@ async fn sent(
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
+/// Prints what a device has of an activity, and why.
+pub(super) fn print_device(answer: &Value, whole: bool, format: output::Format) -> Result<(), Failure> {
+    if format.json {
+        return output::line(answer);
+    }
+    trace::sentences(answer)?;
+    output::details(answer, &["targeting", "summary", "attempts"])?;
+    trace::requests(output::entries(answer, "attempts"), whole)
+}
+
 /// Prints the activity, with what belongs to parts of the answer on lines of its own.
-fn print(activity: &Value, format: output::Format) -> Result<(), Failure> {
+pub(super) fn print(activity: &Value, format: output::Format) -> Result<(), Failure> {
     if format.json {
         return output::line(activity);
     }

@@ -1,5 +1,5 @@
-//! `noroshi explain <notification> [device]`: explains why a device received a notification or not. Prints each outcome with its
-//! explanation.
+//! `noroshi explain <id> [device]`: explains why a device received a notification or the state of a Live Activity, or not.
+//! Prints each outcome with its explanation.
 
 mod log;
 
@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use noroshi_types::Outcome;
 use serde_json::Value;
 
-use crate::client::{Connect, escape};
+use super::{activity, trace as shown};
+use crate::client::{Client, Connect, escape};
 use crate::failure::Failure;
 use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Id of the notification or of a broadcast to a channel; with a device also of a campaign, which stands for everything that it sends
+    /// Id of the notification, of a Live Activity, or of a broadcast to a channel; with a device also of a campaign, which stands for everything that it sends
     notification: String,
     /// Explain step by step for this device
     device: Option<String>,
@@ -22,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", requires = "device")]
     events: Option<PathBuf>,
     /// Print the headers and the payload of each request to a push service, and its response
-    #[arg(long, requires = "device", conflicts_with = "events")]
+    #[arg(long, conflicts_with = "events")]
     requests: bool,
     #[command(flatten)]
     connect: Connect,
@@ -36,22 +37,54 @@ impl Arguments {
             return log::print(folder, &self.notification, device);
         }
         let client = self.connect.client()?;
-        let mut path = format!("/v1/notifications/{}", escape(&self.notification));
-        if let Some(device) = &self.device {
-            path += &format!("/devices/{}", escape(device));
+        let (kind, answer) = self.find(&client).await?;
+        match (kind, &self.device) {
+            (Kind::Activity, None) => activity::print(&answer, self.format),
+            (Kind::Activity, Some(_)) => activity::print_device(&answer, self.requests, self.format),
+            _ if self.format.json => output::line(&answer),
+            (_, None) => notification(&answer, self.requests),
+            (_, Some(_)) => trace(&answer, self.requests),
         }
-        let answer = match client.get(&path).await {
-            // A broadcast to a channel alone has an id of its own.
-            Err(unknown @ Failure::Answered { status: 404, .. }) if self.device.is_none() => {
-                let path = format!("/v1/push/broadcasts/{}", escape(&self.notification));
-                client.get(&path).await.map_err(|_| unknown)?
+    }
+
+    /// Kinds of ids do not overlap, except that an activity may have any id.
+    async fn find(&self, client: &Client) -> Result<(Kind, Value), Failure> {
+        let mut unknown = None;
+        for kind in [Kind::Notification, Kind::Broadcast, Kind::Activity] {
+            let path = match (kind, &self.device) {
+                (Kind::Broadcast, Some(_)) => continue,
+                (_, None) => format!("{}/{}", kind.path(), escape(&self.notification)),
+                (_, Some(device)) => {
+                    format!("{}/{}/devices/{}", kind.path(), escape(&self.notification), escape(device))
+                }
+            };
+            match client.get(&path).await {
+                // Ids of the others are UUIDs, and a front knows notifications only.
+                Err(failure @ Failure::Answered { status: 400 | 404 | 421, .. }) => match unknown {
+                    Some(Failure::Answered { status: 404, .. }) => {}
+                    _ => unknown = Some(failure),
+                },
+                answer => return Ok((kind, answer?)),
             }
-            answer => answer?,
-        };
-        match (self.format.json, &self.device) {
-            (true, _) => output::line(&answer),
-            (false, None) => notification(&answer),
-            (false, Some(_)) => trace(&answer, self.requests),
+        }
+        Err(unknown.expect("every kind that was asked is unknown"))
+    }
+}
+
+/// What may be explained.
+#[derive(Clone, Copy)]
+enum Kind {
+    Notification,
+    Broadcast,
+    Activity,
+}
+
+impl Kind {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Notification => "/v1/notifications",
+            Self::Broadcast => "/v1/push/broadcasts",
+            Self::Activity => "/v1/activities",
         }
     }
 }
@@ -60,8 +93,8 @@ impl Arguments {
 const BROADCASTS: [&str; 6] = ["channel", "id", "state", "reason", "attempts", "ended_at"];
 
 /// Prints the state, and one line for each outcome.
-fn notification(answer: &Value) -> Result<(), Failure> {
-    output::details(answer, &["counts", "outcomes", "broadcasts"])?;
+fn notification(answer: &Value, whole: bool) -> Result<(), Failure> {
+    output::details(answer, &["counts", "outcomes", "broadcasts", "requests"])?;
     let counts = answer.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
     if !counts.is_empty() {
         output::line("")?;
@@ -75,18 +108,12 @@ fn notification(answer: &Value) -> Result<(), Failure> {
         output::line("")?;
         output::table(&BROADCASTS, output::rows(broadcasts, &BROADCASTS))?;
     }
-    Ok(())
+    shown::requests(output::entries(answer, "requests"), whole)
 }
 
 /// Prints whether it was for the device, the summary, the steps, and the requests to push services.
 fn trace(answer: &Value, whole: bool) -> Result<(), Failure> {
-    // They are equal if it was not for the device. Nodes of older versions give only the summary.
-    let mut sentences = vec![output::text(answer, "targeting"), output::text(answer, "summary")];
-    sentences.dedup();
-    for sentence in sentences.into_iter().filter(|sentence| !sentence.is_empty()) {
-        output::line(output::clean(sentence))?;
-    }
-    output::line("")?;
+    shown::sentences(answer)?;
     let steps = output::entries(answer, "steps");
     let row = |step: &Value| {
         let outcome = output::cell(step.get("outcome"));
@@ -103,54 +130,7 @@ fn trace(answer: &Value, whole: bool) -> Result<(), Failure> {
     {
         output::line(format_args!("{name}: {}", output::cell(Some(value))))?;
     }
-    let attempts = output::entries(answer, "attempts");
-    match whole {
-        true => attempts.iter().try_for_each(request),
-        false if attempts.is_empty() => Ok(()),
-        false => {
-            output::line("")?;
-            let row = |attempt: &Value| {
-                let took = attempt.get("took_ms").and_then(Value::as_f64).unwrap_or_default();
-                let status = attempt.get("response").and_then(|response| response.get("status"));
-                vec![
-                    output::cell(attempt.get("sent_at")),
-                    format!("{took:.1}"),
-                    output::cell(status),
-                    output::cell(attempt.get("reason")),
-                    output::cell(attempt.get("url")),
-                ]
-            };
-            output::table(&["sent at", "ms", "status", "reason", "url"], attempts.iter().map(row).collect())?;
-            output::line("--requests prints headers, payloads and responses.")
-        }
-    }
-}
-
-/// Prints a request to a push service and its response, as HTTP shows them.
-fn request(attempt: &Value) -> Result<(), Failure> {
-    output::line("")?;
-    output::line(format_args!("POST {}", output::cell(attempt.get("url"))))?;
-    for (name, value) in attempt.get("headers").and_then(Value::as_object).into_iter().flatten() {
-        output::line(format_args!("{name}: {}", output::cell(Some(value))))?;
-    }
-    output::line("")?;
-    output::line(content(attempt.get("body").unwrap_or(&Value::Null)))?;
-    let (at, took) = (output::cell(attempt.get("sent_at")), output::cell(attempt.get("took_ms")));
-    let reason = attempt.get("reason").map(|reason| format!(" ({})", output::cell(Some(reason))));
-    let reason = reason.unwrap_or_default();
-    match attempt.get("response") {
-        Some(response) => {
-            let status = output::cell(response.get("status"));
-            output::line(format_args!("=> {status}{reason}, sent at {at}, after {took} ms"))?;
-            response.get("body").map_or(Ok(()), |body| output::line(content(body)))
-        }
-        None => output::line(format_args!("=> no response{reason}, sent at {at}, after {took} ms")),
-    }
-}
-
-/// JSON stays JSON; other text has no quotes.
-fn content(body: &Value) -> String {
-    body.as_str().map_or_else(|| body.to_string(), output::clean)
+    shown::requests(output::entries(answer, "attempts"), whole)
 }
 
 fn meaning(outcome: &str) -> &'static str {

@@ -10,6 +10,7 @@ use noroshi_types::{
     Timestamp, TokenKey, TokenKind, limits,
 };
 
+use super::push_record::{self, Of};
 use super::record::{Record, invalid, to_array};
 use super::session::{self, Session, values};
 use crate::{
@@ -174,14 +175,15 @@ pub(crate) async fn member<S: Session>(
                       d.push_service = $6
                           OR EXISTS (SELECT 1 FROM push_tokens t
                                      WHERE t.device = m.device AND t.kind = $7 AND t.name = ''),
-                      a.of_users > 0 AND d.user_at IS NOT NULL AND d.user_at > a.created_at
+                      a.of_users > 0 AND d.user_at IS NOT NULL AND d.user_at > a.created_at, d.num, a.app, s.id
                FROM activities a JOIN devices d ON d.app = a.app AND d.id = $2
                    JOIN activity_devices m ON m.activity = a.num AND m.device = d.num
                    JOIN activity_slices s ON s.id = m.slice
                WHERE a.num = $1";
     let values = values![activity, device.as_str(), LIVE, START, attributes, PushService::Fcm as u8, FCM];
-    let member = session::first(session, sql, &values, |row| {
-        Ok(ActivityMember {
+    let found = session::first(session, sql, &values, |row| {
+        let member = ActivityMember {
+            num: row.device(12)?,
             started: row.count(0)?,
             version: row.count(1)?,
             sent_at: row.time_or_null(2)?,
@@ -194,9 +196,16 @@ pub(crate) async fn member<S: Session>(
             has_start_token: row.flag(9)?,
             has_fcm_token: row.flag(10)?,
             is_of_another_user: row.flag(11)?,
-        })
+            attempts: Vec::new(),
+        };
+        Ok((member, row.app(13)?, row.count(14)?))
     });
-    member.await
+    let Some((mut member, app, slice)) = found.await? else { return Ok(None) };
+    for failed in [true, false] {
+        let of = Of::Slice { activity, slice, failed };
+        member.attempts.extend(push_record::of_device(session, app, of, member.num).await?);
+    }
+    Ok(Some(member))
 }
 
 pub(crate) async fn page<S: Session>(
@@ -557,13 +566,11 @@ async fn settle_one<S: Session>(
 ) -> Result<Option<Timestamp>, S::Error> {
     // Locked by a statement of its own: the next one then sees what others committed before they released the row.
     let sql = format!(
-        "SELECT id FROM activity_slices WHERE id = $1 AND holder = $2 AND take = $3 AND leased_until > 0 {}",
+        "SELECT app FROM activity_slices WHERE id = $1 AND holder = $2 AND take = $3 AND leased_until > 0 {}",
         S::FOR_NO_KEY_UPDATE
     );
     let values = values![one.slice, holder, one.take];
-    if session::first(session, &sql, &values, |row| row.count(0)).await?.is_none() {
-        return Ok(None);
-    }
+    let Some(app) = session::first(session, &sql, &values, |row| row.app(0)).await? else { return Ok(None) };
     let sql = "UPDATE activity_slices SET version = $3, sent_at = $4, leased_until = 0, takes = 0, attempt = $5,
                    due_at = CASE WHEN (SELECT a.version FROM activities a WHERE a.num = activity_slices.activity) > $3
                                  THEN CAST($4 AS BIGINT)
@@ -607,6 +614,12 @@ async fn settle_one<S: Session>(
                    DO UPDATE SET count = activity_counts.count + excluded.count";
         let values = values![one.activity, *outcome as u8, reason.unwrap_or_default(), *count];
         session.execute(sql, &values).await?;
+    }
+    for (record, failed) in [(&one.accepted, false), (&one.failed, true)] {
+        if let Some(record) = record {
+            let of = Of::Slice { activity: one.activity, slice: one.slice, failed };
+            push_record::add(session, app, of, record, limits::ACTIVITY_SLICE_RECORDS).await?;
+        }
     }
     if one.ended {
         // Those that stay behind still need theirs.
@@ -652,9 +665,13 @@ pub(crate) async fn prune<S: Session>(
         let found =
             session::first(session, &sql, &values![now], |row| Ok((row.count(0)?, row.app(1)?))).await?;
         let Some((num, app)) = found else { return Ok((removed, false)) };
-        for sql in PARTS {
+        for part in 0..=PARTS.len() {
             loop {
-                let rows = session.execute(sql, &values![num, CHUNK]).await?;
+                let rows = match PARTS.get(part) {
+                    Some(sql) => session.execute(sql, &values![num, CHUNK]).await?,
+                    // Without slices, nothing adds more.
+                    None => push_record::remove_activity(session, app, num, CHUNK).await?,
+                };
                 removed += rows;
                 // Every call makes progress, however slow the disk is.
                 if removed >= rows_max as u64 || (rows > 0 && started.elapsed() >= SLICE_TIME) {

@@ -7,13 +7,17 @@ use noroshi_types::{
 };
 
 use super::channel::{end_waiting, environment, label, lock_named, policy};
+use super::push_record::{self, Of};
 use super::record::{Record, unknown};
 use super::session::{self, Session, values};
 use crate::ids::draw_key;
 use crate::{
     BROADCAST_TAKES_MAX, BroadcastsOf, DueBroadcast, Error, FinishedBroadcast, Idempotency, NewBroadcast,
-    SENDER_ENDED, StoredBroadcast, TakenBroadcasts, Then,
+    PushRecord, SENDER_ENDED, StoredBroadcast, TakenBroadcasts, Then,
 };
+
+/// Records of one broadcast, which is tried for up to 28 days.
+const RECORDS_MAX: usize = 100;
 
 /// Columns of a new row; the others have the values of [`NEW`].
 pub(crate) const COLUMNS: &str = "id, app, channel, name, notification, payload, priority, replaceable, accepted_at, expires_at, \
@@ -291,6 +295,9 @@ pub(crate) async fn finish<S: Session>(
                 session.execute(sql, &values![one.num, one.reason]).await?;
             }
         }
+        if let Some(record) = &one.record {
+            add_record(session, one.num, record).await?;
+        }
         if lease != Some(one.leased_until) {
             // Another sender has the channel, or it was deleted.
             continue;
@@ -305,6 +312,20 @@ pub(crate) async fn finish<S: Session>(
         session.execute(sql, &values![one.channel, due_at]).await?;
     }
     Ok(())
+}
+
+/// Once, also if the result is written again.
+async fn add_record<S: Session>(session: &S, num: u64, record: &PushRecord) -> Result<(), S::Error> {
+    let sql = "SELECT app, id FROM broadcasts WHERE num = $1";
+    let of_row = |row: &dyn Record| Ok((row.app(0)?, BroadcastId::from_bytes(uuid_of(row.bytes(1)?)?)));
+    let Some((app, id)) = session::first(session, sql, &values![num], of_row).await? else { return Ok(()) };
+    let sql = "SELECT id FROM push_records WHERE app = $1 AND work = $2 AND attempts = $3";
+    let of = Of::Broadcast(id);
+    let found = session.query(sql, &values![app, &of.key(), &record.attempts], |row| row.int(0)).await?;
+    match found.is_empty() {
+        true => push_record::add(session, app, of, record, RECORDS_MAX).await,
+        false => Ok(()),
+    }
 }
 
 /// Broadcasts that ended before this time are removed: after the trace retention, and not while their idempotency keys

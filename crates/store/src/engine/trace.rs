@@ -86,7 +86,7 @@ pub(crate) async fn trace<S: Session>(
         TracedTarget::Campaign(campaign) => Work::Campaign(campaign.id),
         _ => Work::Notification(ids.id(row.num)),
     };
-    let attempts = push_record::of_device(session, app, work, device.num).await?;
+    let attempts = push_record::of_device(session, app, push_record::Of::Work(work), device.num).await?;
     let (mut steps, mut in_inbox) = (Vec::new(), false);
     for num in nums {
         steps.extend(steps_of(session, num, device.num).await?);

@@ -65,11 +65,11 @@ macro_rules! conformance_tests {
                 late_rows_of_a_deleted_app_are_removed,
                 concurrent_first_calls_agree_on_a_secret;
             activities: an_activity_is_created_and_changed, an_idempotency_key_creates_one_activity,
-                devices_of_an_activity_are_collected, a_slice_holds_a_bounded_number_of_devices, updates_are_coalesced,
+                devices_of_an_activity_are_collected, a_slice_holds_a_bounded_number_of_devices, updates_are_coalesced, a_slice_keeps_its_newest_attempts,
                 a_slice_is_taken_again_after_its_lease, a_device_that_failed_stays_behind, a_device_joins_with_its_token,
                 a_device_of_another_user_gets_nothing, the_end_removes_the_tokens_and_later_the_rows,
                 reported_tokens_of_activities_are_invalidated;
-            broadcasts: a_channel_is_created_bound_and_deleted, a_name_is_created_once, an_app_has_a_bounded_number_of_channels,
+            broadcasts: a_broadcast_has_its_attempts, a_channel_is_created_bound_and_deleted, a_name_is_created_once, an_app_has_a_bounded_number_of_channels,
                 broadcasts_of_a_channel_are_sent_in_order, a_failed_broadcast_is_tried_again, a_lease_of_a_broadcast_ends,
                 a_broadcast_that_crashes_its_senders_is_set_aside, an_expired_broadcast_is_not_sent,
                 a_newer_broadcast_replaces_one_that_waits, a_channel_has_a_bounded_number_of_broadcasts,

@@ -145,7 +145,7 @@ fn live(
 }
 
 /// The push service's part in this step; none if it had none.
-fn push(step: &TraceStep) -> Option<Sentence> {
+pub(super) fn push(step: &TraceStep) -> Option<Sentence> {
     let because = step.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let (sentence, reason) = match step.outcome {
         Outcome::Pushed => return Some(("A push service accepted it for the device.".to_owned(), None)),

@@ -17,6 +17,7 @@ noroshi_types::names! {
         Everyone => "everyone",
         Campaign => "campaign",
         Upload => "upload",
+        Joined => "joined",
         Nothing => "none",
         Unknown => "unknown",
     }
@@ -114,10 +115,10 @@ pub(super) fn targeting(trace: &Trace, segment: Segment) -> Targeting {
 }
 
 /// What followed later: a clause after "but", and the reason.
-type Later = Option<(String, Reason)>;
+pub(super) type Later = Option<(String, Reason)>;
 
 /// It was for the device, unless something came later. `sentence` has no full stop.
-fn yes(by: TargetedBy, sentence: &str, later: Later) -> Targeting {
+pub(super) fn yes(by: TargetedBy, sentence: &str, later: Later) -> Targeting {
     match later {
         Some((clause, reason)) => {
             Targeting { by, sentence: format!("{sentence}, but {clause}"), missed: Some(reason) }
@@ -127,7 +128,7 @@ fn yes(by: TargetedBy, sentence: &str, later: Later) -> Targeting {
 }
 
 /// It was not for the device.
-fn no(sentence: &str, later: Later) -> Targeting {
+pub(super) fn no(sentence: &str, later: Later) -> Targeting {
     let by = TargetedBy::Nothing;
     match later {
         Some((clause, reason)) => Targeting { by, sentence: as_sentence(&clause), missed: Some(reason) },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use noroshi_events::Subject;
-use noroshi_push::{Answer, Content, Push, Reply};
+use noroshi_push::{Answer, Attempt, Content, Push, Reply};
 use noroshi_store::{
     Activity, InvalidToken, PushPart, SENDER_ENDED, SettledSlice, Slice, SuspectToken, TAKES_MAX, TokenReport,
 };
@@ -38,11 +38,12 @@ struct Sent {
     token_at: Timestamp,
 }
 
-/// All pushes of a slice with their answers, in the same order, and the outcomes without a push.
+/// All pushes of a slice with their answers, in the same order, the outcomes without a push, and the attempts to record.
 struct Answered {
     sent: Vec<Sent>,
     answers: Vec<Answer>,
     parts: Parts,
+    attempts: Vec<(u32, Attempt)>,
 }
 
 /// Starts a task for each slice.
@@ -120,6 +121,8 @@ impl Task<'_> {
             attempt: 0,
             parts: Vec::new(),
             counts: count.into_iter().collect(),
+            accepted: None,
+            failed: None,
         }
     }
 
@@ -136,7 +139,8 @@ impl Task<'_> {
             return Some((self.nothing(Some(SENDER_ENDED)), Vec::new()));
         }
         let mut settled = self.nothing(None);
-        let Answered { sent, answers, parts } = self.hand_over_all().await?;
+        let Answered { sent, answers, parts, attempts } = self.hand_over_all().await?;
+        self.record(&mut settled, &sent, attempts).await;
         let mut results = Results { parts, ..Results::default() };
         self.evaluate(&mut results, &sent, answers);
         settled.started = results.started;
@@ -152,6 +156,21 @@ impl Task<'_> {
         }
         self.count(&mut settled, results.parts, results.pushed);
         Some((settled, reports.into_values().collect()))
+    }
+
+    /// The rows of the attempts.
+    async fn record(&self, settled: &mut SettledSlice, sent: &[Sent], attempts: Vec<(u32, Attempt)>) {
+        if attempts.is_empty() {
+            return;
+        }
+        let pipeline = &self.sender.pipeline;
+        let of = |(index, attempt): (u32, Attempt)| Some((sent.get(index as usize)?.device, attempt));
+        let (failed, accepted): (Vec<_>, Vec<_>) =
+            attempts.into_iter().filter_map(of).partition(|(_, attempt)| attempt.reason.is_some());
+        let _slot = pipeline.compute.acquire().await;
+        let (recording, now) = (pipeline.config.recording, pipeline.context.now());
+        settled.accepted = recording.row(&accepted, now);
+        settled.failed = recording.row(&failed, now);
     }
 
     /// Hands over a push for each device, and waits for all answers. `None`: the lease ended, or the node stops.
@@ -214,7 +233,7 @@ impl Task<'_> {
         if !self.send(pushes, &sent, &answers).await {
             return None;
         }
-        let mut answers = answers.all().await;
+        let (mut answers, attempts) = answers.all().await;
         let unreadable = pipeline.credentials.unreadable.lock();
         for (sent, answer) in sent.iter().zip(&mut answers) {
             if *answer == Answer::Unconfigured && unreadable.contains(&sent.realm) {
@@ -222,7 +241,7 @@ impl Task<'_> {
             }
         }
         drop(unreadable);
-        Some(Answered { sent, answers, parts })
+        Some(Answered { sent, answers, parts, attempts })
     }
 
     /// Returns false if the lease ended meanwhile.
@@ -239,6 +258,8 @@ impl Task<'_> {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&activity.num.to_be_bytes());
         seed[8..].copy_from_slice(&activity.version.to_be_bytes());
+        // The slice has an id of its own: no device has such a number.
+        let recording = pipeline.config.recording.of_group(&push_id(&seed, DeviceNum(!self.slice.id)));
         let mut slot = pipeline.compute.acquire().await;
         for (index, (sent, (token, content))) in (0..).zip(sent.iter().zip(pushes)) {
             slot.yield_if_used().await;
@@ -248,7 +269,7 @@ impl Task<'_> {
             }
             let reply = Reply { to: answers.clone(), index };
             let id = push_id(&seed, sent.device);
-            let record = noroshi_push::Record::Nothing;
+            let record = recording.of(self.shown.spec.named, &id);
             let push = Push { app: activity.app, lane, token, content, id, details: None, record, reply };
             slot.release_while(pipeline.outlet.send(push)).await;
         }
@@ -378,20 +399,25 @@ fn text_of(token: &PushToken) -> String {
 struct Answers {
     /// Guards only itself.
     slots: Mutex<(Vec<Option<Answer>>, usize)>,
+    /// Guards only itself.
+    attempts: Mutex<Vec<(u32, Attempt)>>,
     complete: Notify,
 }
 
 impl Answers {
     fn new(count: usize) -> Self {
-        Self { slots: Mutex::new((vec![None; count], count)), complete: Notify::new() }
+        let slots = Mutex::new((vec![None; count], count));
+        Self { slots, attempts: Mutex::default(), complete: Notify::new() }
     }
 
-    async fn all(&self) -> Vec<Answer> {
+    async fn all(&self) -> (Vec<Answer>, Vec<(u32, Attempt)>) {
         loop {
             {
                 let mut slots = self.slots.lock();
                 if slots.1 == 0 {
-                    return std::mem::take(&mut slots.0).into_iter().flatten().collect();
+                    let answers = std::mem::take(&mut slots.0).into_iter().flatten().collect();
+                    drop(slots);
+                    return (answers, std::mem::take(&mut self.attempts.lock()));
                 }
             }
             self.complete.notified().await;
@@ -400,6 +426,10 @@ impl Answers {
 }
 
 impl noroshi_push::Answered for Answers {
+    fn attempted(&self, index: u32, attempt: Attempt) {
+        self.attempts.lock().push((index, attempt));
+    }
+
     fn answered(&self, index: u32, answer: Answer) {
         let mut slots = self.slots.lock();
         let Some(slot @ None) = slots.0.get_mut(index as usize) else { return };

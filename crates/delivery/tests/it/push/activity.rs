@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use noroshi_delivery::activity::{Alert, Spec, Start, Update};
+use noroshi_delivery::push::Config;
+use noroshi_delivery::push::record::{Recording, decode};
 use noroshi_push::Answer;
 use noroshi_store::{DeviceChange, NewToken, Registration, Store, TokenChange};
 use noroshi_types::{
@@ -29,6 +31,7 @@ fn start(target: Target) -> Start {
             when: When::Connected,
             ios_via: Some(PushService::Apns),
             frequent_updates: false,
+            named: false,
         },
         first: state(0),
         ttl: limits::ACTIVITY_TTL_MAX,
@@ -214,6 +217,45 @@ async fn answers_decide_what_becomes_of_a_device() {
     bench.updated(1).await;
     eventually("the others get the next state", || bench.outlet.count() == 8).await;
     bench.stop().await;
+}
+
+/// Why each recorded attempt at a device failed.
+async fn recorded(bench: &Bench, name: &str) -> Vec<Option<String>> {
+    let store: &dyn Store = &*bench.store;
+    let activity = store.activity(bench.app, &id("m1")).await.expect("read").expect("stored");
+    let device = DeviceId::parse(name).expect("an id");
+    let member =
+        store.activity_member(activity.num, &device, "Match").await.expect("read").expect("a member");
+    let rows = member.attempts.iter().flat_map(|row| decode(row, member.num).expect("a row"));
+    rows.map(|attempt| attempt.reason).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_at_named_devices_and_failures_are_recorded() {
+    let busy = || Answer::Later { reason: "TooManyRequests", after: Duration::from_millis(1) };
+    let of = |name: &str| Target::Devices(vec![DeviceId::parse(name).expect("an id")]);
+    let topic = Target::Topic(Topic::parse("match").expect("a topic"));
+    let failed = Some("TooManyRequests".to_owned());
+    let no_sample = Recording { sample: 0, ..Recording::default() };
+    let off = Recording { retention: Duration::ZERO, ..Recording::default() };
+    for (target, joinable, recording, expected) in [
+        (of("d00000"), false, no_sample, vec![failed.clone(), None]),
+        (of("d00000"), true, no_sample, vec![failed.clone()]),
+        (topic.clone(), false, no_sample, vec![failed.clone()]),
+        (topic.clone(), false, Recording { sample: 1_000_000, ..no_sample }, vec![failed, None]),
+        (topic, false, off, vec![]),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bench = open(folder.path(), Config { recording, ..config() }).await;
+        bench.subscribers(&names(1), "live-activity/m1").await;
+        bench.outlet.script("live-activity d00000", [busy()]);
+        let start = Start { joinable, ..start(target) };
+        bench.delivery.activities.start(bench.app, start, None).await.expect("started");
+        eventually("one failed, and was tried again", || bench.outlet.count() == 2).await;
+        bench.until_current().await;
+        assert_eq!(recorded(&bench, "d00000").await, expected, "{joinable} {recording:?}");
+        bench.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,9 @@
 
 use noroshi_delivery::Error;
 use noroshi_delivery::push::ChannelSpec;
+use noroshi_delivery::push::record::decode;
 use noroshi_push::{ChannelCall, ChannelError};
-use noroshi_store::{BroadcastsOf, Channels as _, StoredBroadcast};
+use noroshi_store::{BroadcastsOf, Channels as _, PushRecord, StoredBroadcast};
 use noroshi_types::{Broadcast, BroadcastId, BroadcastState, Label};
 
 use super::*;
@@ -118,6 +119,13 @@ async fn answers_decide_about_a_broadcast() {
     );
     let ids: Vec<_> = bench.outlet.received().iter().map(|received| received.id).collect();
     assert_eq!(ids, [first.0, first.0, second.0]);
+    let reasons = async |id| {
+        let rows = bench.store.broadcast_attempts(bench.app, id).await.expect("read");
+        let decoded = rows.iter().flat_map(|row| decode(row, PushRecord::NO_DEVICE).expect("a row"));
+        decoded.map(|attempt| attempt.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(first).await, [Some("ServiceUnavailable".to_owned()), None]);
+    assert_eq!(reasons(second).await, [Some("ChannelNotRegistered".to_owned())]);
     bench.outlet.script("apple", [Answer::Unconfigured]);
     let unconfigured = bench.cast("3").await;
     assert_eq!(bench.broadcast_ended(unconfigured).await.reason.as_deref(), Some("not_configured"));

@@ -9,14 +9,14 @@ use crate::engine::campaign::{CampaignNum, CampaignRow, VariantNotifications};
 use crate::engine::device_list;
 use crate::engine::notification::Standing;
 use crate::engine::push::{Ended, Entry, FinishWrites, Kept, has_variant};
-use crate::engine::push_record;
+use crate::engine::push_record::Of;
 use crate::engine::record::Record;
 use crate::ids::Num;
 use crate::postgres::columns::columns;
 use crate::postgres::push_queue::NewRows;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::postgres::{campaign_row, campaign_sum, outcome};
-use crate::{Finished, FinishedCounts, PushRecord, Rest};
+use crate::{Finished, FinishedCounts, PushRecord, Rest, Work};
 
 /// What is read about the work of the batches that end.
 struct Known {
@@ -55,10 +55,11 @@ pub(crate) async fn finish(tx: &Tx, finished: &[Finished], now: Timestamp) -> Re
             let of = |suspect| (Sent { app: entry.app, key: key.clone() }, suspect);
             suspects.extend(one.suspects.iter().map(of));
         }
-        if let Some(record) = &one.record {
-            records.add(entry.app, record);
-        }
         let num = entry.num;
+        let work = Work::of(tx.ids(), num, campaign.map(|campaign| campaign.id));
+        if let (Some(record), Some(work)) = (&one.record, work) {
+            records.add(entry.app, Of::Work(work), record);
+        }
         let ended = Ended { entry, campaign, wanted: known.wanted.contains(&num) };
         writes.add(&ended, one, &known.variants, (now, tx.ids()), &mut counts);
     }
@@ -85,11 +86,10 @@ columns! {
 }
 
 impl Records {
-    fn add(&mut self, app: AppId, record: &PushRecord) {
-        let PushRecord { work, keep_until, devices, attempts } = record;
-        let work = push_record::work_bytes(*work).to_vec();
+    fn add(&mut self, app: AppId, of: Of, record: &PushRecord) {
+        let PushRecord { keep_until, devices, attempts } = record;
         let devices = device_list::encode(devices);
-        self.push_row((i64::from(app.0), work, keep_until.0 as i64, devices, attempts.clone()));
+        self.push_row((i64::from(app.0), of.key(), keep_until.0 as i64, devices, attempts.clone()));
     }
 
     async fn insert(&self, tx: &Tx) -> Result<(), Failed> {

@@ -7,12 +7,12 @@ use super::token::Tokens;
 use crate::engine::campaign::{CampaignRow, VariantNotifications};
 use crate::engine::device_list;
 use crate::engine::push::{Ended, Entry, FinishWrites, Kept, has_variant};
-use crate::engine::push_record;
+use crate::engine::push_record::Of;
 use crate::engine::record::Record;
 use crate::sqlite::statement::Db;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{campaign_row, outcome, push_queue};
-use crate::{Error, Finished, FinishedCounts, Rest};
+use crate::{Error, Finished, FinishedCounts, Rest, Work};
 
 pub(crate) fn finish(w: &Write<'_>, finished: &[Finished], now: Timestamp) -> Result<FinishedCounts, Error> {
     let mut counts = FinishedCounts::default();
@@ -101,10 +101,11 @@ fn record(
                    ON CONFLICT DO UPDATE SET count = count + excluded.count";
         db.run(sql, (campaign, bucket, count))?;
     }
-    if let Some(one) = &finished.record {
+    let work = Work::of(w.ids, ended.entry.num, ended.campaign.map(|campaign| campaign.id));
+    if let (Some(one), Some(work)) = (&finished.record, work) {
         let sql =
             "INSERT INTO push_records (app, work, keep_until, devices, attempts) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let (work, devices) = (push_record::work_bytes(one.work), device_list::encode(&one.devices));
+        let (work, devices) = (Of::Work(work).key(), device_list::encode(&one.devices));
         db.run(sql, (ended.entry.app.0, work, one.keep_until.0 as i64, devices, &one.attempts))?;
     }
     if let Some(campaign) = ended.campaign {

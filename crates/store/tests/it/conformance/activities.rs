@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use noroshi_store::{
     Activity, ActivityChange, ActivityRecipient, DeviceChange, Error, Idempotency, InvalidToken, Joined,
-    Names, NewActivity, NewToken, Registration, SettledSlice, Slice, Store, SuspectToken, TakeSlices,
-    TakenSlices, TokenChange, TokenReport,
+    Names, NewActivity, NewToken, PushRecord, Registration, SettledSlice, Slice, Store, SuspectToken,
+    TakeSlices, TakenSlices, TokenChange, TokenReport,
 };
 use noroshi_types::{ActivityId, AppId, DeviceNum, JsonText, Outcome, PushService, TokenKey, limits};
 
@@ -94,6 +94,8 @@ fn sent(slice: Slice, activity: &Activity) -> SettledSlice {
         attempt: 0,
         parts: Vec::new(),
         counts: Vec::new(),
+        accepted: None,
+        failed: None,
     }
 }
 
@@ -323,6 +325,64 @@ pub(crate) async fn a_device_that_failed_stays_behind(store: &dyn Store) {
     assert_eq!(recipients(store, slice, &activity).await.len(), 2);
     let stranger = store.activity_member(activity.num, &device("nobody"), ATTRIBUTES).await;
     assert_eq!(stranger.expect("read"), None);
+}
+
+pub(crate) async fn a_slice_keeps_its_newest_attempts(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let a = with_tokens(store, app, "a", &["live-activity/a1"]).await;
+    let b = with_tokens(store, app, "b", &["live-activity/a1"]).await;
+    let (first, other) = (created(store, new(app, "a1")).await, created(store, new(app, "a2")).await);
+    add(store, &first, &[a, b]).await;
+    add(store, &other, &[a]).await;
+    let record = |text: String, devices: &[DeviceNum], until| {
+        let (keep_until, devices) = (at(until), devices.to_vec());
+        Some(Box::new(PushRecord { keep_until, devices, attempts: text.into_bytes() }))
+    };
+    let attempts = async |activity: &Activity, name: &str| {
+        let member = store.activity_member(activity.num, &device(name), ATTRIBUTES).await;
+        let attempts = member.expect("read").expect("takes part").attempts;
+        attempts.into_iter().map(|text| String::from_utf8(text).expect("text")).collect::<Vec<_>>()
+    };
+    let taken = taken(store, 0).await;
+    let of = |activity: &Activity| {
+        taken.slices.iter().copied().find(|slice| slice.activity == activity.num).expect("taken")
+    };
+    let results = SettledSlice {
+        failed: record("failed".to_owned(), &[b], 500),
+        accepted: record("other".to_owned(), &[a], 500),
+        ..sent(of(&other), &other)
+    };
+    settle(store, results, 0).await;
+    // Accepted pushes displace no failure, and stale results nothing.
+    let (mut slice, mut activity) = (of(&first), first);
+    let count = limits::ACTIVITY_SLICE_RECORDS as u64 + 3;
+    for number in 1..=count {
+        let results = SettledSlice {
+            failed: if number == 1 { record("failed".to_owned(), &[b], 500) } else { None },
+            accepted: record(number.to_string(), &[a], 400),
+            ..sent(slice, &activity)
+        };
+        settle(store, results.clone(), number).await;
+        settle(store, results, number).await;
+        let change = state(&activity, number, "{}");
+        store.change_activity(change, at(number)).await.expect("changed");
+        (slice, activity) = one(store, number).await;
+    }
+    let kept: Vec<String> = (4..=count).map(|number| number.to_string()).collect();
+    assert_eq!(attempts(&activity, "a").await, kept);
+    assert_eq!(attempts(&activity, "b").await, ["failed"]);
+    assert_eq!(attempts(&other, "a").await, ["other"]);
+    settle(store, sent(slice, &activity), 300).await;
+    store.prune(at(400), 100).await.expect("pruned");
+    assert!(attempts(&activity, "a").await.is_empty());
+    assert_eq!(attempts(&activity, "b").await, ["failed"]);
+    // They end with their activity.
+    let end = ActivityChange { forget_at: Some(at(401)), ..state(&activity, activity.version, "{}") };
+    store.change_activity(end, at(401)).await.expect("ended");
+    while store.prune_activities(at(401), 100).await.expect("pruned").1 {}
+    assert_eq!(attempts(&other, "a").await, ["other"]);
+    assert_eq!(store.prune(at(500), 100).await.expect("pruned").push_records, 2, "those of the other one");
+    store.delete_app(app).await.expect("deleted");
 }
 
 pub(crate) async fn a_device_joins_with_its_token(store: &dyn Store) {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use noroshi_store::{
     BROADCAST_TAKES_MAX, BroadcastsOf, Channel, Claim, DueBroadcast, Error, FinishedBroadcast, Idempotency,
-    NewBroadcast, NewChannel, Reserved, SENDER_ENDED, Store, StoredBroadcast, TakenBroadcasts, Then,
+    NewBroadcast, NewChannel, PushRecord, Reserved, SENDER_ENDED, Store, StoredBroadcast, TakenBroadcasts,
+    Then,
 };
 use noroshi_types::{
     AppId, Broadcast, BroadcastState, JsonText, Label, NotificationId, Push, PushEnvironment, Request,
@@ -84,6 +85,7 @@ async fn finish(store: &dyn Store, due: &DueBroadcast, then: Then, now: Timestam
         num: due.num,
         reason,
         then,
+        record: None,
     };
     store.finish_broadcasts(vec![finished], now).await.expect("finished");
 }
@@ -102,6 +104,40 @@ async fn of_notification(store: &dyn Store, app: AppId, id: NotificationId) -> V
 
 fn states(stored: &[StoredBroadcast]) -> Vec<BroadcastState> {
     stored.iter().map(|one| one.state).collect()
+}
+
+pub(crate) async fn a_broadcast_has_its_attempts(store: &dyn Store) {
+    let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
+    channel(store, mine, "c", None).await;
+    let stored = cast(store, to_channel(mine, "c", broadcast("1")), NOW).await.expect("accepted");
+    let of = async |app| store.broadcast_attempts(app, stored.id).await.expect("read");
+    let record = |text: &str, until| {
+        let (keep_until, devices) = (at(until), vec![PushRecord::NO_DEVICE]);
+        Some(Box::new(PushRecord { keep_until, devices, attempts: text.into() }))
+    };
+    let result = |due: &DueBroadcast, then, record| FinishedBroadcast {
+        channel: due.channel,
+        leased_until: due.leased_until,
+        num: due.num,
+        reason: None,
+        then,
+        record,
+    };
+    let due = take(store, NOW).await.due.remove(0);
+    let failed = result(&due, Then::Again(at(5)), record("first", 100));
+    store.finish_broadcasts(vec![failed.clone()], at(1)).await.expect("written");
+    store.finish_broadcasts(vec![failed], at(1)).await.expect("its record is written once");
+    let due = take(store, at(5)).await.due.remove(0);
+    // The attempt was made, although its channel is gone.
+    store.delete_channel(mine, &label("c"), at(6)).await.expect("deleted");
+    let sent = result(&due, Then::End(BroadcastState::Sent), record("second", 200));
+    store.finish_broadcasts(vec![sent], at(7)).await.expect("written");
+    assert_eq!(of(mine).await, [b"first".to_vec(), b"second".to_vec()]);
+    assert!(of(theirs).await.is_empty());
+    store.prune(at(150), 100).await.expect("pruned");
+    assert_eq!(of(mine).await, [b"second".to_vec()]);
+    store.delete_app(mine).await.expect("deleted");
+    assert!(of(mine).await.is_empty());
 }
 
 pub(crate) async fn a_channel_is_created_bound_and_deleted(store: &dyn Store) {

@@ -3,7 +3,7 @@
 use noroshi_store::{
     Accept, CampaignState, DeviceChange, Finished, NewCampaign, NewVariant, OfCampaign, OutcomePart,
     PendingPush, PushPart, PushRecord, PushStage, Registration, Rest, Store, Subscribed, Trace,
-    TracedCampaign, TracedTarget, UploadLine, Work,
+    TracedCampaign, TracedTarget, UploadLine,
 };
 use noroshi_types::{
     AppId, CampaignId, Condition, DeviceNum, JsonText, Lane, NotificationId, Outcome, PushService, Request,
@@ -221,12 +221,7 @@ pub(crate) async fn a_trace_has_the_attempts_at_a_device(store: &dyn Store) {
     let content = store.push_content(app, id).await.expect("read").expect("content");
     assert!(content.names_recipients);
     let attempts = |text: &str, devices: &[DeviceNum], until| {
-        Some(Box::new(PushRecord {
-            work: Work::Notification(id),
-            keep_until: at(until),
-            devices: devices.to_vec(),
-            attempts: text.into(),
-        }))
+        Some(Box::new(PushRecord { keep_until: at(until), devices: devices.to_vec(), attempts: text.into() }))
     };
     let parts = |devices: &[DeviceNum]| {
         vec![PushPart { outcome: Outcome::Pushed, reason: None, variant: None, devices: devices.to_vec() }]
