@@ -47,7 +47,10 @@ impl Passwords {
     pub(crate) async fn verify(&self, hash: Option<String>, password: String) -> Result<bool, Refused> {
         self.run(move || match hash {
             Some(hash) => is_of(&hash, &password),
-            None => is_of(&NOBODY, &password) && false,
+            None => {
+                std::hint::black_box(is_of(&NOBODY, &password));
+                false
+            }
         })
         .await
     }
