@@ -80,7 +80,7 @@ impl Trail {
         self.0.lock().after = text(value);
     }
 
-    /// Records the entry, if somebody was recognized.
+    /// Records the entry, if the caller was recognized.
     pub(crate) async fn record(&self, console: &Console, metrics: &Metrics, done: Done, now: Timestamp) {
         let found = std::mem::take(&mut *self.0.lock());
         let Some(by) = found.by else { return };

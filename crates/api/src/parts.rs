@@ -19,9 +19,10 @@ pub use crate::handler::topic::topic;
 pub use crate::handler::user::user_id;
 pub use crate::registration::draw_device_id;
 pub use crate::request::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, record_provider, scoped,
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped,
 };
 pub use crate::request::body::{Body, JsonBody, NdjsonBody};
+pub use crate::request::caller::record_provider;
 pub use crate::request::idempotency::{body_hash, idempotency, idempotency_key, mark_replayed};
 pub use crate::request::page::{lines, page_limit};
 pub use crate::request::parameter::{Path, Query};

@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub(crate) mod body;
+pub(crate) mod caller;
 mod coding;
 pub(crate) mod idempotency;
 pub(crate) mod page;

@@ -206,7 +206,7 @@ impl Console {
         self.begin(person, client, now).await
     }
 
-    /// With a link that somebody else made for the person.
+    /// With a link that another person, or the operator, made.
     pub async fn log_in_with_link(
         &self,
         link: &str,
@@ -483,7 +483,7 @@ fn wait(retry_after: Duration) -> Result<(), Refused> {
     }
 }
 
-/// The address in lower case: whoever controls `Ann@example.com` controls `ann@example.com` too, at every provider in use.
+/// The address in lower case, in which providers of e-mail make no difference.
 pub fn check_email(text: &str) -> Result<String, Refused> {
     let email = text.to_lowercase();
     let (local, domain) = email.rsplit_once('@').unwrap_or_default();

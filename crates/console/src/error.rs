@@ -1,3 +1,5 @@
+//! Why people are refused.
+
 use std::time::Duration;
 
 use noroshi_types::{Invalid, Permission};

@@ -125,7 +125,7 @@ pub struct NewTicket {
     pub expires_at: Timestamp,
 }
 
-/// A change that somebody made.
+/// A change, and who made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     /// In the order of the changes.

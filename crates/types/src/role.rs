@@ -26,7 +26,7 @@ names! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Role {
         Viewer = 1 => "viewer",
-        /// Helps users: looks after their devices.
+        /// Helps users: manages their devices.
         Support = 2 => "support",
         /// Writes notifications and campaigns.
         Author = 3 => "author",

@@ -123,7 +123,7 @@ pub(crate) async fn publish(
     accept(body_limits, provider, trace, headers, body, |_| Ok(())).await
 }
 
-/// `POST /v1/test-notifications` of the console: for people who look after users, and publish nothing else.
+/// `POST /v1/test-notifications` of the console: for people who manage devices and publish nothing else.
 pub(crate) async fn publish_test(
     Shared(body_limits): Shared<Limits>,
     provider: Provider<Publish>,

@@ -1,4 +1,4 @@
-//! People of the console, and invitations. Owners of all apps manage everybody; owners of an app manage who works on it.
+//! People of the console, and invitations. Owners of all apps manage all people; owners of an app manage who works on it.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn invitation_body(auth: &Auth, ticket: Ticket, token: Option<&str>) -> Option<I
     })
 }
 
-/// For somebody who asked for it just now.
+/// For a person who asked for it just now.
 const LINK_LIFETIME: Duration = Duration::from_secs(900);
 
 /// `*`, or the name of an app.
@@ -169,7 +169,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/people/{id}/link`: a link that logs the person in once, for somebody who lost their password.
+/// `POST /v1/people/{id}/link`: a link that logs the person in once, for a person who lost their password.
 pub(crate) async fn link(caller: Person, Path(id): Path<String>) -> Answer {
     let by = Some(caller.caller.person.id);
     linked(&caller.desk, by, person_id(&id)?).await
@@ -297,7 +297,7 @@ pub(crate) async fn of_app(caller: Person, Query(page): Query<Page>) -> Answer {
     respond::page("people", found.iter().map(of_app).collect(), next)
 }
 
-/// `POST /v1/apps/{app}/people`: invites somebody to the app, or gives a person the role at once.
+/// `POST /v1/apps/{app}/people`: invites a person to the app, or gives a person the role at once.
 pub(crate) async fn add_to_app(caller: Person, trail: Trail, JsonBody(body): JsonBody) -> Answer {
     let AppInvitation { email, role } = json::parse(&body)?;
     let app = Some(caller.app_id()?);

@@ -27,8 +27,8 @@ use self::fields::{Fields, one};
 use crate::error::{Code, Problem};
 use crate::metrics::Metrics;
 use crate::rate_limit::{RateLimiter, RateLimits};
-use crate::request::access::record_app;
 use crate::request::body::{BodyReader, Bound};
+use crate::request::caller::record_app;
 use crate::request::parameter::Path;
 use crate::respond::{self, Answer};
 

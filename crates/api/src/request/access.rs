@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
@@ -23,9 +23,10 @@ use serde::Deserialize;
 
 use crate::audit::Trail;
 use crate::body::Author;
-use crate::connection::{Client, Handle, Trust};
+use crate::connection::{Client, Trust};
 use crate::error::{Code, Problem};
 use crate::registration::register_one;
+use crate::request::caller::{record_app, record_provider, record_trust};
 use crate::request::parameter::Path;
 use crate::request::session;
 
@@ -49,10 +50,6 @@ pub struct Authenticator {
     /// None: no credential belongs to the operator.
     pub(crate) operator_token: Option<String>,
 }
-
-/// The app of a request, for its log line and span. Set when the credential is verified.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Caller(pub(crate) Arc<OnceLock<AppId>>);
 
 /// A scope as a type, so that a handler's signature shows what it requires.
 pub trait Needs {
@@ -301,14 +298,6 @@ pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
     }
 }
 
-/// Records the app for the request's log line and span.
-pub(crate) fn record_app(parts: &Parts, app: AppId) {
-    if let Some(caller) = parts.extensions.get::<Caller>() {
-        // A request has one credential, so it is set once.
-        let _ = caller.0.set(app);
-    }
-}
-
 /// The app that the request names for its JWT.
 pub(crate) fn named_app<'a>(
     uri: &'a Uri,
@@ -320,18 +309,6 @@ pub(crate) fn named_app<'a>(
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let (header, host) = (text(app_name::HEADER), text(header::HOST.as_str()));
     app_name::of_request(query.map(Cow::Borrowed), header, host, app_domain)
-}
-
-/// Records the app of a provider. The pool then prefers to keep the connection.
-pub fn record_provider(parts: &Parts, app: AppId) {
-    record_app(parts, app);
-    record_trust(parts, Trust::Provider);
-}
-
-fn record_trust(parts: &Parts, trust: Trust) {
-    if let Some(handle) = parts.extensions.get::<Handle>() {
-        handle.record_trust(trust);
-    }
 }
 
 /// The network whose failed log-ins are limited together.

@@ -20,7 +20,7 @@ use noroshi_types::{AppId, Permission, Timestamp};
 use crate::audit::Trail;
 use crate::connection;
 use crate::error::{Code, Problem};
-use crate::request::access::record_provider;
+use crate::request::caller::record_provider;
 
 const COOKIE: &str = "noroshi_session";
 const COOKIE_PATH: &str = "/console";
@@ -74,7 +74,7 @@ pub(crate) struct Person {
     pub(crate) client: Client,
 }
 
-/// Somebody who may not be logged in.
+/// A client that may not be logged in.
 pub(crate) struct Visitor {
     pub(crate) desk: Desk,
     pub(crate) client: Client,
@@ -95,7 +95,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let desk = parts.extensions.get::<Desk>().cloned().ok_or_else(no_session)?;
-        // A proxy that ends TLS says so. A client that lies only keeps its own browser from sending the cookie.
+        // A proxy that ends TLS reports it. A client that lies only keeps its own browser from sending the cookie.
         let is_forwarded = parts.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
         let peer = parts.extensions.get::<connection::Peer>();
         let is_secure = is_forwarded || peer.is_some_and(|peer| peer.secure);
@@ -130,7 +130,7 @@ pub(crate) async fn admit(Shared(desk): Shared<Desk>, mut request: Request, next
 
 async fn enter(desk: &Desk, request: &mut Request, trail: Option<&Trail>) -> Result<(), Problem> {
     let needed = request.extensions().get::<Needed>().copied().ok_or_else(no_session)?;
-    // A page of another site must not even log somebody in.
+    // A page of another site must not even log a person in.
     let site = request.headers().get(FETCH_SITE).map(HeaderValue::as_bytes);
     if is_change(request.method()) && site.is_some_and(|site| site != b"same-origin") {
         return Err(Problem::new(Code::Csrf, "the request comes from a page of another site"));

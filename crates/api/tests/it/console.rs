@@ -13,7 +13,7 @@ use crate::service::{Answer, NOW, OPERATOR, Service, answer};
 
 const PASSWORD: &str = "correct horse battery";
 
-/// A browser in which somebody is logged in.
+/// A browser in which a person is logged in.
 struct Browser {
     id: PersonId,
     cookie: String,

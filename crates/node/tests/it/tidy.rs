@@ -71,6 +71,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "supervision", "telemetry", "store", "egress"]),
+        ("noroshi-console", &["types", "store"]),
         (
             "noroshi-delivery",
             &[
@@ -96,6 +97,7 @@ fn crates_know_only_those_before_them() {
                 "protocol",
                 "store",
                 "auth",
+                "console",
                 "push",
                 "delivery",
             ],
@@ -131,6 +133,7 @@ fn crates_know_only_those_before_them() {
                 "cluster",
                 "sqs",
                 "auth",
+                "console",
                 "delivery",
                 "api",
                 "cells",

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print a link that lets somebody set a name and a password; it works once, for 7 days
+    /// Print a link that lets a person set a name and a password; it works once, for 7 days
     Invite {
         /// E-mail address, by which the person logs in. No e-mail is sent
         email: String,
@@ -32,7 +32,7 @@ enum Action {
         #[arg(long)]
         app: Option<String>,
     },
-    /// Print a link that logs a person in, for somebody who lost their password; it works once, for 15 minutes
+    /// Print a link that logs a person in, for one who lost their password; it works once, for 15 minutes
     Link {
         /// E-mail address of the person
         email: String,
