@@ -133,12 +133,12 @@ export class Visitor {
   }
 }
 
+let policy
+
 async function fulfil(route) {
-  const { pathname } = new URL(route.request().url())
+  const { origin, pathname } = new URL(route.request().url())
   const name = pathname.slice('/console/'.length)
   const file = /\.\w+$/.test(name) ? name : 'index.html'
-  // The headers of the page: they contain the policy.
-  const page = await route.fetch({ url: `${new URL(route.request().url()).origin}/console/` })
-  const { 'content-security-policy': policy } = page.headers()
+  policy ??= (await route.fetch({ url: `${origin}/console/` })).headers()['content-security-policy']
   await route.fulfill({ path: join(DIST, file), headers: { 'content-security-policy': policy } })
 }

@@ -80,9 +80,9 @@ export async function openShop(node, push) {
     },
   })
   const draft = await post('/v1/campaigns', {
-    name: `Draft ${XSS}`.slice(0, 100),
+    name: 'Summer preview',
     audience: { everyone: true },
-    message: { notification: { title: 'Hello' } },
+    message: { notification: { title: 'A first look at the summer' } },
     start: false,
   })
   const attributes_type = 'OrderAttributes'

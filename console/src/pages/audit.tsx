@@ -88,10 +88,9 @@ export default function Audit() {
         columns={[
           { title: t('column.time'), cell: ({ at }) => <When at={at} exact /> },
           { title: t('audit.by'), cell: (entry) => entry.person ? <button type="button" class="link-button" title={t('audit.onlyPerson')} onClick={() => filter({ ...typed, person: entry.person?.id ?? '' })}>{entry.person.email}</button> : who(entry) },
-          { title: t('audit.action'), cell: ({ action }) => <code>{action}</code> },
-          { title: t('audit.target'), cell: ({ target }) => <span class="wrap">{target}</span> },
-          { title: t('audit.app'), wide: true, cell: (entry) => entry.app ?? <span class="none">–</span> },
-          { title: t('audit.address'), wide: true, cell: ({ address }) => address },
+          { title: t('audit.action'), cell: ({ action, target }) => <><code>{action}</code><small class="below">{target}</small></> },
+          ...(scoped ? [] : [{ title: t('audit.app'), wide: true, cell: (entry: AuditEntry) => entry.app ?? <span class="none">–</span> }]),
+          { title: t('audit.address'), wide: true, cell: ({ address }) => <code class="nowrap">{address}</code> },
           { title: t('column.actions'), align: 'actions', cell: (entry) => <Button small label={t('action.named', { action: t('audit.details'), name: entry.action })} onClick={() => setOpen(entry)}>{t('audit.details')}</Button> },
         ]}
       />
