@@ -5,15 +5,20 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { after, before } from 'node:test'
 import { chromium } from 'playwright-core'
 
 import { operator } from './operator.mjs'
+import { DevPush } from './push.mjs'
+import { openShop } from './shop.mjs'
 
 export const PASSWORD = 'correct horse battery staple'
 const DIST = fileURLToPath(new URL('../../console/dist/', import.meta.url))
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
 const DEADLINE_MS = 30_000
+/** More widths, themes, languages and dialogs. */
+export const LONG = process.env.NOROSHI_CONSOLE_LONG === 'true'
 /** A folder for screenshots, if wanted. */
 const PICTURES = process.env.NOROSHI_CONSOLE_PICTURES
 /** The files of console/dist instead of those in the binary, with the node's headers: no build after each change. */
@@ -21,13 +26,16 @@ const FROM_DIST = process.env.NOROSHI_CONSOLE_DIST === 'true'
 
 const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
 export const hasBrowser = executablePath !== undefined
-export const launch = () =>
+const launch = () =>
   chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'] })
+
+export const button = (page, name) => page.getByRole('button', { name, exact: true })
+export const heading = (page, name) => page.getByRole('heading', { level: 1, name })
 
 export const originOf = (node) => `http://127.0.0.1:${node.adminPort}`
 
 /** The binary must contain the page that the repository has. */
-export async function checkBuild(node) {
+async function checkBuild(node) {
   if (FROM_DIST) return
   const served = await (await fetch(`${originOf(node)}/console/`)).text()
   const committed = readFileSync(join(DIST, 'index.html'), 'utf8')
@@ -48,6 +56,41 @@ export async function person(node, email, name, ...roles) {
   assert.equal(accepted.status, 200, JSON.stringify(session))
   const cookie = /noroshi_session=([^;]+)/.exec(accepted.headers.get('set-cookie'))[1]
   return { id: session.person.id, email, cookie }
+}
+
+/** For the tests of a file: a node with the data of a shop, the fakes of the push services, Chromium, and people. */
+export function shopConsole() {
+  const shop = { people: {} }
+  before(async () => {
+    if (!hasBrowser) return
+    shop.push = await DevPush.start()
+    shop.node = await shop.push.node({ services: ['apns', 'fcm'] })
+    await checkBuild(shop.node)
+    shop.ids = await openShop(shop.node, shop.push)
+    shop.browser = await launch()
+    const add = async (key, ...described) => (shop.people[key] = await person(shop.node, ...described))
+    await add('ada', 'ada@example.com', 'Ada Lovelace', ['*', 'owner'])
+    await add('vera', 'vera@example.com', 'Vera Rubin', ['dev', 'viewer'])
+    await add('sam', 'sam@example.com', 'Sam Carter', ['dev', 'support'])
+    await add('mika', 'mika@example.com', '佐藤 美佳', ['shop', 'author'], ['dev', 'author'])
+    await add('olga', 'olga@example.com', 'Olga Ladyzhenskaya', ['shop', 'owner'])
+  })
+  after(async () => {
+    await shop.browser?.close()
+    await shop.node?.stop()
+    await shop.push?.stop()
+  })
+  /** The body of a test: a window of the person `as`, which must report no fault. */
+  shop.visit = (options, use) => async (t) => {
+    if (!hasBrowser) {
+      assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
+      return t.skip('no Chromium (Debian package chromium)')
+    }
+    const visitor = await Visitor.open(shop.browser, originOf(shop.node), { ...options, as: shop.people[options.as] })
+    await use(visitor, visitor.page)
+    await visitor.close()
+  }
+  return shop
 }
 
 export class Visitor {

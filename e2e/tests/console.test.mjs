@@ -1,121 +1,19 @@
 /**
- * The web console in Chromium: what people do, every page under axe, hostile names, and the strict policy, each violation
- * of which fails a test. NOROSHI_CONSOLE_LONG=true adds widths, themes and dialogs; NOROSHI_CONSOLE_PICTURES=FOLDER saves
- * screenshots.
+ * The web console in Chromium: what people do, hostile names, and the strict policy, each violation of which fails a test.
+ * NOROSHI_CONSOLE_LONG=true adds languages; NOROSHI_CONSOLE_PICTURES=FOLDER saves screenshots.
  */
 
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
+import { test } from 'node:test'
 
 import { ClusterNode, hasFakeTime } from '../lib/cluster.mjs'
-import { checkBuild, hasBrowser, launch, originOf, PASSWORD, person, Visitor } from '../lib/console.mjs'
-import { DevPush } from '../lib/push.mjs'
-import { openShop, XSS } from '../lib/shop.mjs'
+import { button, hasBrowser, heading, LONG, originOf, PASSWORD, person, shopConsole, Visitor } from '../lib/console.mjs'
+import { XSS } from '../lib/shop.mjs'
 import { totp } from '../lib/totp.mjs'
 import { until } from '../lib/until.mjs'
 
-const LONG = process.env.NOROSHI_CONSOLE_LONG === 'true'
-
-let browser, ids, node, push
-const people = {}
-
-before(async () => {
-  if (!hasBrowser) return
-  push = await DevPush.start()
-  node = await push.node({ services: ['apns', 'fcm'] })
-  await checkBuild(node)
-  ids = await openShop(node, push)
-  browser = await launch()
-  const add = async (key, ...described) => (people[key] = await person(node, ...described))
-  await add('ada', 'ada@example.com', 'Ada Lovelace', ['*', 'owner'])
-  await add('vera', 'vera@example.com', 'Vera Rubin', ['dev', 'viewer'])
-  await add('sam', 'sam@example.com', 'Sam Carter', ['dev', 'support'])
-  await add('mika', 'mika@example.com', '佐藤 美佳', ['shop', 'author'], ['dev', 'author'])
-  await add('olga', 'olga@example.com', 'Olga Ladyzhenskaya', ['shop', 'owner'])
-})
-after(async () => {
-  await browser?.close()
-  await node?.stop()
-  await push?.stop()
-})
-
-/** Opens a window of the person `as`, and checks at the end that the page reported no fault. */
-const visit = (options, use) => async (t) => {
-  if (!hasBrowser) {
-    assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
-    return t.skip('no Chromium (Debian package chromium)')
-  }
-  const visitor = await Visitor.open(browser, originOf(node), { ...options, as: people[options.as] })
-  await use(visitor, visitor.page)
-  await visitor.close()
-}
-const button = (page, name) => page.getByRole('button', { name, exact: true })
-const heading = (page, name) => page.getByRole('heading', { level: 1, name })
-
-const everyPage = () => ({
-  overview: '', search: 'search', hits: 'search?q=news', nothing: 'search?q=nothing-has-this-id', devices: 'devices', device: 'device?id=iphone-002',
-  'device-topics': 'device?id=iphone-002&tab=topics', 'device-permission': 'device?id=iphone-002&tab=permission', evil: 'device?id=evil.device',
-  user: 'user?id=user-2', items: 'user?id=user-2&tab=items', tokens: 'user?id=user-2&tab=tokens', 'user-topics': 'user?id=user-2&tab=topics', preferences: 'user?id=user-2&tab=preferences',
-  notification: `notification?id=${ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',
-  campaigns: 'campaigns', campaign: `campaign?id=${ids.campaign}`, variants: `campaign?id=${ids.variants}`, draft: `campaign?id=${ids.draft}`, compose: 'new-campaign',
-  channels: 'channels', 'device-variants': 'device?id=iphone-002&tab=variants', activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
-  settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
-  account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
-})
-
-const looks = [['en', 'light', 1280], ['ja', 'dark', 360], ...(LONG ? [['en', 'dark', 1280], ['ja', 'light', 1280], ['en', 'light', 360]] : [])]
-describe('every page is accessible', { concurrency: 2 }, () => {
-  for (const [language, theme, width] of looks) {
-    test(`${language}, ${theme}, ${width} px`, visit({ as: 'ada', language, theme, width }, async (visitor, page) => {
-      for (const [name, path] of Object.entries(everyPage())) {
-        const there = `${path}${path.includes('?') ? '&' : '?'}app=dev`
-        if (name === 'missing') {
-          await visitor.go(there)
-          await page.locator('.empty').waitFor()
-        } else await visitor.visit(there)
-        await visitor.checkAccess(name)
-        await visitor.checkWidth(name)
-        await visitor.picture(name)
-      }
-      await visitor.context.clearCookies()
-      await visitor.go('')
-      await page.locator('input[type=password]').waitFor()
-      await visitor.checkAccess('log-in')
-      await visitor.picture('log-in')
-    }))
-  }
-})
-
-for (const [theme, width] of LONG ? [['light', 1280], ['dark', 360]] : [['dark', 1280]]) {
-  test(`dialogs and menus are accessible: ${theme}, ${width} px`, visit({ as: 'ada', theme, width }, async (visitor, page) => {
-    const dialogs = [
-      ['keys', 'Create key'], ['credentials', 'Add credential'], ['rules', 'Change'], ['experiments', 'New experiment'], ['notices', 'New notice'],
-      ['people', 'Invite'], ['user?id=user-2', 'Test message'], ['user?id=user-2&tab=preferences', 'Change'], ['quotas', 'Change: devices'],
-      ...(LONG ? [['user?id=user-2', 'Revoke access'], ['nodes', 'Start drain'], ['credentials', 'Test'], ['credentials', 'Restore tokens'], ['activity?id=order-17', 'Update']] : []),
-    ]
-    for (const [path, name] of dialogs) {
-      await visitor.visit(`${path}${path.includes('?') ? '&' : '?'}app=dev`)
-      await button(page, name).first().click()
-      await page.locator('dialog[open]').waitFor()
-      assert.ok(await page.evaluate(() => document.querySelector('dialog[open]').contains(document.activeElement)), `${name}: the focus is in the dialog`)
-      await visitor.checkAccess(`dialog ${name}`)
-      await visitor.picture(`dialog-${name.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`)
-      await page.keyboard.press('Escape')
-      await page.locator('dialog[open]').waitFor({ state: 'detached' })
-      assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'BUTTON', `${name}: the focus returns`)
-    }
-    await page.keyboard.press('Control+k')
-    await page.locator('dialog[open]').waitFor()
-    await visitor.checkAccess('palette')
-    await visitor.picture('palette')
-    await page.keyboard.press('Escape')
-    await page.locator('dialog[open]').waitFor({ state: 'detached' })
-    await page.getByRole('button', { name: /^Account of/ }).click()
-    await page.getByRole('menu').waitFor()
-    await visitor.checkAccess('account menu')
-    await visitor.picture('account-menu')
-  }))
-}
+const shop = shopConsole()
+const { people, visit } = shop
 
 for (const [language, words] of [
   ['en', { overview: 'Overview', user: 'user-2', search: 'Search by id', campaigns: 'Campaigns', commands: 'Commands', help: 'Keyboard shortcuts' }],
@@ -168,7 +66,7 @@ for (const [language, words] of [
 
 test('an invitation, a second factor, a recovery code, and a one-time link', visit({}, async (visitor, page) => {
   const email = 'tom@example.com'
-  const { code, stdout, stderr } = await node.cli('people', 'invite', email, '--role', 'operator', '--app', 'dev')
+  const { code, stdout, stderr } = await shop.node.cli('people', 'invite', email, '--role', 'operator', '--app', 'dev')
   assert.equal(code, 0, stderr)
   const link = /http:\S+#token=\S+/.exec(stdout)[0]
   await page.goto(link)
@@ -215,14 +113,14 @@ test('an invitation, a second factor, a recovery code, and a one-time link', vis
 
   // The invitation works once.
   await page.goto(link)
-  await page.getByLabel('Name').fill('Somebody else')
+  await page.getByLabel('Name').fill('Other')
   await page.getByLabel('New password').fill(PASSWORD)
   await button(page, 'Accept and log in').click()
   await page.getByRole('alert').getByText('was used before').waitFor()
 }))
 
 test('the link of a development node logs in once', visit({}, async (visitor, page) => {
-  const link = /for one log-in: (\S+)/.exec(node.log(200))[1]
+  const link = /for one log-in: (\S+)/.exec(shop.node.log(200))[1]
   await page.goto(link)
   await heading(page, 'Overview').waitFor()
   await page.getByRole('button', { name: 'Account of developer@localhost' }).waitFor()
@@ -244,20 +142,20 @@ test('people: invite, log-in link, roles, disable, remove', visit({ as: 'ada' },
   await dialog.getByLabel('E-mail').fill('nia@example.com')
   await dialog.getByRole('button', { name: 'Invite' }).click()
   const invitation = await page.getByRole('dialog', { name: 'Invitation created' }).locator('pre').innerText()
-  assert.ok(invitation.startsWith(`${originOf(node)}/console/invitation#token=`), invitation)
+  assert.ok(invitation.startsWith(`${originOf(shop.node)}/console/invitation#token=`), invitation)
   await page.keyboard.press('Escape')
   await row('nia@example.com').waitFor()
   await button(page, 'Withdraw: nia@example.com').click()
   await dialog.getByRole('button', { name: 'Withdraw' }).click()
   await row('nia@example.com').waitFor({ state: 'detached' })
 
-  const bob = await person(node, 'bob@example.com', 'Bob', ['dev', 'viewer'])
+  const bob = await person(shop.node, 'bob@example.com', 'Bob', ['dev', 'viewer'])
   await visitor.visit('people?app=dev')
   await actions(bob.email, 'Create log-in link')
   await dialog.getByRole('button', { name: 'Create log-in link' }).click()
   const link = await page.getByRole('dialog', { name: 'Create log-in link' }).locator('pre').innerText()
   await page.keyboard.press('Escape')
-  const other = await Visitor.open(browser, originOf(node))
+  const other = await Visitor.open(shop.browser, originOf(shop.node))
   await other.page.goto(link)
   await heading(other.page, 'Overview').waitFor()
 
@@ -604,9 +502,9 @@ test('lists page by cursor and hold one page at a time', visit({ as: 'ada' }, as
 }))
 
 test('names from devices, users and providers are text, never markup', visit({ as: 'ada' }, async (visitor, page) => {
-  await person(node, 'eve@example.com', XSS, ['dev', 'viewer'])
+  await person(shop.node, 'eve@example.com', XSS, ['dev', 'viewer'])
   const draft = { name: `Draft ${XSS}`.slice(0, 100), audience: { everyone: true }, message: { notification: { title: XSS } }, start: false }
-  const { id } = await node.api.call('POST', '/v1/campaigns', { body: draft })
+  const { id } = await shop.node.api.call('POST', '/v1/campaigns', { body: draft })
   const places = [
     `user?app=dev&id=${encodeURIComponent(XSS)}`, `user?app=dev&tab=items&id=${encodeURIComponent(XSS)}`, 'device?app=dev&id=evil.device', 'topic?app=dev&id=news',
     `campaign?app=dev&id=${id}`, 'activity?app=dev&id=order-17', 'people?app=dev', 'overview?app=dev', `search?app=dev&q=${encodeURIComponent(XSS)}`, 'campaigns?app=dev',
@@ -635,7 +533,7 @@ test('settings last, and only they are stored', visit({ as: 'ada' }, async (visi
 test('a session that ended elsewhere leads to the log-in, and back to the same page', visit({}, async (visitor, page) => {
   await visitor.logIn('vera@example.com', 'topics?app=dev')
   await page.locator('tbody tr').first().waitFor()
-  const elsewhere = await Visitor.open(browser, originOf(node), { as: people.vera })
+  const elsewhere = await Visitor.open(shop.browser, originOf(shop.node), { as: people.vera })
   await elsewhere.visit('account')
   const others = elsewhere.page.getByRole('button', { name: /^End session/ }).and(elsewhere.page.locator(':not([aria-disabled])'))
   await others.first().click()
@@ -655,7 +553,7 @@ test('a dangerous action asks for the password 10 minutes after the log-in; then
   const own = await ClusterNode.launch({ name: 'clock', roles: ['api', 'gateway', 'sender'], fakeTime: true })
   const ada = await person(own, 'ada@example.com', 'Ada Lovelace', ['*', 'owner'])
   own.jumpClock(660)
-  const visitor = await Visitor.open(browser, originOf(own), { as: ada })
+  const visitor = await Visitor.open(shop.browser, originOf(own), { as: ada })
   const { page } = visitor
   const dialog = page.locator('dialog')
   await visitor.visit('keys?app=dev')

@@ -63,7 +63,7 @@ export function PeopleOfApp() {
   )
 }
 
-/** The same request gives a person another role, adds one, or invites somebody new. */
+/** The same request gives a person another role, adds one, or sends an invitation. */
 function Add({ app: name, person, onClose }: { app: string; person: { email: string; role: Role }; onClose(): void }) {
   const [email, setEmail] = useState(person.email)
   const [role, setRole] = useState<Role>(person.role)
