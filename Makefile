@@ -26,7 +26,7 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run dist test unit e2e faults long soak check advisories bench bench-compare fuzz
+.PHONY: help run dist test unit console e2e faults long soak check advisories bench bench-compare fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -43,12 +43,16 @@ dist: ## Build target/release/noroshi as packages contain it: link-time optimiza
 	@$(NO_FAULTS_release)
 	scripts/split-debug $(BIN_release)
 
-test: unit e2e ## Run unit, component and end-to-end tests, with third-party clients
+test: unit console e2e ## Run unit, component and end-to-end tests, with third-party clients
 
 unit: ## Run the tests of the workspace
 	@scripts/setup build engines
 	CARGO=$(CARGO) scripts/unit-tests $(FEATURES_dev) --locked
 	$(CARGO) test -p noroshi-profiling --features heap --locked
+
+console: ## Check the page of the web console: types, unit tests, size, and that console/dist is its build
+	@scripts/setup node
+	scripts/console
 
 e2e: ## Run the end-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines

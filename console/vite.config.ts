@@ -22,7 +22,7 @@ export default defineConfig({
   },
   server: {
     // `npm run dev` forwards the API to a node's admin listener.
-    proxy: { '/v1': process.env['NOROSHI_ADMIN'] ?? 'http://127.0.0.1:9090' },
+    proxy: { '/console/api': process.env['NOROSHI_ADMIN'] ?? 'http://127.0.0.1:9090' },
   },
   test: { include: ['test/unit/**/*.test.ts'], environment: 'node' },
 })

@@ -353,6 +353,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/console/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["inviteByOperator"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/console/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["linkByOperator"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drain": {
         parameters: {
             query?: never;
@@ -513,6 +545,17 @@ export interface components {
             name: string;
             weight: number;
         };
+        Invitation: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: email */
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            id: string;
+            link?: string;
+            roles: components["schemas"]["RoleInApp"][];
+        };
         Key: {
             /** Format: date-time */
             created_at: string;
@@ -523,6 +566,15 @@ export interface components {
         };
         Keys: {
             keys: components["schemas"]["Key"][];
+        };
+        LogInLink: {
+            /** Format: date-time */
+            expires_at: string;
+            link: string;
+        };
+        NamedPerson: {
+            /** Format: email */
+            email: string;
         };
         NewApp: {
             audience?: string | null;
@@ -554,6 +606,11 @@ export interface components {
             /** Format: date-time */
             starts_at?: string | null;
             variants: components["schemas"]["ExperimentVariant"][];
+        };
+        NewInvitation: {
+            /** Format: email */
+            email: string;
+            roles: components["schemas"]["RoleInApp"][];
         };
         NewKey: {
             name: string;
@@ -675,7 +732,7 @@ export interface components {
          */
         Problem: {
             /** @enum {string} */
-            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full";
+            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full";
             detail: string;
             field?: string;
             status: number;
@@ -815,6 +872,11 @@ export interface components {
             reason?: string | null;
             /** Format: date-time */
             since?: string | null;
+        };
+        RoleInApp: {
+            app: string;
+            /** @enum {string} */
+            role: "viewer" | "support" | "author" | "operator" | "owner";
         };
         /** @enum {string} */
         Scope: "publish" | "devices" | "read" | "admin";
@@ -2734,6 +2796,109 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    inviteByOperator: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "ann@example.com",
+                 *       "roles": [
+                 *         {
+                 *           "app": "*",
+                 *           "role": "owner"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewInvitation"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3",
+                     *       "email": "bob@example.com",
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ],
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "link": "/console/invitation#token=…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Invitation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    linkByOperator: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "ann@example.com"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NamedPerson"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "link": "/console/link#token=…",
+                     *       "expires_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogInLink"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];

@@ -4,11 +4,15 @@ import createClient from 'openapi-fetch'
 
 import type { components as AdminComponents, paths as AdminPaths } from './admin'
 import type { components, paths as ProviderPaths } from './provider'
-import type { paths as SessionPaths } from './session'
+import type { components as SessionComponents, paths as SessionPaths } from './session'
 import { type Context, transport } from './transport'
 
 export type Schemas = components['schemas']
 export type AdminSchemas = AdminComponents['schemas']
+export type SessionSchemas = SessionComponents['schemas']
+
+/** Where the console has the API: sessions work only there. */
+export const API = '/console/api'
 
 /** Set once at start; the clients themselves know nothing about the page. */
 let context: Context = {
@@ -27,13 +31,13 @@ const send = transport({
   confirmLogin: () => context.confirmLogin(),
   signedOut: () => context.signedOut(),
 })
-const options = { baseUrl: globalThis.location?.origin ?? 'http://localhost', fetch: send }
+const options = { baseUrl: (globalThis.location?.origin ?? 'http://localhost') + API, fetch: send }
 
 /** Routes for apps: notifications, devices, campaigns and so on. */
 export const provider = createClient<ProviderPaths>(options)
 /** Routes of the admin listener: apps, nodes, drains. */
 export const admin = createClient<AdminPaths>(options)
-/** Routes of the console: sessions, people, audit log, series. */
+/** Routes of the console: sessions, people, audit log. */
 export const session = createClient<SessionPaths>(options)
 
 /** The body of an answer; failures have thrown before. */

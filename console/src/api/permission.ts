@@ -8,12 +8,14 @@ export const PERMISSIONS = [
   'read',
   /** Support users and devices: test messages to them, revoke, delete, clear, preferences, push tokens. */
   'devices',
-  /** Notifications, campaigns, activities, notices, experiments, channels. */
+  /** Notifications, campaigns, activities, broadcasts. */
   'publish',
-  /** Keys, credentials, topic rules, quotas and settings of the app; with `*` drains. */
-  'admin',
-  /** People, invitations, roles; delete an app; with `*` create apps. */
-  'people',
+  /** Notices, experiments, channels. */
+  'define',
+  /** Keys, credentials, topic rules and settings of the app, and its audit log; with `*` quotas and drains. */
+  'manage',
+  /** People of the app; delete it; with `*` create apps, and all people. */
+  'own',
 ] as const
 export type Permission = (typeof PERMISSIONS)[number]
 

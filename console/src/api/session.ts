@@ -1,141 +1,2198 @@
-/**
- * Types of the console's own routes: sessions, people, invitations, audit log, time series.
- *
- * Written by hand until the OpenAPI document has these routes. They have the shape of a generated `paths`, so that
- * the generated types replace them without a change elsewhere.
- */
-
-import type { Permission, Role } from './permission'
-
-/** A moment: milliseconds since 1970, or RFC 3339 as in the rest of the API. */
-export type Moment = number | string
-
-export interface Session {
-  person: { id: string; email: string; name: string; totp: boolean }
-  roles: { app: string; role: Role }[]
-  /** By app; `*` holds permissions for routes of the whole cluster. */
-  permissions: Record<string, Permission[]>
-  apps: string[]
-  csrf: string
-  /** Dangerous actions need no further confirmation until then. */
-  confirmed_until: number
-  expires_at: number
-}
-
-/** The password was right; the second factor is missing. */
-export interface NextFactor { next: 'totp'; ticket: string }
-
-export interface Methods { password: boolean; oidc: { name: string; title: string }[] }
-
-export interface OwnSession {
-  id: string
-  created_at: Moment
-  last_seen_at: Moment
-  address: string
-  agent: string
-  current: boolean
-}
-
-export interface Person {
-  id: string
-  email: string
-  name: string
-  totp?: boolean
-  disabled?: boolean
-  created_at?: Moment
-  last_seen_at?: Moment | null
-  roles: { app: string; role: Role }[]
-}
-
-export interface Invitation {
-  id: string
-  email: string
-  roles: { app: string; role: Role }[]
-  created_at?: Moment
-  expires_at: Moment
-}
-
-export interface NewInvitation { email: string; roles: { app: string; role: Role }[] }
-
-/** The only answer that contains the link. */
-export interface CreatedInvitation { id: string; link: string; expires_at: Moment }
-
-export interface AuditEntry {
-  id: string
-  at: Moment
-  person: { id: string; email: string } | null
-  by: 'person' | 'key' | 'operator_token'
-  app: string | null
-  action: string
-  target: string | null
-  before: unknown
-  after: unknown
-  address: string | null
-  request_id: string | null
-}
-
-export interface Series { name: string; labels: Record<string, string>; points: (number | null)[] }
-export interface SeriesAnswer { step_seconds: number; from: Moment; series: Series[] }
-
-interface Parameters<Path, Query> { query?: Query; path: Path; header?: never; cookie?: never }
-interface Json<T> { content: { 'application/json': T } }
-type Answers<Status extends number, T> = {
-  [status in Status]: T extends undefined ? { content?: never } : Json<T>
-}
-interface Call<Status extends number, Answer, Body = undefined, Path = undefined, Query = never> {
-  parameters: Path extends undefined
-    ? { query?: Query; path?: never; header?: never; cookie?: never }
-    : Parameters<Path, Query>
-  requestBody: Body extends undefined ? never : Json<Body>
-  responses: Answers<Status, Answer>
-}
-
-/** A call without a body. */
-type Plain<Status extends number, Answer, Path = undefined, Query = never> =
-  Omit<Call<Status, Answer, undefined, Path, Query>, 'requestBody'> & { requestBody?: never }
-
-interface Id { id: string }
-interface Page { limit?: number; cursor?: string }
+/** Generated from crates/api/openapi-console.json by `npm run types`. Do not edit. */
 
 export interface paths {
-  '/v1/session': {
-    get: Plain<200, Session>
-    post: Call<200, Session | NextFactor, { email: string; password: string }>
-    delete: Plain<204, undefined>
-  }
-  '/v1/session/totp': { post: Call<200, Session, { ticket: string; code: string }> }
-  '/v1/session/link': { post: Call<200, Session, { token: string }> }
-  '/v1/session/confirm': { post: Call<200, Session, { password: string } | { code: string }> }
-  '/v1/session/methods': { get: Plain<200, Methods> }
-  '/v1/session/password': { put: Call<204, undefined, { current: string; new: string }> }
-  '/v1/session/totp-secret': {
-    post: Plain<200, { secret: string; uri: string }>
-    put: Call<200, { recovery_codes: string[] }, { code: string }>
-    delete: Plain<204, undefined>
-  }
-  '/v1/sessions': { get: Plain<200, { sessions: OwnSession[] }> }
-  '/v1/sessions/{id}': { delete: Plain<204, undefined, Id> }
-  '/v1/people': { get: Plain<200, { people: Person[]; next: string | null }, undefined, Page> }
-  '/v1/people/{id}': {
-    get: Plain<200, Person, Id>
-    patch: Call<200, Person, { name?: string; disabled?: boolean }, Id>
-    delete: Plain<204, undefined, Id>
-  }
-  '/v1/people/{id}/roles/{app}': {
-    put: Call<200, Person, { role: Role }, { id: string; app: string }>
-    delete: Plain<204, undefined, { id: string; app: string }>
-  }
-  '/v1/invitations': {
-    get: Plain<200, { invitations: Invitation[] }>
-    post: Call<201, CreatedInvitation, NewInvitation>
-  }
-  '/v1/invitations/{id}': { delete: Plain<204, undefined, Id> }
-  '/v1/invitations/accept': { post: Call<200, Session, { token: string; name: string; password: string }> }
-  '/v1/audit': {
-    get: Plain<200, { entries: AuditEntry[]; next: string | null }, undefined,
-      Page & { app?: string; person?: string; action?: string; since?: string; until?: string }>
-  }
-  '/v1/series': {
-    get: Plain<200, SeriesAnswer, undefined, { app?: string; names: string; from: number; until: number; step?: number }>
-  }
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["showConsoleDocument"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listAppAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/people": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listAppPeople"];
+        put?: never;
+        post: operations["addAppPerson"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/people/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["removeAppPerson"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listInvitations"];
+        put?: never;
+        post: operations["invite"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/invitations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["withdrawInvitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["acceptInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/people": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listPeople"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/people/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["showPerson"];
+        put?: never;
+        post?: never;
+        delete: operations["deletePerson"];
+        options?: never;
+        head?: never;
+        patch: operations["changePerson"];
+        trace?: never;
+    };
+    "/v1/people/{id}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["linkPerson"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/people/{id}/roles/{role_app}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["setRole"];
+        post?: never;
+        delete: operations["removeRole"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["showSession"];
+        put?: never;
+        post: operations["logIn"];
+        delete: operations["logOut"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["confirmLogIn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["logInWithLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/methods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["showMethods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["changePassword"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/totp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["logInWithCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/totp-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["turnOnTotp"];
+        post: operations["beginTotp"];
+        delete: operations["turnOffTotp"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["endSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/test-notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["sendTest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        Acceptance: {
+            name: string;
+            password: string;
+            token: string;
+        };
+        AppPeople: {
+            next: string | null;
+            people: components["schemas"]["AppPerson"][];
+        };
+        AppPerson: {
+            /** Format: email */
+            email: string;
+            id: string;
+            name: string;
+            role: string | null;
+        };
+        AuditEntry: {
+            action: string;
+            address: string;
+            after: unknown;
+            app: string | null;
+            /** Format: date-time */
+            at: string;
+            before: unknown;
+            /** @enum {string} */
+            by: "person" | "key" | "operator_token" | "node";
+            id: string;
+            key: string | null;
+            person: {
+                email: string;
+                id: string;
+            } | null;
+            request_id: string;
+            target: string;
+        };
+        AuditPage: {
+            entries: components["schemas"]["AuditEntry"][];
+            next: string | null;
+        };
+        Confirmation: {
+            code?: string;
+            password?: string;
+        };
+        Invitation: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: email */
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            id: string;
+            link?: string;
+            roles: components["schemas"]["RoleInApp"][];
+        };
+        Invitations: {
+            invitations: components["schemas"]["Invitation"][];
+        };
+        LinkToken: {
+            token: string;
+        };
+        LogIn: {
+            email: string;
+            password: string;
+        };
+        LogInLink: {
+            /** Format: date-time */
+            expires_at: string;
+            link: string;
+        };
+        LogInStep: components["schemas"]["Session"] | {
+            /** @constant */
+            next: "totp";
+            ticket: string;
+        };
+        Methods: {
+            oidc: {
+                name: string;
+                title: string;
+            }[];
+            password: boolean;
+        };
+        NewAppPerson: {
+            /** Format: email */
+            email: string;
+            /** @enum {string} */
+            role: "viewer" | "support" | "author" | "operator" | "owner";
+        };
+        NewInvitation: {
+            /** Format: email */
+            email: string;
+            roles: components["schemas"]["RoleInApp"][];
+        };
+        NewPassword: {
+            current?: string;
+            new: string;
+        };
+        NewRole: {
+            /** @enum {string} */
+            role: "viewer" | "support" | "author" | "operator" | "owner";
+        };
+        People: {
+            next: string | null;
+            people: components["schemas"]["Person"][];
+        };
+        Person: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            disabled_at: string | null;
+            /** Format: email */
+            email: string;
+            id: string;
+            name: string;
+            password: boolean;
+            roles: components["schemas"]["RoleInApp"][];
+            totp: boolean;
+        };
+        PersonChange: {
+            disabled?: boolean;
+            name?: string;
+        };
+        /**
+         * @example {
+         *       "type": "/docs#unknown_field",
+         *       "title": "A field is unknown",
+         *       "status": 400,
+         *       "code": "unknown_field",
+         *       "detail": "unknown field `tll`, expected one of `to`, `when`, `ttl`",
+         *       "field": "tll"
+         *     }
+         */
+        Problem: {
+            /** @enum {string} */
+            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full";
+            detail: string;
+            field?: string;
+            status: number;
+            title: string;
+            /** Format: uri-reference */
+            type: string;
+        };
+        Receipt: {
+            id: string;
+            targets: number | null;
+            warnings?: Record<string, never>[];
+        };
+        RecoveryCodes: {
+            recovery_codes: string[];
+        };
+        RoleInApp: {
+            app: string;
+            /** @enum {string} */
+            role: "viewer" | "support" | "author" | "operator" | "owner";
+        };
+        SecondStep: {
+            code: string;
+            ticket: string;
+        };
+        Session: {
+            apps: string[];
+            /** Format: date-time */
+            confirmed_until: string;
+            csrf: string;
+            /** Format: date-time */
+            expires_at: string;
+            permissions: {
+                [key: string]: ("read" | "devices" | "publish" | "define" | "manage" | "own")[];
+            };
+            person: {
+                /** Format: email */
+                email: string;
+                id: string;
+                name: string;
+                password: boolean;
+                totp: boolean;
+            };
+            roles: components["schemas"]["RoleInApp"][];
+        };
+        Sessions: {
+            sessions: {
+                address: string;
+                agent: string;
+                /** Format: date-time */
+                created_at: string;
+                current: boolean;
+                /** Format: date-time */
+                expires_at: string;
+                id: string;
+                /** Format: date-time */
+                last_seen_at: string;
+            }[];
+        };
+        TestNotification: {
+            to: {
+                devices?: string[];
+                users?: string[];
+            };
+        } & {
+            [key: string]: unknown;
+        };
+        TotpCode: {
+            code: string;
+        };
+        TotpSetup: {
+            secret: string;
+            uri: string;
+        };
+    };
+    responses: {
+        BadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        BodyTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Conflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        DiskFull: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Forbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Internal: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        NotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Overloaded: {
+            headers: {
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        TooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        TooManyRequests: {
+            headers: {
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        Unauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        UnsupportedMediaType: {
+            headers: {
+                "Accept-Encoding"?: "gzip, zstd";
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    showConsoleDocument: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "openapi": "3.1.0"
+                     *     }
+                     */
+                    "application/json": Record<string, never>;
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+        };
+    };
+    listAppAudit: {
+        parameters: {
+            query?: {
+                action?: string;
+                after?: string;
+                limit?: number;
+                person?: string;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "entries": [
+                     *         {
+                     *           "id": "9",
+                     *           "at": "2026-01-15T09:30:00.000Z",
+                     *           "by": "person",
+                     *           "person": {
+                     *             "id": "1",
+                     *             "email": "ann@example.com"
+                     *           },
+                     *           "key": null,
+                     *           "app": "dev",
+                     *           "action": "POST /v1/apps/{app}/keys",
+                     *           "target": "/v1/apps/dev/keys",
+                     *           "before": null,
+                     *           "after": {
+                     *             "id": "7",
+                     *             "name": "backend",
+                     *             "scopes": [
+                     *               "publish"
+                     *             ],
+                     *             "created_at": "2026-01-15T09:30:00.000Z"
+                     *           },
+                     *           "address": "192.0.2.1",
+                     *           "request_id": "0198…"
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    listAppPeople: {
+        parameters: {
+            query?: {
+                after?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "people": [
+                     *         {
+                     *           "id": "2",
+                     *           "email": "bob@example.com",
+                     *           "name": "Bob",
+                     *           "role": "author"
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AppPeople"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    addAppPerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "bob@example.com",
+                 *       "role": "author"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewAppPerson"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "2",
+                     *       "email": "bob@example.com",
+                     *       "name": "Bob",
+                     *       "role": "author"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AppPerson"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3",
+                     *       "email": "bob@example.com",
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ],
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "link": "/console/invitation#token=…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Invitation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    removeAppPerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                action?: string;
+                after?: string;
+                app?: string;
+                limit?: number;
+                person?: string;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "entries": [
+                     *         {
+                     *           "id": "9",
+                     *           "at": "2026-01-15T09:30:00.000Z",
+                     *           "by": "person",
+                     *           "person": {
+                     *             "id": "1",
+                     *             "email": "ann@example.com"
+                     *           },
+                     *           "key": null,
+                     *           "app": "dev",
+                     *           "action": "POST /v1/apps/{app}/keys",
+                     *           "target": "/v1/apps/dev/keys",
+                     *           "before": null,
+                     *           "after": {
+                     *             "id": "7",
+                     *             "name": "backend",
+                     *             "scopes": [
+                     *               "publish"
+                     *             ],
+                     *             "created_at": "2026-01-15T09:30:00.000Z"
+                     *           },
+                     *           "address": "192.0.2.1",
+                     *           "request_id": "0198…"
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    listInvitations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "invitations": [
+                     *         {
+                     *           "id": "3",
+                     *           "email": "bob@example.com",
+                     *           "roles": [
+                     *             {
+                     *               "app": "dev",
+                     *               "role": "author"
+                     *             }
+                     *           ],
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "expires_at": "2026-01-22T09:30:00.000Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Invitations"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    invite: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "bob@example.com",
+                 *       "roles": [
+                 *         {
+                 *           "app": "dev",
+                 *           "role": "author"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewInvitation"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3",
+                     *       "email": "bob@example.com",
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ],
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "link": "/console/invitation#token=…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Invitation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    withdrawInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    acceptInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "q8Zy…",
+                 *       "name": "Bob",
+                 *       "password": "correct horse battery"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Acceptance"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    listPeople: {
+        parameters: {
+            query?: {
+                after?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "people": [
+                     *         {
+                     *           "id": "1",
+                     *           "email": "ann@example.com",
+                     *           "name": "Ann",
+                     *           "password": true,
+                     *           "totp": false,
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "disabled_at": null,
+                     *           "roles": [
+                     *             {
+                     *               "app": "dev",
+                     *               "role": "author"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["People"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    showPerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "1",
+                     *       "email": "ann@example.com",
+                     *       "name": "Ann",
+                     *       "password": true,
+                     *       "totp": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "disabled_at": null,
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Person"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    deletePerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    changePerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "disabled": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["PersonChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "1",
+                     *       "email": "ann@example.com",
+                     *       "name": "Ann",
+                     *       "password": true,
+                     *       "totp": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "disabled_at": null,
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Person"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    linkPerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "link": "/console/link#token=…",
+                     *       "expires_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogInLink"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    setRole: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                role_app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "role": "author"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewRole"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "1",
+                     *       "email": "ann@example.com",
+                     *       "name": "Ann",
+                     *       "password": true,
+                     *       "totp": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "disabled_at": null,
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Person"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    removeRole: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                role_app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "1",
+                     *       "email": "ann@example.com",
+                     *       "name": "Ann",
+                     *       "password": true,
+                     *       "totp": false,
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "disabled_at": null,
+                     *       "roles": [
+                     *         {
+                     *           "app": "dev",
+                     *           "role": "author"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Person"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    showSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    logIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "ann@example.com",
+                 *       "password": "correct horse battery"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LogIn"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogInStep"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    logOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    confirmLogIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "correct horse battery"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Confirmation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    logInWithLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "q8Zy…"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LinkToken"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    showMethods: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "password": true,
+                     *       "oidc": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Methods"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    changePassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "current": "correct horse battery",
+                 *       "new": "another long password"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewPassword"];
+            };
+        };
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    logInWithCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ticket": "AAAA…",
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SecondStep"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "person": {
+                     *         "id": "1",
+                     *         "email": "ann@example.com",
+                     *         "name": "Ann",
+                     *         "password": true,
+                     *         "totp": false
+                     *       },
+                     *       "roles": [
+                     *         {
+                     *           "app": "*",
+                     *           "role": "owner"
+                     *         }
+                     *       ],
+                     *       "apps": [
+                     *         "dev"
+                     *       ],
+                     *       "permissions": {
+                     *         "dev": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ],
+                     *         "*": [
+                     *           "read",
+                     *           "devices",
+                     *           "publish",
+                     *           "define",
+                     *           "manage",
+                     *           "own"
+                     *         ]
+                     *       },
+                     *       "csrf": "q8Zy…",
+                     *       "confirmed_until": "2026-01-15T09:40:00.000Z",
+                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    turnOnTotp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TotpCode"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recovery_codes": [
+                     *         "0123456789-abcdef0123"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    beginTotp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "secret": "GEZD…",
+                     *       "uri": "otpauth://totp/Noroshi:ann%40example.com?secret=GEZD…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TotpSetup"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    turnOffTotp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sessions": [
+                     *         {
+                     *           "id": "7",
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "last_seen_at": "2026-01-15T09:30:00.000Z",
+                     *           "expires_at": "2026-01-22T09:30:00.000Z",
+                     *           "address": "192.0.2.1",
+                     *           "agent": "Mozilla/5.0 …",
+                     *           "current": true
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Sessions"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    sendTest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": {
+                 *         "users": [
+                 *           "u1"
+                 *         ]
+                 *       },
+                 *       "notification": {
+                 *         "title": "Test",
+                 *         "body": "Sent from the console"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TestNotification"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01a21db3-c4f0-7000-9892-99614f280a16",
+                     *       "targets": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
 }

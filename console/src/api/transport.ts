@@ -14,9 +14,9 @@ export interface Context {
   signedOut(): void
 }
 
-/** Routes that answer 401 for wrong credentials, not for a missing session. */
-const SIGN_IN = /^\/v1\/(session(\/(totp|link|confirm))?|invitations\/accept)$/
-const NAMES_ITS_APP = /^\/v1\/apps(\/|$)/
+/** Routes that answer 401 for a wrong password, code or link, not only for a missing session. */
+const CREDENTIALS = /\/v1\/(session(\/(totp|link|confirm|password|totp-secret))?|invitations\/accept)$/
+const NAMES_ITS_APP = /\/v1\/apps(\/|$)/
 
 export function prepare(request: Request, context: Pick<Context, 'csrf' | 'app'>): Request {
   const headers = new Headers(request.headers)
@@ -37,8 +37,8 @@ export function transport(context: Context, fetch: typeof globalThis.fetch = glo
     if (response.ok) return response
 
     const error = new ApiError(await problemOf(response))
-    if (error.is('confirm_login') && (await context.confirmLogin())) return send(spare)
-    if (response.status === 401 && !SIGN_IN.test(new URL(request.url).pathname)) context.signedOut()
+    if (error.is('confirm_log_in') && (await context.confirmLogin())) return send(spare)
+    if (response.status === 401 && !CREDENTIALS.test(new URL(request.url).pathname)) context.signedOut()
     throw error
   }
 }

@@ -16,7 +16,8 @@ export function ConfirmLogin() {
 function Confirm({ answer }: { answer(confirmed: boolean): void }) {
   const [password, setPassword] = useState('')
   const [code, setCode] = useState('')
-  const totp = session.value?.person.totp === true
+  const person = session.value?.person
+  const possible = person?.password || person?.totp
   const confirm = useAction(async () => {
     session.value = await body(api.POST('/v1/session/confirm', { body: code ? { code } : { password } }))
     answer(true)
@@ -27,15 +28,18 @@ function Confirm({ answer }: { answer(confirmed: boolean): void }) {
       submit={t('confirm.submit')}
       busy={confirm.busy}
       error={confirm.error}
+      reason={possible ? undefined : t('confirm.impossible')}
       onSubmit={() => void confirm.run()}
       onClose={() => answer(false)}
     >
-      <p>{t('confirm.text')}</p>
+      <p>{possible ? t('confirm.text') : t('confirm.impossible')}</p>
       {/* Password managers need the name that belongs to the password. */}
-      <input class="hidden" type="text" autocomplete="username" value={session.value?.person.email ?? ''} readOnly tabIndex={-1} aria-hidden="true" />
-      <TextField label={t('session.password')} type="password" autocomplete="current-password" value={password} onChange={setPassword} required={!code} autofocus />
-      {totp && (
-        <TextField label={t('session.code')} hint={t('confirm.code')} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} mono />
+      <input class="hidden" type="text" autocomplete="username" value={person?.email ?? ''} readOnly tabIndex={-1} aria-hidden="true" />
+      {person?.password && (
+        <TextField label={t('session.password')} type="password" autocomplete="current-password" value={password} onChange={setPassword} required={!code} autofocus />
+      )}
+      {person?.totp && (
+        <TextField label={t('session.code')} hint={person.password ? t('confirm.code') : undefined} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} mono />
       )}
     </FormDialog>
   )

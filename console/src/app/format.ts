@@ -2,10 +2,12 @@
 
 import { signal } from '@preact/signals'
 
-import type { Unit } from '../api/series'
-import type { Moment } from '../api/session'
 import { language } from '../i18n'
 import { count } from '../i18n/number'
+
+export type Unit = 'count' | 'per_second' | 'milliseconds'
+/** Milliseconds since 1970, or RFC 3339 as in the API. */
+export type Moment = number | string
 
 /** Times in UTC instead of the zone of the browser. */
 export const utc = signal(false)

@@ -10,11 +10,11 @@ import { best } from './match'
 import { type Theme, theme } from './preference'
 import { address, go } from './router'
 import { PAGES } from './routes'
-import { allowed, app, at, session, signOut } from './session'
+import { app, at, mayOpen, session, signOut } from './session'
 
 function commands(): Choice[] {
   const pages = PAGES
-    .filter(({ permission, everywhere }) => allowed(session.value, permission, everywhere ? '*' : app.value))
+    .filter(mayOpen)
     .map((page): Choice => ({ id: page.name, label: t(page.title), group: t('palette.pages'), icon: page.icon, hint: `g ${page.key}`, run: () => go(at(page.name)) }))
   const apps = (session.value?.apps ?? []).filter((name) => name !== app.value)
     .map((name): Choice => ({ id: `app-${name}`, label: t('palette.app', { app: name }), group: t('palette.apps'), icon: 'right', run: () => go(address('overview', { app: name })) }))

@@ -18,6 +18,8 @@ export interface Page {
   permission: Permission
   /** The permission is needed for the whole cluster, not for the app. */
   everywhere?: boolean
+  /** This permission for the whole cluster is enough too. */
+  orEverywhere?: Permission
   load: Loader
 }
 
@@ -37,8 +39,8 @@ export const PAGES: readonly Page[] = [
   { name: 'rules', title: 'page.rules', icon: 'rule', group: 'app', key: 'r', permission: 'read', load: () => import('../pages/rules') },
   { name: 'quotas', title: 'page.quotas', icon: 'quota', group: 'app', key: 'q', permission: 'read', load: () => import('../pages/quotas') },
   { name: 'settings', title: 'page.settings', icon: 'settings', group: 'app', key: 'i', permission: 'read', load: () => import('../pages/settings') },
-  { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'people', load: () => import('../pages/people') },
-  { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'read', load: () => import('../pages/audit') },
+  { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'own', load: () => import('../pages/people') },
+  { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'manage', orEverywhere: 'read', load: () => import('../pages/audit') },
 ]
 
 /** Pages of one thing, and pages that the menu does not list; `parent` is marked in the menu instead. */

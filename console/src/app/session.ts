@@ -2,12 +2,14 @@
 
 import { computed, signal } from '@preact/signals'
 
-import { body, connect, session as api } from '../api/client'
+import { body, connect, session as api, type SessionSchemas } from '../api/client'
 import { ApiError } from '../api/error'
 import { EVERYWHERE, type Permission } from '../api/permission'
-import type { Session } from '../api/session'
 import { t } from '../i18n'
 import { address, go, place } from './router'
+import type { Page } from './routes'
+
+export type Session = SessionSchemas['Session']
 
 /** `undefined` until the server has answered, `null` if nobody is signed in. */
 export const session = signal<Session | null | undefined>(undefined)
@@ -26,6 +28,9 @@ export function allowed(who: Session | null | undefined, permission: Permission,
 }
 
 export const can = (permission: Permission): boolean => allowed(session.value, permission, app.value)
+/** Whether the person may open a page of the menu. */
+export const mayOpen = ({ permission, everywhere, orEverywhere }: Page): boolean =>
+  everywhere ? canEverywhere(permission) : can(permission) || (orEverywhere !== undefined && canEverywhere(orEverywhere))
 export const canEverywhere = (permission: Permission): boolean => allowed(session.value, permission, EVERYWHERE)
 
 /** Why an action is not offered, or `undefined` if it is. */

@@ -14,7 +14,7 @@ import { Palette } from './palette'
 import { type Theme, theme } from './preference'
 import { address, go, place } from './router'
 import { DETAILS, PAGES, type Page } from './routes'
-import { allowed, app, at, session, signOut } from './session'
+import { app, at, mayOpen, session, signOut } from './session'
 import { listen } from './shortcut'
 import { View } from './view'
 
@@ -69,7 +69,7 @@ const GROUPS: Page['group'][] = ['watch', 'send', 'app', 'team']
 
 function Sidebar() {
   const here = DETAILS[place.value.page]?.parent ?? place.value.page
-  const pages = PAGES.filter(({ permission, everywhere }) => allowed(session.value, permission, everywhere ? '*' : app.value))
+  const pages = PAGES.filter(mayOpen)
   return (
     <nav class="sidebar" id="sidebar" aria-label={t('shell.menu')}>
       <a class="brand" href={at('overview')}><Mark /> Noroshi</a>

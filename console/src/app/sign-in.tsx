@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks'
 
-import { body, session as api } from '../api/client'
+import { API, body, session as api } from '../api/client'
 import { t } from '../i18n'
 import { Button } from '../ui/button'
 import { ErrorBox } from '../ui/error'
@@ -47,7 +47,7 @@ function FirstFactor({ next }: { next(ticket: string): void }) {
       {methods.data.oidc.length > 0 && (
         <div class="stack">
           {methods.data.oidc.map(({ name, title }) => (
-            <a key={name} class="button plain" href={`/v1/session/oidc/${encodeURIComponent(name)}`}>{t('signIn.with', { provider: title })}</a>
+            <a key={name} class="button plain" href={`${API}/v1/session/oidc/${encodeURIComponent(name)}`}>{t('signIn.with', { provider: title })}</a>
           ))}
         </div>
       )}

@@ -10,7 +10,7 @@ import { Head } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { place } from './router'
 import { DETAILS, type Loader, NO_APP, PAGES, WITHOUT_APP } from './routes'
-import { allowed, app, at, session } from './session'
+import { app, at, mayOpen } from './session'
 
 const loaded = new Map<Loader, ComponentType>()
 
@@ -50,7 +50,7 @@ export function View() {
   }, [page, id, ready])
 
   if (!found || !load) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
-  if (entry && !allowed(session.value, entry.permission, entry.everywhere ? '*' : app.value)) {
+  if (entry && !mayOpen(entry)) {
     return <><Head title={t(entry.title)} /><Empty icon="rule" title={t('view.forbidden')} text={t('permission.missing', { permission: t(`permission.${entry.permission}`) })} /></>
   }
   if (error) return <><Head title={t(found.title)} /><ErrorBox error={error} retry={() => location.reload()} /></>

@@ -1,7 +1,7 @@
 /** Every value that the API can answer has a message: a new one in the OpenAPI documents fails here. Types only. */
 
 import type { Key } from '.'
-import type { AdminSchemas, Schemas } from '../api/client'
+import type { AdminSchemas, Schemas, SessionSchemas } from '../api/client'
 
 type Trace = Schemas['Trace']
 type Values =
@@ -26,6 +26,9 @@ type Values =
   | `activity.device.${Schemas['ActivityDevice']['state']}`
   | `push.answer.${Schemas['PushTested']['answer']}`
   | `channels.storage.${Schemas['Channel']['storage']}`
+  | `role.${SessionSchemas['RoleInApp']['role']}`
+  | `permission.${SessionSchemas['Session']['permissions'][string][number]}`
+  | `by.${SessionSchemas['AuditEntry']['by']}`
   | `role.node.${AdminSchemas['Node']['roles'][number]}`
 
 type Complete<Missing> = [Missing] extends [never] ? true : Missing

@@ -1,7 +1,6 @@
 /** Where the person is signed in. */
 
-import { body, session as api } from '../api/client'
-import type { OwnSession } from '../api/session'
+import { body, session as api, type SessionSchemas } from '../api/client'
 import { perform } from '../app/action'
 import { agentText } from '../app/agent'
 import { useLoad } from '../app/load'
@@ -11,6 +10,8 @@ import { Badge } from '../ui/badge'
 import { Button } from '../ui/button'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
+
+type OwnSession = SessionSchemas['Sessions']['sessions'][number]
 
 export function OwnSessions() {
   const load = useLoad('sessions', async () => (await body(api.GET('/v1/sessions'))).sessions)

@@ -2,8 +2,7 @@
 
 import { useState } from 'preact/hooks'
 
-import { body, session as api } from '../api/client'
-import type { AuditEntry } from '../api/session'
+import { body, session as api, type SessionSchemas } from '../api/client'
 import { usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
 import { amend, place } from '../app/router'
@@ -16,9 +15,12 @@ import { Dialog } from '../ui/dialog'
 import { Empty } from '../ui/empty'
 import { Facts } from '../ui/facts'
 import { Head } from '../ui/head'
+import { Segmented } from '../ui/segmented'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
 import { PAGE_ROWS } from './device-table'
+
+type AuditEntry = SessionSchemas['AuditEntry']
 
 const FILTERS = ['person', 'action', 'since', 'until'] as const
 type Filters = Partial<Record<(typeof FILTERS)[number], string>>
@@ -29,40 +31,54 @@ export default function Audit() {
   const filters = asked()
   const [typed, setTyped] = useState<Filters>(filters)
   const [open, setOpen] = useState<AuditEntry | undefined>(undefined)
-  const load = usePages(`audit ${app.value} ${JSON.stringify(filters)}`, async (cursor) => {
+  // People who read all apps see the log of all; others that of an app that they manage.
+  const whole = canEverywhere('read')
+  const scoped = !whole || (app.value !== undefined && place.value.query.get('scope') !== 'all')
+  const load = usePages(`audit ${scoped} ${app.value} ${JSON.stringify(filters)}`, async (after) => {
     const since = fromInput(filters.since ?? '')
     const until = fromInput(filters.until ?? '')
-    const answer = await body(api.GET('/v1/audit', {
-      params: {
-        query: {
-          limit: PAGE_ROWS,
-          ...(canEverywhere('read') || !app.value ? {} : { app: app.value }),
-          ...(cursor ? { cursor } : {}),
-          ...(filters.person ? { person: filters.person } : {}),
-          ...(filters.action ? { action: filters.action } : {}),
-          ...(since ? { since } : {}),
-          ...(until ? { until } : {}),
-        },
-      },
-    }))
+    const query = {
+      limit: PAGE_ROWS,
+      ...(after ? { after } : {}),
+      ...(filters.person ? { person: filters.person } : {}),
+      ...(filters.action ? { action: filters.action } : {}),
+      ...(since ? { since } : {}),
+      ...(until ? { until } : {}),
+    }
+    const name = scoped ? app.value : undefined
+    const answer = whole
+      ? await body(api.GET('/v1/audit', { params: { query: { ...query, ...(name ? { app: name } : {}) } } }))
+      : await body(api.GET('/v1/apps/{app}/audit', { params: { path: { app: name ?? '' }, query } }))
     return { rows: answer.entries, next: answer.next }
   })
-  const field = (name: (typeof FILTERS)[number], label: string, type: 'search' | 'datetime-local' = 'search') => (
+  const field = (name: 'action' | 'since' | 'until', label: string, type: 'search' | 'datetime-local' = 'search') => (
     <label class="filter">
       <span>{label}</span>
       <input class="input" type={type as 'search'} value={typed[name] ?? ''} autocomplete="off" spellcheck={false} onInput={(event) => setTyped({ ...typed, [name]: event.currentTarget.value })} />
     </label>
   )
+  function filter(chosen: Filters): void {
+    setTyped(chosen)
+    amend(Object.fromEntries(FILTERS.map((name) => [name, chosen[name]?.trim() || undefined])))
+  }
   return (
     <>
-      <Head title={t('page.audit')} text={t('audit.lead')} />
-      <form class="filters" onSubmit={(event) => { event.preventDefault(); amend(Object.fromEntries(FILTERS.map((name) => [name, typed[name]?.trim() || undefined]))) }}>
-        {field('person', t('audit.person'))}
-        {field('action', t('audit.action'))}
+      <Head title={t('page.audit')} text={t('audit.lead')}>
+        {whole && app.value && (
+          <Segmented
+            label={t('audit.scope')}
+            value={scoped ? 'app' : 'all'}
+            options={[{ value: 'app', label: app.value }, { value: 'all', label: t('people.allApps') }]}
+            onChange={(scope) => amend({ scope: scope === 'all' ? scope : undefined })}
+          />
+        )}
+      </Head>
+      <form class="filters" onSubmit={(event) => { event.preventDefault(); filter(typed) }}>
+        {field('action', t('audit.begins'))}
         {field('since', t('audit.since'), 'datetime-local')}
         {field('until', t('audit.until'), 'datetime-local')}
         <Button type="submit">{t('action.filter')}</Button>
-        {Object.keys(filters).length > 0 && <Button kind="quiet" onClick={() => { setTyped({}); amend(Object.fromEntries(FILTERS.map((name) => [name, undefined]))) }}>{t('action.clearFilter')}</Button>}
+        {Object.keys(filters).length > 0 && <Button kind="quiet" onClick={() => filter({})}>{t('action.clearFilter')}</Button>}
       </form>
       <Table<AuditEntry>
         caption={t('page.audit')}
@@ -71,11 +87,10 @@ export default function Audit() {
         empty={<Empty icon="audit" title={t('audit.empty')} text={t('audit.empty.text')} />}
         columns={[
           { title: t('column.time'), cell: ({ at }) => <When at={at} exact /> },
-          { title: t('audit.by'), cell: (entry) => who(entry) },
-          { title: t('audit.action'), cell: ({ action }) => <code>{action}</code> },
-          { title: t('audit.target'), cell: ({ target }) => target ?? <span class="none">–</span> },
-          { title: t('audit.app'), wide: true, cell: (entry) => entry.app ?? <span class="none">–</span> },
-          { title: t('audit.address'), wide: true, cell: ({ address }) => address ?? <span class="none">–</span> },
+          { title: t('audit.by'), cell: (entry) => entry.person ? <button type="button" class="link-button" title={t('audit.onlyPerson')} onClick={() => filter({ ...typed, person: entry.person?.id ?? '' })}>{entry.person.email}</button> : who(entry) },
+          { title: t('audit.action'), cell: ({ action, target }) => <><code>{action}</code><small class="below">{target}</small></> },
+          ...(scoped ? [] : [{ title: t('audit.app'), wide: true, cell: (entry: AuditEntry) => entry.app ?? <span class="none">–</span> }]),
+          { title: t('audit.address'), wide: true, cell: ({ address }) => <code class="nowrap">{address}</code> },
           { title: t('column.actions'), align: 'actions', cell: (entry) => <Button small label={t('action.named', { action: t('audit.details'), name: entry.action })} onClick={() => setOpen(entry)}>{t('audit.details')}</Button> },
         ]}
       />
@@ -84,7 +99,7 @@ export default function Audit() {
   )
 }
 
-const who = ({ person, by }: AuditEntry): string => person?.email ?? tValue('by', by)
+const who = ({ person, by, key }: AuditEntry): string => person?.email ?? [tValue('by', by), key].filter(Boolean).join(' · ')
 
 function Details({ entry, onClose }: { entry: AuditEntry; onClose(): void }) {
   return (

@@ -29,7 +29,7 @@ export default function Channels() {
     const answer = await body(provider.GET('/v1/push/channels', { params: { query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
     return { rows: answer.channels, next: answer.next }
   })
-  const reason = refusal('publish')
+  const reason = refusal('define')
 
   async function remove({ name }: Channel): Promise<void> {
     if (!(await ask({ title: t('channels.delete'), text: t('channels.delete.text', { name }), confirm: t('action.delete'), typed: name }))) return

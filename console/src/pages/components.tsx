@@ -66,7 +66,7 @@ function Buttons() {
         <Button icon="refresh">{t('action.retry')}</Button>
         <Button icon="plus" label={t('rules.add')} />
         <Button small>{t('action.change')}</Button>
-        <Button reason={t('permission.missing', { permission: t('permission.admin') })}>{t('action.change')}</Button>
+        <Button reason={t('permission.missing', { permission: t('permission.manage') })}>{t('action.change')}</Button>
       </div>
     </Section>
   )
@@ -91,7 +91,7 @@ function Fields() {
         <div class="stack">
           <Switch label={t('preferences.quiet')} hint={t('compose.quietHint')} value={on} onChange={setOn} />
           <Checks label={t('preferences.channels')} value={several} onChange={setSeveral} options={[{ value: 'live', label: t('channel.live') }, { value: 'push', label: t('channel.push') }]} />
-          <Segmented label={t('overview.span')} value={span} onChange={setSpan} options={[{ value: '1h', label: t('span.1h') }, { value: '6h', label: t('span.6h') }]} />
+          <Segmented label={t('audit.scope')} value={span} onChange={setSpan} options={[{ value: '1h', label: t('span.1h') }, { value: '6h', label: t('span.6h') }]} />
           <div class="panel">
             <Combobox label={t('palette.title')} placeholder={t('palette.placeholder')} value={typed} onInput={setTyped} nothing={t('palette.nothing')} choices={[
               { id: 'a', label: t('page.overview'), group: t('palette.pages'), icon: 'pulse', hint: 'g o', run: () => toast(t('page.overview')) },
@@ -164,7 +164,7 @@ function Rows() {
       columns={[
         { title: t('column.name'), cell: ({ name }) => <strong>{name}</strong> },
         { title: t('nodes.connections'), align: 'end', cell: ({ count }) => count.toLocaleString() },
-        { title: t('column.actions'), align: 'actions', cell: ({ name }) => <Menu label={t('action.more', { name })} items={[{ label: t('action.change'), onChoose: () => toast(name) }, { label: t('action.delete'), danger: true, reason: t('permission.missing', { permission: t('permission.admin') }) }]} /> },
+        { title: t('column.actions'), align: 'actions', cell: ({ name }) => <Menu label={t('action.more', { name })} items={[{ label: t('action.change'), onChoose: () => toast(name) }, { label: t('action.delete'), danger: true, reason: t('permission.missing', { permission: t('permission.manage') }) }]} /> },
       ]}
     />
   )

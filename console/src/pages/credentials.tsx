@@ -32,7 +32,7 @@ export default function Credentials() {
   const name = app.value ?? ''
   const [adding, setAdding] = useState(false)
   const load = useLoad(`credentials ${name}`, async () => (await body(admin.GET('/v1/apps/{app}/push', { params: { path: { app: name } } }))).credentials, REFRESH_MS)
-  const add = <Button kind="primary" icon="plus" reason={refusal('admin')} onClick={() => setAdding(true)}>{t('credentials.add')}</Button>
+  const add = <Button kind="primary" icon="plus" reason={refusal('manage')} onClick={() => setAdding(true)}>{t('credentials.add')}</Button>
   return (
     <>
       <Head title={t('page.credentials')} text={t('credentials.lead')}>{add}</Head>
@@ -52,7 +52,7 @@ function Card({ app: name, credential, reload }: CardProps) {
   const { id, service, environment, state, settings } = credential
   const [testing, setTesting] = useState(false)
   const [restoring, setRestoring] = useState(false)
-  const reason = refusal('admin')
+  const reason = refusal('manage')
   const title = [tValue('service', service), credential.name].filter(Boolean).join(' · ')
 
   async function remove(): Promise<void> {

@@ -32,7 +32,7 @@ export default function Experiments() {
     const answer = await body(admin.GET('/v1/apps/{app}/experiments', { params: { path: { app: name }, query } }))
     return { rows: answer.experiments, next: answer.next }
   })
-  const reason = refusal('publish')
+  const reason = refusal('define')
   const of = (experiment: Experiment) => ({ params: { path: { app: name, name: experiment.name } } })
 
   async function setKilled(experiment: Experiment, killed: boolean): Promise<void> {

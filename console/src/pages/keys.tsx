@@ -25,7 +25,7 @@ export default function Keys() {
   const name = app.value ?? ''
   const [creating, setCreating] = useState(false)
   const load = useLoad(`keys ${name}`, async () => (await body(admin.GET('/v1/apps/{app}/keys', { params: { path: { app: name } } }))).keys)
-  const reason = refusal('admin')
+  const reason = refusal('manage')
   const create = <Button kind="primary" icon="plus" reason={reason} onClick={() => setCreating(true)}>{t('keys.create')}</Button>
 
   async function revoke(key: Key): Promise<void> {

@@ -19,7 +19,7 @@ export default function NoApp() {
     <>
       <Head title={t('shell.noApp')} />
       <Empty icon="settings" title={t('settings.first')} text={t('settings.first.text')}>
-        <Button kind="primary" icon="plus" reason={refusalEverywhere('people')} onClick={() => setCreating(true)}>{t('settings.create')}</Button>
+        <Button kind="primary" icon="plus" reason={refusalEverywhere('own')} onClick={() => setCreating(true)}>{t('settings.create')}</Button>
       </Empty>
       {creating && <NewApp onClose={() => setCreating(false)} />}
     </>

@@ -39,7 +39,7 @@ export default function Nodes() {
 
 function DrainView({ drain, reload }: { drain: AdminSchemas['Drain']; reload(): void }) {
   const [starting, setStarting] = useState(false)
-  const refusal = refusalEverywhere('admin')
+  const refusal = refusalEverywhere('manage')
   const moved = drain.moved ?? 0
   const all = moved + drain.connections
 

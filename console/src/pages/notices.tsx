@@ -31,7 +31,7 @@ export default function Notices() {
     const answer = await body(admin.GET('/v1/apps/{app}/notices', { params: { path: { app: name }, query } }))
     return { rows: answer.notices, next: answer.next }
   })
-  const reason = refusal('publish')
+  const reason = refusal('define')
 
   async function end(notice: Notice): Promise<void> {
     if (!(await ask({ title: t('notices.end'), text: t('notices.end.text'), confirm: t('notices.end') }))) return

@@ -1,99 +1,37 @@
-/** How the service does: time series of an app or of the cluster, and the nodes. */
+/** The first page: how the app does now, and the nodes for people who may see them. */
 
-import { useMemo } from 'preact/hooks'
-
-import { body, session as api } from '../api/client'
-import * as series from '../api/series'
-import { ALL_SERIES, type Span, SPANS, type Unit } from '../api/series'
-import type { Series } from '../api/session'
-import { millis } from '../app/format'
+import { admin, type AdminSchemas, body, provider, type Schemas } from '../api/client'
+import { number, percent } from '../app/format'
 import { useLoad } from '../app/load'
-import { amend, place } from '../app/router'
 import { app, at, canEverywhere } from '../app/session'
 import { t, tValue } from '../i18n'
-import { Chart, type Line, type Stroke } from '../ui/chart'
+import { Badge, State } from '../ui/badge'
 import { ErrorBox } from '../ui/error'
 import { Head, Section } from '../ui/head'
-import { Segmented } from '../ui/segmented'
+import { Meter } from '../ui/meter'
 import { Skeleton } from '../ui/skeleton'
+import { Table } from '../ui/table'
+import { When } from '../ui/when'
+import { messageTitle } from './campaign-text'
 import { NodeTable } from './node-table'
+import { shownQuota } from './quota-text'
 
-interface Panel {
-  title: 'series.connections' | 'series.logins' | 'series.publishes' | 'series.deliveries' | 'series.latency' | 'series.push_responses' | 'series.backlog' | 'series.errors'
-  names: readonly { name: string; unit: Unit }[]
-  stroke?: Stroke
-}
+type Campaign = Schemas['Campaign']
+type Credential = AdminSchemas['PushCredential']
+type Quota = AdminSchemas['Quota']
 
-const PANELS: readonly Panel[] = [
-  { title: 'series.connections', names: [series.CONNECTIONS] },
-  { title: 'series.deliveries', names: [series.DELIVERIES] },
-  { title: 'series.publishes', names: [series.PUBLISHES] },
-  { title: 'series.latency', names: [series.LATENCY_P50, series.LATENCY_P99] },
-  { title: 'series.push_responses', names: [series.PUSH_RESPONSES] },
-  { title: 'series.logins', names: [series.LOGINS] },
-  { title: 'series.backlog', names: [series.BACKLOG] },
-  { title: 'series.errors', names: [series.ERRORS], stroke: 'bad' },
-]
-
-const span = (): Span => {
-  const asked = place.value.query.get('span')
-  return asked !== null && asked in SPANS ? asked as Span : '1h'
-}
+const REFRESH_MS = 10_000
+const CAMPAIGNS = 5
+/** Limits on rates have no usage, and those of single devices no sum. */
+const COUNTED: readonly Quota['quota'][] = ['connections', 'devices', 'topics', 'inbox_rows', 'inbox_bytes', 'retained_bytes', 'endpoints', 'campaigns']
 
 export default function Overview() {
-  const chosen = span()
-  const whole = canEverywhere('read') && place.value.query.get('scope') === 'all'
-  const { ms, step } = SPANS[chosen]
-  const refreshMs = Math.max(10_000, step * 1000 / 2)
-  const answer = useLoad(`${chosen} ${whole} ${app.value}`, () => {
-    const until = Math.floor(Date.now() / (step * 1000)) * step * 1000
-    return body(api.GET('/v1/series', {
-      params: {
-        query: {
-          ...(whole || !app.value ? {} : { app: app.value }),
-          names: ALL_SERIES.map(({ name }) => name).join(','),
-          from: until - ms, until, step,
-        },
-      },
-    }))
-  }, refreshMs)
-  const lines = useMemo(() => PANELS.map((panel) => panelLines(panel, answer.data?.series ?? [])), [answer.data])
-
   return (
     <>
-      <Head title={t('page.overview')} text={whole ? t('overview.all') : t('overview.app', { app: app.value ?? '' })}>
-        {canEverywhere('read') && (
-          <Segmented
-            label={t('overview.scope')}
-            value={whole ? 'all' : 'app'}
-            options={[{ value: 'app', label: t('overview.scope.app') }, { value: 'all', label: t('overview.scope.all') }]}
-            onChange={(scope) => amend({ scope: scope === 'all' ? scope : undefined })}
-          />
-        )}
-        <Segmented
-          label={t('overview.span')}
-          value={chosen}
-          options={(Object.keys(SPANS) as Span[]).map((value) => ({ value, label: tValue('span', value) }))}
-          onChange={(value) => amend({ span: value })}
-        />
-      </Head>
-      <ErrorBox error={answer.error} retry={answer.reload} />
-      {!answer.data && !answer.error && <Skeleton rows={8} />}
-      {answer.data && (
-        <div class="charts">
-          {PANELS.map((panel, index) => (
-            <Chart
-              key={panel.title}
-              title={t(panel.title)}
-              unit={panel.names[0]?.unit ?? 'count'}
-              from={millis(answer.data?.from ?? 0)}
-              stepMs={(answer.data?.step_seconds ?? step) * 1000}
-              lines={lines[index] ?? []}
-              area={panel.names.length === 1}
-            />
-          ))}
-        </div>
-      )}
+      <Head title={t('page.overview')} text={t('overview.app', { app: app.value ?? '' })} />
+      <Usage />
+      <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
+      <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section>
       {canEverywhere('read') && (
         <Section title={t('page.nodes')} actions={<a href={at('nodes')}>{t('overview.nodes')}</a>}><NodeTable /></Section>
       )}
@@ -101,14 +39,78 @@ export default function Overview() {
   )
 }
 
-/** The lines of a chart: one per series, named by its labels if several share the name. */
-function panelLines({ names, title, stroke }: Panel, all: readonly Series[]): Line[] {
-  return names.flatMap(({ name }) => {
-    const own = all.filter((one) => one.name === name)
-    return own.map(({ labels, points }): Line => ({
-      label: own.length > 1 ? Object.values(labels).map((value) => tValue('service', value)).join(' ') : names.length > 1 ? tValue('series', name) : t(title),
-      points,
-      ...(stroke ? { stroke } : {}),
-    }))
-  })
+/** What the app uses of its quotas, and what they refused. */
+function Usage() {
+  const name = app.value ?? ''
+  const load = useLoad(`usage ${name}`, async () => (await body(admin.GET('/v1/apps/{app}/quotas', { params: { path: { app: name } } }))).quotas, REFRESH_MS)
+  const shown = load.data?.filter((one) => one.refused > 0 || (one.used !== null && COUNTED.includes(one.quota)))
+  return (
+    <>
+      <ErrorBox error={load.error} retry={load.reload} />
+      {!shown && !load.error && <Skeleton rows={3} />}
+      {shown && shown.length > 0 && (
+        <dl class="tiles">{shown.map((quota) => <Tile key={quota.quota} quota={quota} />)}</dl>
+      )}
+    </>
+  )
+}
+
+function Tile({ quota: { quota, used, limit, refused, scope } }: { quota: Quota }) {
+  return (
+    <div class="tile">
+      <dt>{tValue('quota', quota)}{scope === 'node' && <small> · {t('nodes.this')}</small>}</dt>
+      <dd>
+        {used !== null && <strong>{shownQuota(quota, used)}</strong>}
+        {used !== null && limit !== null && limit > 0 && <Meter label={t('quotas.share')} value={used / limit} />}
+        {limit !== null && <small>{t('overview.limit', { limit: shownQuota(quota, limit) })}</small>}
+        {refused > 0 && <small class="bad-text">{t('overview.refused', { count: refused })}</small>}
+      </dd>
+    </div>
+  )
+}
+
+const isOpen = ({ state }: Campaign): boolean => state === 'running' || state === 'scheduled' || state === 'paused'
+
+/** The campaigns that run or wait, then the newest. */
+function Campaigns() {
+  const load = useLoad(`newest campaigns ${app.value}`, async () => {
+    const { campaigns } = await body(provider.GET('/v1/campaigns', { params: { query: { limit: 50 } } }))
+    return [...campaigns.filter(isOpen), ...campaigns.filter((one) => !isOpen(one))].slice(0, CAMPAIGNS)
+  }, REFRESH_MS)
+  return (
+    <Table<Campaign>
+      caption={t('page.campaigns')}
+      load={load}
+      rowKey={({ id }) => id}
+      empty={<p class="soft">{t('campaigns.empty')}</p>}
+      columns={[
+        { title: t('column.name'), cell: (campaign) => <a href={at('campaign', { id: campaign.id })}>{campaign.name ?? messageTitle(campaign) ?? campaign.id}</a> },
+        { title: t('column.state'), cell: ({ state }) => <State value={state} /> },
+        { title: t('campaigns.progress'), align: 'end', cell: ({ done, total }) => total ? percent(done / total) : number(done) },
+        { title: t('campaigns.recipients'), align: 'end', cell: ({ recipients }) => number(recipients) },
+        { title: t('column.created'), wide: true, cell: ({ created_at }) => <When at={created_at} /> },
+      ]}
+    />
+  )
+}
+
+/** Whether the push services accept requests now. */
+function PushServices() {
+  const name = app.value ?? ''
+  const load = useLoad(`push ${name}`, async () => (await body(admin.GET('/v1/apps/{app}/push', { params: { path: { app: name } } }))).credentials, REFRESH_MS)
+  return (
+    <Table<Credential>
+      caption={t('overview.push')}
+      load={load}
+      rowKey={({ id }) => id}
+      empty={<p class="soft">{t('credentials.empty')}</p>}
+      columns={[
+        { title: t('credentials.service'), cell: ({ service, name: provided, environment }) => [tValue('service', service), provided, service === 'apns' && tValue('environment', environment)].filter(Boolean).join(' · ') },
+        { title: t('column.state'), cell: ({ state }) => state ? <State value={state.breaker} /> : <Badge>{t('credentials.unused')}</Badge> },
+        { title: t('credentials.inFlight'), align: 'end', cell: ({ state }) => number(state?.in_flight ?? 0) },
+        { title: t('overview.waiting'), align: 'end', cell: ({ state }) => number(state?.waiting ?? 0) },
+        { title: t('credentials.lastError'), wide: true, cell: ({ state }) => state?.last_error ? <><code>{state.last_error.reason}</code> <When at={state.last_error.at} /></> : <span class="none">–</span> },
+      ]}
+    />
+  )
 }

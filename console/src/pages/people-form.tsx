@@ -1,23 +1,22 @@
-/** Invites a person, and changes the roles of one. */
+/** Forms for owners of all apps: invites a person, and changes the roles of one. */
 
 import { useState } from 'preact/hooks'
 
-import { body, session as api } from '../api/client'
+import { body, session as api, type SessionSchemas } from '../api/client'
 import { EVERYWHERE, type Role, ROLES } from '../api/permission'
-import type { Person } from '../api/session'
 import { useAction } from '../app/action'
-import { app, canEverywhere, session } from '../app/session'
+import { app, session } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Button } from '../ui/button'
-import { CodeBlock } from '../ui/code'
-import { Dialog, FormDialog } from '../ui/dialog'
+import { FormDialog } from '../ui/dialog'
 import { Select, TextField } from '../ui/field'
+import { NewLink } from './new-link'
 import { appName } from './roles'
 
 type Assignment = { app: string; role: Role }
 
 function RoleFields({ value, onChange }: { value: readonly Assignment[]; onChange(value: readonly Assignment[]): void }) {
-  const apps = [...(canEverywhere('people') ? [EVERYWHERE] : []), ...(session.value?.apps ?? [])]
+  const apps = [EVERYWHERE, ...(session.value?.apps ?? [])]
   const free = apps.find((name) => !value.some((one) => one.app === name))
   const amend = (index: number, change: Partial<Assignment>): void => onChange(value.map((one, here) => here === index ? { ...one, ...change } : one))
   return (
@@ -42,14 +41,7 @@ export function InviteForm({ onClose }: { onClose(): void }) {
   const invite = useAction(async () => {
     setLink((await body(api.POST('/v1/invitations', { body: { email, roles: [...roles] } }))).link)
   })
-  if (link) {
-    return (
-      <Dialog title={t('invitations.created')} onClose={onClose}>
-        <div class="dialog-body"><p>{t('invitations.once', { email })}</p><CodeBlock label={t('invitations.link')} value={link} /></div>
-        <footer class="dialog-actions"><Button kind="primary" onClick={onClose}>{t('action.close')}</Button></footer>
-      </Dialog>
-    )
-  }
+  if (link) return <NewLink title={t('invitations.created')} text={t('invitations.once', { email })} link={link} onClose={onClose} />
   return (
     <FormDialog title={t('people.invite')} wide submit={t('people.invite')} busy={invite.busy} error={invite.error} reason={roles.length === 0 ? t('people.needRole') : undefined} onClose={onClose} onSubmit={() => void invite.run()}>
       <TextField label={t('session.email')} type="email" value={email} onChange={setEmail} required autofocus />
@@ -58,19 +50,16 @@ export function InviteForm({ onClose }: { onClose(): void }) {
   )
 }
 
-/** In the path, `*` is `all`. */
-const segment = (name: string): string => (name === EVERYWHERE ? 'all' : name)
-
-export function RoleForm({ person, onClose }: { person: Person; onClose(): void }) {
+export function RoleForm({ person, onClose }: { person: SessionSchemas['Person']; onClose(): void }) {
   const [roles, setRoles] = useState<readonly Assignment[]>(person.roles)
   const save = useAction(async () => {
     for (const { app: name, role } of roles) {
       if (person.roles.some((old) => old.app === name && old.role === role)) continue
-      await api.PUT('/v1/people/{id}/roles/{app}', { params: { path: { id: person.id, app: segment(name) } }, body: { role } })
+      await api.PUT('/v1/people/{id}/roles/{role_app}', { params: { path: { id: person.id, role_app: name } }, body: { role } })
     }
     for (const { app: name } of person.roles) {
       if (roles.some((one) => one.app === name)) continue
-      await api.DELETE('/v1/people/{id}/roles/{app}', { params: { path: { id: person.id, app: segment(name) } } })
+      await api.DELETE('/v1/people/{id}/roles/{role_app}', { params: { path: { id: person.id, role_app: name } } })
     }
   })
   return (

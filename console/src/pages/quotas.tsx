@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 
 import { admin, type AdminSchemas, body } from '../api/client'
 import { perform, useAction } from '../app/action'
-import { bytes, number } from '../app/format'
+import { number } from '../app/format'
 import { useLoad } from '../app/load'
 import { app, refusalEverywhere } from '../app/session'
 import { t, tValue } from '../i18n'
@@ -17,12 +17,10 @@ import { Select, TextField } from '../ui/field'
 import { Head } from '../ui/head'
 import { Meter } from '../ui/meter'
 import { Table } from '../ui/table'
+import { shownQuota } from './quota-text'
 
 type Quota = AdminSchemas['Quota']
 const REFRESH_MS = 10_000
-
-const shown = (quota: string, value: number): string =>
-  quota.endsWith('_bytes') ? bytes(value) : quota.endsWith('_per_second') ? `${number(value)}/s` : number(value)
 
 export default function Quotas() {
   const name = app.value ?? ''
@@ -30,7 +28,7 @@ export default function Quotas() {
   const [changing, setChanging] = useState<Quota | undefined>(undefined)
   const load = useLoad(`quotas ${name}`, async () => (await body(admin.GET('/v1/apps/{app}/quotas', path))).quotas, REFRESH_MS)
   // Only people of the whole cluster change quotas: an app must not raise its own limits.
-  const reason = refusalEverywhere('admin')
+  const reason = refusalEverywhere('manage')
 
   async function restore(): Promise<void> {
     if (!(await ask({ title: t('quotas.restore'), text: t('quotas.restore.text'), confirm: t('quotas.restore') }))) return
@@ -49,8 +47,8 @@ export default function Quotas() {
         empty={<Empty icon="quota" title={t('quotas.empty')} text={t('quotas.empty.text')} />}
         columns={[
           { title: t('quotas.quota'), cell: ({ quota }) => <>{tValue('quota', quota)}<small class="below"><code>{quota}</code></small></> },
-          { title: t('quotas.used'), align: 'end', cell: ({ quota, used }) => used === null ? <span class="none">–</span> : shown(quota, used) },
-          { title: t('quotas.limit'), align: 'end', cell: ({ quota, limit }) => limit === null ? <span class="soft">{t('quotas.unlimited')}</span> : shown(quota, limit) },
+          { title: t('quotas.used'), align: 'end', cell: ({ quota, used }) => used === null ? <span class="none">–</span> : shownQuota(quota, used) },
+          { title: t('quotas.limit'), align: 'end', cell: ({ quota, limit }) => limit === null ? <span class="soft">{t('quotas.unlimited')}</span> : shownQuota(quota, limit) },
           { title: t('quotas.share'), wide: true, cell: ({ quota, used, limit }) => limit !== null && used !== null && limit > 0 ? <Meter label={tValue('quota', quota)} value={used / limit} /> : null },
           { title: t('quotas.source'), wide: true, cell: ({ source }) => source === 'app' ? <Badge tone="info">{t('quotas.own')}</Badge> : <span class="soft">{t('quotas.default')}</span> },
           { title: t('quotas.scope'), wide: true, cell: ({ scope }) => tValue('quota.scope', scope) },

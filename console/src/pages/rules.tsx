@@ -38,7 +38,7 @@ export default function TopicRules() {
     }
   })
   const rules = load.data
-  const reason = refusal('admin')
+  const reason = refusal('manage')
 
   async function remove(): Promise<void> {
     if (!(await ask({ title: t('rules.remove'), text: t('rules.remove.text'), confirm: t('rules.remove') }))) return

@@ -40,8 +40,8 @@ export default function Settings() {
   return (
     <>
       <Head title={t('page.settings')} text={t('settings.lead', { app: name })}>
-        <Button kind="primary" reason={refusal('admin')} onClick={() => setChanging(true)}>{t('action.change')}</Button>
-        <Button icon="plus" reason={refusalEverywhere('people')} onClick={() => setCreating(true)}>{t('settings.create')}</Button>
+        <Button kind="primary" reason={refusal('manage')} onClick={() => setChanging(true)}>{t('action.change')}</Button>
+        <Button icon="plus" reason={refusalEverywhere('own')} onClick={() => setCreating(true)}>{t('settings.create')}</Button>
       </Head>
       <ErrorBox error={load.error} retry={load.reload} />
       {!load.data && !load.error && <Skeleton rows={6} />}
@@ -49,7 +49,7 @@ export default function Settings() {
       {load.data && (
         <Section title={t('settings.danger')}>
           <div class="row">
-            <Button kind="danger" reason={refusal('people')} onClick={() => void remove()}>{t('settings.delete')}</Button>
+            <Button kind="danger" reason={refusal('own')} onClick={() => void remove()}>{t('settings.delete')}</Button>
           </div>
         </Section>
       )}
@@ -86,7 +86,7 @@ function Change({ app: shown, onClose }: { app: App; onClose(saved: boolean): vo
   const [audience, setAudience] = useState(shown.audience ?? '')
   const [publish, setPublish] = useState(shown.client_publish.join('\n'))
   const [essential, setEssential] = useState(shown.essential_categories.join('\n'))
-  const operator = canEverywhere('admin')
+  const operator = canEverywhere('manage')
   const save = useAction(() => admin.PATCH('/v1/apps/{app}', {
     params: { path: { app: shown.name } },
     body: {

@@ -2,9 +2,8 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-import { dateTime, quantity, utc } from '../app/format'
+import { dateTime, quantity, type Unit, utc } from '../app/format'
 import { dark } from '../app/preference'
-import type { Unit } from '../api/series'
 import { language, t } from '../i18n'
 
 export interface Line { label: string; points: (number | null)[]; stroke?: Stroke }

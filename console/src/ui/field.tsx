@@ -45,6 +45,7 @@ interface TextProps extends Common<string> {
   maxlength?: number
   placeholder?: string
   autofocus?: boolean
+  readOnly?: boolean
   mono?: boolean
 }
 

@@ -3,8 +3,7 @@
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 
-import { dateTime, quantity, zone } from '../app/format'
-import type { Unit } from '../api/series'
+import { dateTime, quantity, type Unit, zone } from '../app/format'
 import { language } from '../i18n'
 import { type Line, STROKES } from './chart'
 

@@ -2,8 +2,7 @@
 
 import type { ComponentChildren } from 'preact'
 
-import { dateTime, duration, millis } from '../app/format'
-import type { Moment } from '../api/session'
+import { dateTime, duration, millis, type Moment } from '../app/format'
 import type { Tone } from './badge'
 
 export interface Step { at: Moment; tone: Tone; title: string; text?: string | undefined; body?: ComponentChildren }

@@ -1,5 +1,4 @@
-import { dateTime, millis, relative } from '../app/format'
-import type { Moment } from '../api/session'
+import { dateTime, millis, type Moment, relative } from '../app/format'
 
 /** A moment as people speak of it; the exact time is in the title. */
 export function When({ at, exact = false }: { at: Moment | null | undefined; exact?: boolean }) {

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 
-import type { Session } from '../../src/api/session'
-import { allowed, app, can, refusal, session } from '../../src/app/session'
+import { PAGES } from '../../src/app/routes'
+import { allowed, app, can, mayOpen, refusal, type Session, session } from '../../src/app/session'
 
 const person = (permissions: Session['permissions'], apps: string[]): Session => ({
-  person: { id: '1', email: 'a@example.com', name: 'A', totp: false },
-  roles: [], permissions, apps, csrf: 'c', confirmed_until: 0, expires_at: 0,
+  person: { id: '1', email: 'a@example.com', name: 'A', password: true, totp: false },
+  roles: [], permissions, apps, csrf: 'c', confirmed_until: '2026-11-27T12:00:00Z', expires_at: '2026-11-27T12:00:00Z',
 })
 
 test('a permission holds for its app only', () => {
@@ -16,10 +16,10 @@ test('a permission holds for its app only', () => {
 })
 
 test('a permission for all apps holds for each of them and for the cluster', () => {
-  const one = person({ '*': ['read', 'admin'] }, ['dev'])
-  expect(allowed(one, 'admin', 'dev')).toBe(true)
-  expect(allowed(one, 'admin', '*')).toBe(true)
-  expect(allowed(one, 'people', 'dev')).toBe(false)
+  const one = person({ '*': ['read', 'manage'] }, ['dev'])
+  expect(allowed(one, 'manage', 'dev')).toBe(true)
+  expect(allowed(one, 'manage', '*')).toBe(true)
+  expect(allowed(one, 'own', 'dev')).toBe(false)
 })
 
 test('nobody may do anything without a session', () => {
@@ -32,6 +32,18 @@ test('a refused action names the missing permission', () => {
   expect(app.value).toBe('dev')
   expect(can('read')).toBe(true)
   expect(refusal('read')).toBeUndefined()
-  expect(refusal('publish')).toContain('send messages')
+  expect(refusal('publish')).toContain('send notifications')
+  session.value = undefined
+})
+
+test.each<[string, Session['permissions'], string[]]>([
+  ['a viewer of one app', { dev: ['read'] }, []],
+  ['an operator of one app', { dev: ['read', 'manage'] }, ['audit']],
+  ['an owner of one app', { dev: ['read', 'manage', 'own'] }, ['people', 'audit']],
+  ['a viewer of all apps', { '*': ['read'] }, ['nodes', 'audit']],
+])('%s opens the pages of the role', (_, permissions, beyond) => {
+  session.value = person(permissions, ['dev'])
+  const special = ['nodes', 'people', 'audit']
+  expect(PAGES.filter(mayOpen).map(({ name }) => name).filter((name) => special.includes(name))).toEqual(beyond)
   session.value = undefined
 })

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest'
 import { ApiError, problemOf, Unreachable } from '../../src/api/error'
 import { type Context, prepare, transport } from '../../src/api/transport'
 
-const BASE = 'https://push.example.com'
+const BASE = 'https://push.example.com/console/api'
 const request = (path: string, method = 'GET'): Request => new Request(BASE + path, { method, ...(method === 'POST' ? { body: '{"a":1}' } : {}) })
 const answer = (status: number, body?: unknown, headers: Record<string, string> = {}): Response =>
   new Response(body === undefined ? null : JSON.stringify(body), { status, headers })
@@ -43,11 +43,11 @@ test('a server that does not answer is its own kind of error', async () => {
   await expect(send(request('/v1/devices'))).rejects.toBeInstanceOf(Unreachable)
 })
 
-test('confirm_login asks, then repeats the same request with its body', async () => {
+test('confirm_log_in asks, then repeats the same request with its body', async () => {
   const bodies: string[] = []
   const fetch = vi.fn(async (sent: Request | URL | string) => {
     bodies.push(await (sent as Request).text())
-    return bodies.length === 1 ? answer(403, { code: 'confirm_login' }) : answer(201, { key: 'k' })
+    return bodies.length === 1 ? answer(403, { code: 'confirm_log_in' }) : answer(201, { key: 'k' })
   })
   const confirmLogin = vi.fn(async () => true)
   const response = await transport(context({ confirmLogin }), fetch)(request('/v1/apps/dev/keys', 'POST'))
@@ -57,7 +57,7 @@ test('confirm_login asks, then repeats the same request with its body', async ()
 })
 
 test('a person who gives up sees the refusal, and nothing is repeated', async () => {
-  const fetch = vi.fn(async () => answer(403, { code: 'confirm_login', detail: 'log in again' }))
+  const fetch = vi.fn(async () => answer(403, { code: 'confirm_log_in', detail: 'log in again' }))
   await expect(transport(context(), fetch)(request('/v1/apps/dev/keys', 'POST'))).rejects.toThrow('log in again')
   expect(fetch).toHaveBeenCalledOnce()
 })
@@ -66,7 +66,7 @@ test('401 ends the session, but not for wrong credentials', async () => {
   const signedOut = vi.fn()
   const send = transport(context({ signedOut }), async () => answer(401, { code: 'unauthorized' }))
   await send(request('/v1/session', 'POST')).catch(() => undefined)
-  await send(request('/v1/session/confirm', 'POST')).catch(() => undefined)
+  for (const part of ['confirm', 'password', 'totp-secret']) await send(request(`/v1/session/${part}`, 'POST')).catch(() => undefined)
   expect(signedOut).not.toHaveBeenCalled()
   await send(request('/v1/devices')).catch(() => undefined)
   expect(signedOut).toHaveBeenCalledOnce()
