@@ -1357,6 +1357,9 @@ export interface components {
         ActivityDevice: {
             /** Format: date-time */
             at: string | null;
+            attempts?: components["schemas"]["PushAttempt"][];
+            /** @enum {string} */
+            cause?: "not_targeted" | "registered_later" | "user_changed_later" | "subscribed_later" | "not_reached" | "not_recorded" | "push_pending" | "quota" | "push_service_paused" | "no_token" | "awaiting_token" | "next_state" | "invalid_token" | "expired_token" | "suspended_token" | "push_not_configured" | "push_refused" | "push_expired" | "ended";
             connected: boolean;
             current_version: number;
             device: string;
@@ -1372,6 +1375,9 @@ export interface components {
             /** @enum {string} */
             state: "not_invited" | "invited" | "started" | "joined" | "android" | "live_only" | "other_user";
             summary: string;
+            /** @enum {string} */
+            targeted_by: "device" | "user" | "subscription" | "condition" | "everyone" | "joined" | "none" | "unknown";
+            targeting: string;
             version: number;
             waiting: boolean;
         };
@@ -1476,6 +1482,7 @@ export interface components {
             priority: 1 | 5 | 10;
             reason: string | null;
             replaceable: boolean;
+            requests?: components["schemas"]["PushAttempt"][];
             /** @enum {string} */
             state: "waiting" | "sent" | "refused" | "expired" | "replaced" | "cancelled";
         };
@@ -2357,6 +2364,21 @@ export interface components {
             webpush?: Record<string, never> | null;
             wns?: Record<string, never> | null;
         };
+        PushAttempt: {
+            body: unknown;
+            headers: {
+                [key: string]: string;
+            };
+            reason?: string;
+            response?: {
+                body?: unknown;
+                status: number;
+            };
+            /** Format: date-time */
+            sent_at: string;
+            took_ms: number;
+            url: string;
+        };
         PushCredential: {
             /** Format: date-time */
             created_at: string;
@@ -2582,21 +2604,7 @@ export interface components {
             url: string;
         };
         Trace: {
-            attempts?: {
-                body: unknown;
-                headers: {
-                    [key: string]: string;
-                };
-                reason?: string;
-                response?: {
-                    body?: unknown;
-                    status: number;
-                };
-                /** Format: date-time */
-                sent_at: string;
-                took_ms: number;
-                url: string;
-            }[];
+            attempts?: components["schemas"]["PushAttempt"][];
             connected: boolean;
             device: string;
             /** Format: uuid */
@@ -3396,7 +3404,9 @@ export interface operations {
                      *       "outcome": "pushed",
                      *       "reason": null,
                      *       "at": "2026-01-15T09:00:00.300Z",
-                     *       "connected": false
+                     *       "connected": false,
+                     *       "targeted_by": "subscription",
+                     *       "targeting": "The device subscribes durably to the topic \"match-7\"."
                      *     }
                      */
                     "application/json": components["schemas"]["ActivityDevice"];
