@@ -42,18 +42,22 @@ async fn an_upgrade_that_waits_for_a_backup_lets_running_nodes_pass() {
     let (backup, node) = (database.client().await, database.client().await);
     let version = "SELECT version FROM noroshi_schema";
     let known = count(&node, version).await;
-    // The last step changes `apps`, and may run again.
-    node.batch_execute("UPDATE noroshi_schema SET version = version - 1").await.expect("set");
+    // Step 25 changes `apps`; it and the later ones may run again.
+    const BEFORE: i64 = 24;
+    node.batch_execute(&format!("UPDATE noroshi_schema SET version = {BEFORE}")).await.expect("set");
     backup.batch_execute("BEGIN; LOCK TABLE apps IN ACCESS SHARE MODE").await.expect("locked");
     let reading = async {
         let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'apps'::regclass";
-        while count(&node, waiting).await == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let blocked = async {
+            while count(&node, waiting).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), blocked).await.expect("the upgrade waits");
         // It waits behind the upgrade, which waits for the backup.
         let read = tokio::time::timeout(Duration::from_secs(60), count(&node, "SELECT count(*) FROM apps"));
         read.await.expect("the upgrade has given way");
-        assert_eq!(count(&node, version).await, known - 1);
+        assert_eq!(count(&node, version).await, BEFORE);
         backup.batch_execute("COMMIT").await.expect("committed");
     };
     let (store, ()) = tokio::join!(open(&database), reading);
