@@ -181,9 +181,10 @@ async fn a_database_without_push_tokens_is_upgraded() {
     assert_eq!(rows(), 1);
 }
 
-/// Removes what the last migration added.
+/// Removes what the last two migrations added.
 const BEFORE_THE_CLEAN_UP: &str =
-    "DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
+    "DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
     DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     PRAGMA user_version = 27";
 
