@@ -1,5 +1,5 @@
 //! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe because
-//! credentials never travel in cookies. Paths of providers and operators are not open to web pages, since an API key does not
+//! these paths take no credential from a cookie; only the console does, below its own path. Paths of providers and operators are not open to web pages, since an API key does not
 //! belong in one.
 
 use axum::extract::Request;

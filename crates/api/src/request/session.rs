@@ -120,29 +120,29 @@ fn no_session() -> Problem {
 }
 
 /// Checks what the route needs.
-pub(crate) async fn admit(Shared(desk): Shared<Desk>, mut request: Request, next: Next) -> Response {
-    let trail = request.extensions().get::<Trail>().cloned();
-    if let Err(problem) = enter(&desk, &mut request, trail.as_ref()).await {
-        return problem.into_response();
+pub(crate) async fn admit(Shared(desk): Shared<Desk>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match enter(&desk, &mut parts).await {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
     }
-    next.run(request).await
 }
 
-async fn enter(desk: &Desk, request: &mut Request, trail: Option<&Trail>) -> Result<(), Problem> {
-    let needed = request.extensions().get::<Needed>().copied().ok_or_else(no_session)?;
+async fn enter(desk: &Desk, parts: &mut Parts) -> Result<(), Problem> {
+    let needed = parts.extensions.get::<Needed>().copied().ok_or_else(no_session)?;
     // A page of another site must not even log a person in.
-    let site = request.headers().get(FETCH_SITE).map(HeaderValue::as_bytes);
-    if is_change(request.method()) && site.is_some_and(|site| site != b"same-origin") {
+    let site = parts.headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    if is_change(&parts.method) && site.is_some_and(|site| site != b"same-origin") {
         return Err(Problem::new(Code::Csrf, "the request comes from a page of another site"));
     }
-    request.extensions_mut().insert(desk.clone());
+    parts.extensions.insert(desk.clone());
     if needed == Needed::Nothing {
         return Ok(());
     }
-    let token = session_token(request.headers()).ok_or_else(no_session)?.to_owned();
+    let token = session_token(&parts.headers).ok_or_else(no_session)?.to_owned();
     let caller = desk.console.caller(&token, desk.now()).await?;
-    if is_change(request.method()) {
-        check_csrf(request.headers(), &token)?;
+    if is_change(&parts.method) {
+        check_csrf(&parts.headers, &token)?;
     }
     let app = match needed {
         Needed::Nothing | Needed::Person => None,
@@ -150,17 +150,17 @@ async fn enter(desk: &Desk, request: &mut Request, trail: Option<&Trail>) -> Res
             caller.require(None, permission)?;
             None
         }
-        Needed::InApp(permission) => Some(named_app(desk, request, &caller, permission).await?),
+        Needed::InApp(permission) => Some(named_app(desk, parts, &caller, permission).await?),
     };
-    if request.extensions().get::<Dangerous>().is_some() {
+    if parts.extensions.get::<Dangerous>().is_some() {
         caller.require_confirmed(desk.now())?;
     }
-    if let Some(trail) = trail.filter(|_| !reads(needed)) {
+    if let Some(trail) = parts.extensions.get::<Trail>().filter(|_| !reads(needed)) {
         trail.by_person(&caller.person, app.as_ref());
     }
-    let client = client(request.extensions(), request.headers());
+    let client = client(&parts.extensions, &parts.headers);
     let person = Person { caller, token, app, desk: desk.clone(), client };
-    request.extensions_mut().insert(Arc::new(person));
+    parts.extensions.insert(Arc::new(person));
     Ok(())
 }
 
@@ -172,28 +172,21 @@ fn reads(needed: Needed) -> bool {
 /// The app in the path, or in the header. A person without a role in it does not learn whether it exists.
 async fn named_app(
     desk: &Desk,
-    request: &mut Request,
+    parts: &mut Parts,
     caller: &Caller,
     permission: Permission,
 ) -> Result<App, Problem> {
-    let (mut parts, body) = std::mem::take(request).into_parts();
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let in_path = params
-        .ok()
-        .and_then(|params| params.iter().find(|(name, _)| *name == "app").map(|(_, value)| value.to_owned()));
-    *request = Request::from_parts(parts, body);
-    let in_header =
-        || request.headers().get(APP_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let Some(name) = in_path.or_else(in_header) else {
+    let params = RawPathParams::from_request_parts(parts, &()).await.ok();
+    let in_path = params.as_ref().and_then(|params| params.iter().find(|(name, _)| *name == "app"));
+    let in_header = || parts.headers.get(APP_HEADER).and_then(|value| value.to_str().ok());
+    let Some(name) = in_path.map(|(_, value)| value).or_else(in_header) else {
         let rule = "the request must name its app, because a session is for all apps of the person";
         return Err(Problem::parameter("Noroshi-App", rule));
     };
-    let app = desk.auth.app(&name).filter(|app| !caller.permissions(Some(app.id)).is_empty());
+    let app = desk.auth.app(name).filter(|app| !caller.permissions(Some(app.id)).is_empty());
     let app = app.ok_or_else(|| Problem::not_found("app"))?;
     caller.require(Some(app.id), permission)?;
-    let (parts, body) = std::mem::take(request).into_parts();
-    record_provider(&parts, app.id);
-    *request = Request::from_parts(parts, body);
+    record_provider(parts, app.id);
     Ok(app)
 }
 
