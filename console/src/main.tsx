@@ -3,6 +3,7 @@
 import { type ComponentType, render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 
+import { watchInput } from './app/attendance'
 import { applyPreferences } from './app/preference'
 import { follow, place } from './app/router'
 import { OUTSIDE } from './app/routes'
@@ -41,4 +42,5 @@ const root = document.getElementById('console')
 if (!root) throw new Error('index.html has no #console')
 await applyPreferences()
 follow()
+watchInput(window)
 render(<><Console /><Toasts /></>, root)

@@ -18,6 +18,7 @@ export const API = '/console/api'
 let context: Context = {
   csrf: () => undefined,
   app: () => undefined,
+  attended: () => true,
   confirmLogin: async () => false,
   signedOut: () => undefined,
 }
@@ -28,6 +29,7 @@ export function connect(to: Context): void {
 const send = transport({
   csrf: () => context.csrf(),
   app: () => context.app(),
+  attended: () => context.attended(),
   confirmLogin: () => context.confirmLogin(),
   signedOut: () => context.signedOut(),
 })

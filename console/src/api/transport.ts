@@ -1,5 +1,5 @@
 /**
- * The one way out to the server: adds `Noroshi-Csrf` and `Noroshi-App`, turns failures into errors, and repeats a
+ * The one way out to the server: adds `Noroshi-Csrf`, `Noroshi-App` and `Noroshi-Background`, turns failures into errors, and repeats a
  * request after the person confirmed their login.
  */
 
@@ -8,6 +8,8 @@ import { ApiError, problemOf, Unreachable } from './error'
 export interface Context {
   csrf(): string | undefined
   app(): string | undefined
+  /** A person has used the page within the last minutes. */
+  attended(): boolean
   /** Asks for the login again; false if the person gave up. */
   confirmLogin(): Promise<boolean>
   /** The session ended. */
@@ -18,10 +20,11 @@ export interface Context {
 const CREDENTIALS = /\/v1\/(session(\/(totp|link|confirm|password|totp-secret))?|invitations\/accept)$/
 const NAMES_ITS_APP = /\/v1\/apps(\/|$)/
 
-export function prepare(request: Request, context: Pick<Context, 'csrf' | 'app'>): Request {
+export function prepare(request: Request, context: Pick<Context, 'csrf' | 'app' | 'attended'>): Request {
   const headers = new Headers(request.headers)
   const csrf = context.csrf()
   if (request.method !== 'GET' && request.method !== 'HEAD' && csrf) headers.set('Noroshi-Csrf', csrf)
+  if (!context.attended()) headers.set('Noroshi-Background', 'true')
   const app = context.app()
   if (app && !NAMES_ITS_APP.test(new URL(request.url).pathname)) headers.set('Noroshi-App', app)
   return new Request(request, { headers })

@@ -6,6 +6,7 @@ import { body, connect, session as api, type SessionSchemas } from '../api/clien
 import { ApiError } from '../api/error'
 import { EVERYWHERE, type Permission } from '../api/permission'
 import { t } from '../i18n'
+import { attended } from './attendance'
 import { address, go, place } from './router'
 import type { Page } from './routes'
 
@@ -77,6 +78,7 @@ function confirmLogin(): Promise<boolean> {
 connect({
   csrf: () => session.value?.csrf,
   app: () => app.value,
+  attended,
   confirmLogin,
   signedOut: () => {
     if (session.value) session.value = null

@@ -9,7 +9,7 @@ const answer = (status: number, body?: unknown, headers: Record<string, string> 
   new Response(body === undefined ? null : JSON.stringify(body), { status, headers })
 
 const context = (over: Partial<Context> = {}): Context => ({
-  csrf: () => 'token', app: () => 'dev', confirmLogin: async () => false, signedOut: () => undefined, ...over,
+  csrf: () => 'token', app: () => 'dev', attended: () => true, confirmLogin: async () => false, signedOut: () => undefined, ...over,
 })
 
 test.each(['POST', 'PUT', 'PATCH', 'DELETE'])('%s sends the CSRF token', (method) => {
@@ -23,6 +23,11 @@ test('GET sends no CSRF token', () => {
 test('a request names its app once: in the path or in the header', () => {
   expect(prepare(request('/v1/devices'), context()).headers.get('Noroshi-App')).toBe('dev')
   expect(prepare(request('/v1/apps/shop/keys'), context()).headers.has('Noroshi-App')).toBe(false)
+})
+
+test('a page that nobody uses says so with each request', () => {
+  expect(prepare(request('/v1/devices'), context()).headers.has('Noroshi-Background')).toBe(false)
+  expect(prepare(request('/v1/devices'), context({ attended: () => false })).headers.get('Noroshi-Background')).toBe('true')
 })
 
 test('a failure becomes an error with code, field and request id', async () => {

@@ -61,6 +61,14 @@ pub struct Client {
     pub agent: String,
 }
 
+/// What made the page send a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    ByPerson,
+    /// The page repeats a request while nobody uses it.
+    InBackground,
+}
+
 /// A person with a session.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -234,15 +242,15 @@ impl Console {
         Ok(LoggedIn { token, caller: Caller { person, session } })
     }
 
-    /// Who has this session token.
-    pub async fn caller(&self, session_token: &str, now: Timestamp) -> Result<Caller, Refused> {
+    /// Who has this session token. Only a request that a person made keeps the session from becoming idle.
+    pub async fn caller(&self, session_token: &str, made: Made, now: Timestamp) -> Result<Caller, Refused> {
         if session_token.len() != token::SESSION_TOKEN_CHARS {
             return Err(Refused::Session);
         }
         let hash = token::hash(session_token);
         let found = self.store.person_session(hash, self.idle_since(now), now).await?;
         let (session, person) = found.ok_or(Refused::Session)?;
-        if now.saturating_since(session.seen_at) >= TOUCH_EVERY {
+        if made == Made::ByPerson && now.saturating_since(session.seen_at) >= TOUCH_EVERY {
             self.store.touch_session(session.id, now).await?;
         }
         Ok(Caller { person, session })

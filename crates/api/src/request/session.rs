@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 use noroshi_auth::Auth;
-use noroshi_console::{Caller, Client, Console, csrf_of};
+use noroshi_console::{Caller, Client, Console, Made, csrf_of};
 use noroshi_delivery::Delivery;
 use noroshi_store::App;
 use noroshi_types::{AppId, Permission, Timestamp};
@@ -28,6 +28,8 @@ const COOKIE_PATH: &str = "/console";
 pub const CONSOLE_API: &str = "/console/api";
 const CSRF_HEADER: &str = "noroshi-csrf";
 const APP_HEADER: &str = "noroshi-app";
+/// The page sends `true` when it repeats a request while nobody uses it.
+const BACKGROUND_HEADER: &str = "noroshi-background";
 /// A statement of the browser about where a request comes from, which no script can change.
 const FETCH_SITE: &str = "sec-fetch-site";
 
@@ -140,7 +142,9 @@ async fn enter(desk: &Desk, parts: &mut Parts) -> Result<(), Problem> {
         return Ok(());
     }
     let token = session_token(&parts.headers).ok_or_else(no_session)?.to_owned();
-    let caller = desk.console.caller(&token, desk.now()).await?;
+    let in_background = parts.headers.get(BACKGROUND_HEADER).is_some_and(|value| value == "true");
+    let made = if in_background { Made::InBackground } else { Made::ByPerson };
+    let caller = desk.console.caller(&token, made, desk.now()).await?;
     if is_change(&parts.method) {
         check_csrf(&parts.headers, &token)?;
     }

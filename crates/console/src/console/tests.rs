@@ -73,7 +73,7 @@ async fn a_session_lasts_as_configured() {
     let (_folder, console) = fresh().await;
     let LoggedIn { token, .. } = owner(&console).await;
     let Config { session_idle, session_max, .. } = Config::default();
-    let caller = async |now| console.caller(&token, now).await.map(|caller| caller.person.email);
+    let caller = async |now| console.caller(&token, Made::ByPerson, now).await.map(|caller| caller.person.email);
     assert_eq!(caller(NOW).await.expect("logged in"), "ann@example.com");
     assert!(matches!(caller(later(session_idle)).await, Err(Refused::Session)), "idle");
     // Used every few hours.
@@ -85,11 +85,24 @@ async fn a_session_lasts_as_configured() {
     }
     assert!(matches!(caller(later(session_max)).await, Err(Refused::Session)), "expired");
     for token in ["", "x", &"A".repeat(43)] {
-        assert!(matches!(console.caller(token, NOW).await, Err(Refused::Session)));
+        assert!(matches!(console.caller(token, Made::ByPerson, NOW).await, Err(Refused::Session)));
     }
-    let again = console.caller(&token, NOW).await.expect("at its time");
+    let again = console.caller(&token, Made::ByPerson, NOW).await.expect("at its time");
     console.log_out(&again).await.expect("logged out");
     assert!(matches!(caller(NOW).await, Err(Refused::Session)));
+}
+
+#[tokio::test]
+async fn a_page_that_nobody_uses_becomes_idle() {
+    let (_folder, console) = fresh().await;
+    let LoggedIn { token, .. } = owner(&console).await;
+    let idle = Config::default().session_idle;
+    let half = later(idle / 2);
+    console.caller(&token, Made::InBackground, half).await.expect("not yet idle");
+    let refused = console.caller(&token, Made::InBackground, later(idle)).await;
+    assert!(matches!(refused, Err(Refused::Session)));
+    console.caller(&token, Made::ByPerson, half).await.expect("not yet idle");
+    console.caller(&token, Made::InBackground, later(idle)).await.expect("used meanwhile");
 }
 
 #[tokio::test]
@@ -121,7 +134,7 @@ fn code(setup: &TotpSetup, now: Timestamp) -> String {
 async fn an_authenticator_app_is_a_second_factor() {
     let (_folder, console) = fresh().await;
     let ann = owner(&console).await;
-    let reload = async || console.caller(&ann.token, NOW).await.expect("logged in");
+    let reload = async || console.caller(&ann.token, Made::ByPerson, NOW).await.expect("logged in");
     let setup = console.begin_totp(&ann.caller, NOW).await.expect("begun");
     assert!(matches!(log_in(&console, PASSWORD, NOW).await, Ok(Step::LoggedIn(_))), "it is off");
     let wrong = console.turn_on_totp(&reload().await, "000000", later(Duration::from_secs(600))).await;
@@ -185,8 +198,8 @@ async fn a_new_password_ends_the_other_sessions() {
     assert!(matches!(change(Some("wrong"), NEW).await, Err(Refused::LogIn)));
     assert!(matches!(change(Some(PASSWORD), "short").await, Err(Refused::Invalid { .. })));
     change(Some(PASSWORD), NEW).await.expect("changed");
-    assert!(matches!(console.caller(&other.token, NOW).await, Err(Refused::Session)));
-    console.caller(&ann.token, NOW).await.expect("this session stays");
+    assert!(matches!(console.caller(&other.token, Made::ByPerson, NOW).await, Err(Refused::Session)));
+    console.caller(&ann.token, Made::ByPerson, NOW).await.expect("this session stays");
     assert!(matches!(log_in(&console, PASSWORD, NOW).await, Err(Refused::LogIn)));
     assert!(log_in(&console, NEW, NOW).await.is_ok());
 }
