@@ -58,6 +58,17 @@ pub(super) async fn find(
     found.ok_or_else(|| Problem::not_found(kind.as_str()))
 }
 
+/// The live definition with this name.
+pub(super) async fn live(
+    delivery: &Delivery,
+    app: AppId,
+    kind: DefinitionKind,
+    name: &Label,
+) -> Result<Option<Definition>, Problem> {
+    let found = delivery.store().definition(app, kind, name).await?;
+    Ok(found.filter(|found| found.archived_at.is_none()))
+}
+
 /// Stores a definition. This node uses it when this returns.
 pub(super) async fn put(
     delivery: &Delivery,
@@ -95,6 +106,5 @@ async fn is_live(
     if delivery.quotas.limit(app, Quota::Experiments).is_none() {
         return Ok(true);
     }
-    let found = delivery.store().definition(app, kind, name).await?;
-    Ok(found.is_some_and(|found| found.archived_at.is_none()))
+    Ok(live(delivery, app, kind, name).await?.is_some())
 }

@@ -117,6 +117,9 @@ pub(crate) async fn kill(
 }
 
 async fn keep(manager: &Manager, app: AppId, name: Label, experiment: &Experiment) -> Answer {
+    if let Some(before) = definition::live(&manager.delivery, app, KIND, &name).await? {
+        manager.trail.before(&shown(before, manager.delivery.clock().now())?);
+    }
     let (spec, ends_at) = (experiment.to_json(), experiment.ends_at);
     let kept = definition::put(&manager.delivery, app, KIND, name, spec, ends_at).await?;
     let after = shown(kept, manager.delivery.clock().now())?;

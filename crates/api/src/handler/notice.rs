@@ -73,6 +73,9 @@ pub(crate) async fn put(
     if notice.ends_at <= manager.delivery.clock().now() {
         return Err(Problem::field("ends_at", "must not be in the past"));
     }
+    if let Some(before) = definition::live(&manager.delivery, app.id, KIND, &name).await? {
+        manager.trail.before(&shown(before, manager.delivery.clock().now())?);
+    }
     let kept = definition::put(&manager.delivery, app.id, KIND, name, notice.to_json(), Some(notice.ends_at))
         .await?;
     let after = shown(kept, manager.delivery.clock().now())?;

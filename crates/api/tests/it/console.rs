@@ -350,6 +350,23 @@ async fn changes_are_recorded_without_secrets() {
 }
 
 #[tokio::test]
+async fn a_replaced_definition_is_recorded_as_it_was() {
+    let service = Service::start().await;
+    let ann = person(&service, "ann@example.com", vec![(None, Role::Owner)]).await;
+    let experiment = |weight: u32| {
+        json!({"variants": [{"name": "a", "weight": weight}, {"name": "b", "weight": 1}]}).to_string()
+    };
+    let path = "/v1/apps/dev/experiments/checkout";
+    for weight in [1, 2] {
+        assert_eq!(ann.call(&service, Method::PUT, path, &experiment(weight)).await.status, 200);
+    }
+    let entries = ann.call(&service, Method::GET, "/v1/audit", "").await.json()["entries"].clone();
+    assert_eq!(entries[0]["before"]["variants"][0]["weight"], 1);
+    assert_eq!(entries[0]["after"]["variants"][0]["weight"], 2);
+    assert_eq!((&entries[1]["before"], &entries[1]["after"]["name"]), (&Value::Null, &json!("checkout")));
+}
+
+#[tokio::test]
 async fn the_operator_lets_the_first_people_in() {
     let service = Service::start().await;
     let body = r#"{"email": "First@example.com", "roles": [{"app": "*", "role": "owner"}]}"#;
