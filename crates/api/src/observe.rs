@@ -40,6 +40,8 @@ pub(crate) struct Observer {
     pub(crate) listener: Listener,
     /// False on a node without the role `api`: of the public paths, it serves only those of the gateway.
     pub(crate) serves_api: bool,
+    /// Refuses requests above the limit of concurrent ones. False for the admin address.
+    pub(crate) sheds: bool,
     /// Concurrent requests.
     pub(crate) requests: Quantity,
     pub(crate) metrics: Metrics,
@@ -144,7 +146,7 @@ async fn answer(observer: &Observer, request: Request, next: Next) -> Response {
         }
     }
     let mut share = observer.requests.share();
-    if !share.grow(1) && is_public {
+    if !share.grow(1) && observer.sheds {
         observer.metrics.shed();
         return Problem::new(Code::Overloaded, "too many requests are in progress; try again")
             .into_response();

@@ -80,8 +80,9 @@ pub fn admin_router(state: Arc<State>) -> Router {
     build(admin_routes(), Api::new(state, Listener::Admin))
 }
 
-/// The console: its page, and under [`CONSOLE_API`] the routes that people may use.
-pub fn console_router(state: Arc<State>) -> Router {
+/// The console: its page, and under [`CONSOLE_API`] the routes that people may use. On the public address (`is_public`), too
+/// many requests are refused as the others there are.
+pub fn console_router(state: Arc<State>, is_public: bool) -> Router {
     let api = Api::new(state, Listener::Console);
     let desk = Desk::from_ref(&api);
     let routes = console_routes().into_iter().filter_map(|route| route.guarded(&desk));
@@ -91,7 +92,7 @@ pub fn console_router(state: Arc<State>) -> Router {
         .route("/console", on(MethodFilter::GET, console::root))
         .route("/console/", on(MethodFilter::GET, console::page))
         .route("/console/{*path}", on(MethodFilter::GET, console::file));
-    finish(page.nest(CONSOLE_API, router.fallback(unknown)), api)
+    finish(page.nest(CONSOLE_API, router.fallback(unknown)), api, is_public)
 }
 
 /// For a connection that the pool rejected: responds 503 and closes.
@@ -335,19 +336,21 @@ fn admin_routes() -> Vec<Route> {
 
 /// These routes; `rest` serves all other paths.
 pub(crate) fn build_upon(routes: Vec<Route>, api: Api, rest: Router) -> Router {
-    finish(register(routes), api).fallback_service(rest)
+    let sheds = api.listener() == Listener::Public;
+    finish(register(routes), api, sheds).fallback_service(rest)
 }
 
 fn build(routes: Vec<Route>, api: Api) -> Router {
     let mut router = register(routes);
-    if api.listener() == Listener::Public {
+    let is_public = api.listener() == Listener::Public;
+    if is_public {
         // The gateway serves these protocols on connections that begin with them.
         router = router
             .route("/socket.io/", on(MethodFilter::GET.or(MethodFilter::POST), connect::misdirected))
             .route("/mqtt", on(MethodFilter::GET, connect::misdirected))
             .route("/xmpp", on(MethodFilter::GET, connect::misdirected));
     }
-    finish(router.fallback(async || Problem::new(Code::NotFound, "unknown path; see /docs")), api)
+    finish(router.fallback(async || Problem::new(Code::NotFound, "unknown path; see /docs")), api, is_public)
 }
 
 fn register(routes: Vec<Route>) -> Router<Api> {
@@ -355,14 +358,17 @@ fn register(routes: Vec<Route>) -> Router<Api> {
 }
 
 /// Middleware from the outside in: observe, origin, route.
-fn finish(router: Router<Api>, api: Api) -> Router {
+/// `sheds`: refuses requests above the limit of concurrent ones.
+fn finish(router: Router<Api>, api: Api, sheds: bool) -> Router {
     let mut router = router.method_not_allowed_fallback(async || {
         Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
     });
     if api.listener() == Listener::Public {
         router = router.layer(middleware::from_fn(origin::allow));
     }
-    router.layer(middleware::from_fn_with_state(Arc::new(api.observer()), observe::observe)).with_state(api)
+    router
+        .layer(middleware::from_fn_with_state(Arc::new(api.observer(sheds)), observe::observe))
+        .with_state(api)
 }
 
 fn route(method: Method, path: &'static str, handler: MethodRouter<Api>) -> Route {

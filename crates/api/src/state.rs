@@ -176,11 +176,12 @@ impl Api {
     }
 
     /// What the middleware of the listener needs.
-    pub(crate) fn observer(&self) -> Observer {
+    pub(crate) fn observer(&self, sheds: bool) -> Observer {
         let State { delivery, config, metrics, load, .. } = &**self;
         Observer {
             listener: self.listener(),
             serves_api: config.public,
+            sheds,
             requests: load.requests(config.requests_max),
             metrics: metrics.clone(),
             delivery: delivery.clone(),

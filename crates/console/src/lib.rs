@@ -23,7 +23,8 @@ mod totp;
 
 pub use assets::{Asset, asset};
 pub use console::{
-    Caller, Client, Config, Console, Invitation, LoggedIn, Made, PASSWORD_BYTES, Proof, Step, TotpSetup, check_email, check_name,
+    Caller, Client, Config, Console, Invitation, LoggedIn, Made, PASSWORD_BYTES, Proof, Step, TotpSetup,
+    check_email, check_name,
 };
 pub use error::Refused;
 pub use token::{SESSION_TOKEN_CHARS, csrf_of};

@@ -40,8 +40,10 @@ pub(crate) fn serve(config: &Config, state: &Arc<State>, public: Router, admin: 
     if !config.node.roles.has(Role::Api) || !config.console.enabled {
         return (public, admin);
     }
-    let with = |router: Router| noroshi_api::console_router(state.clone()).fallback_service(router);
-    (if config.console.public { with(public) } else { public }, with(admin))
+    let with = |router: Router, is_public| {
+        noroshi_api::console_router(state.clone(), is_public).fallback_service(router)
+    };
+    (if config.console.public { with(public, true) } else { public }, with(admin, false))
 }
 
 /// Path and fragment of the page that logs the developer in, once.

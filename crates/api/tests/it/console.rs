@@ -350,6 +350,18 @@ async fn changes_are_recorded_without_secrets() {
 }
 
 #[tokio::test]
+async fn too_many_requests_are_refused_on_the_public_address_only() {
+    let service = Service::with(|state| state.config.requests_max = 0).await;
+    let methods = || {
+        let request = Request::get(format!("{CONSOLE_API}/v1/session/methods"));
+        request.body(Body::empty()).expect("a request")
+    };
+    let public = noroshi_api::console_router(service.state.clone(), true);
+    answer(public, methods()).await.problem(503, "overloaded");
+    assert_eq!(answer(service.console.clone(), methods()).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_replaced_definition_is_recorded_as_it_was() {
     let service = Service::start().await;
     let ann = person(&service, "ann@example.com", vec![(None, Role::Owner)]).await;

@@ -131,7 +131,7 @@ impl Service {
         Self {
             public: noroshi_api::router(state.clone()),
             admin: noroshi_api::admin_router(state.clone()),
-            console: noroshi_api::console_router(state.clone()),
+            console: noroshi_api::console_router(state.clone(), false),
             state,
             edge,
             push: Arc::default(),

@@ -73,7 +73,8 @@ async fn a_session_lasts_as_configured() {
     let (_folder, console) = fresh().await;
     let LoggedIn { token, .. } = owner(&console).await;
     let Config { session_idle, session_max, .. } = Config::default();
-    let caller = async |now| console.caller(&token, Made::ByPerson, now).await.map(|caller| caller.person.email);
+    let caller =
+        async |now| console.caller(&token, Made::ByPerson, now).await.map(|caller| caller.person.email);
     assert_eq!(caller(NOW).await.expect("logged in"), "ann@example.com");
     assert!(matches!(caller(later(session_idle)).await, Err(Refused::Session)), "idle");
     // Used every few hours.
