@@ -87,6 +87,8 @@ test('a GET with the app’s own names', visit({ as: 'ada' }, async (visitor, pa
   const body = JSON.parse(await answer(page).locator('pre').textContent())
   assert.equal(body.device, device)
   await visitor.checkAccess('an answer')
+  await page.evaluate(() => scrollTo(0, 0))
+  await visitor.picture('console-reference')
 
   await page.getByLabel('device', { exact: true }).fill('no-such-device')
   await send(page)
@@ -151,6 +153,23 @@ test('the reason in Japanese, with the server’s words beside it', visit({ as: 
   await visitor.checkAccess('a refusal')
   await visitor.checkWidth('a refusal')
   await visitor.picture('operation-refused')
+}))
+
+test('a header that few requests need', visit({ as: 'ada' }, async (visitor, page) => {
+  await visitor.visit('reference?id=publish&app=dev')
+  await page.getByText('Optional parameters').click()
+  await page.getByLabel('Idempotency-Key', { exact: true }).fill('é')
+  await page.getByText('Only visible ASCII characters').waitFor()
+  await page.getByLabel('Idempotency-Key', { exact: true }).fill('one-key')
+  const ids = []
+  for (const replayed of [false, true]) {
+    await send(page)
+    await confirm(page)
+    await status(page, '202 Accepted')
+    assert.equal(await answer(page).getByText('idempotent-replayed').count(), replayed ? 1 : 0)
+    ids.push(JSON.parse(await answer(page).locator('pre').textContent()).id)
+  }
+  assert.equal(ids[0], ids[1])
 }))
 
 test('dangerous operations confirm the log-in, and then continue', visit({ as: 'ada' }, async (visitor, page) => {

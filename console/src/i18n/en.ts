@@ -993,6 +993,7 @@ export const en = {
   'reference.in.path': 'in the path',
   'reference.in.query': 'in the query',
   'reference.in.header': 'header',
+  'reference.more': 'Optional parameters',
   'reference.body': 'Body',
   'reference.bodyOf': 'Body ({type})',
   'reference.required': 'required',

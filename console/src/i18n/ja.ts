@@ -995,6 +995,7 @@ export const ja: Messages = {
   'reference.in.path': 'パス',
   'reference.in.query': 'クエリ',
   'reference.in.header': 'ヘッダー',
+  'reference.more': '任意のパラメーター',
   'reference.body': '本文',
   'reference.bodyOf': '本文 ({type})',
   'reference.required': '必須',

@@ -27,6 +27,7 @@ import { Select, TextArea, TextField } from '../ui/field'
 import { Section } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
+import { Opened } from './reference-schema'
 
 interface Props { listed: Listed; document: Document; operation: Operation; names: Names }
 
@@ -134,11 +135,14 @@ function Form({ operation, document, values, onValues, text, onText, type, examp
   const parameters = parametersOf(operation)
   const isJson = type !== undefined && /[/+]json$/.test(type)
   const rows = Math.min(20, Math.max(3, text.split('\n').length + 1))
+  const field = (parameter: Parameter) => (
+    <ParameterField key={`${parameter.in} ${parameter.name}`} parameter={parameter} document={document} values={values} onChange={(value) => onValues({ ...values, [parameter.name]: value })} />
+  )
+  // Beside a body, what few requests need is out of the way.
+  const later = type === undefined ? [] : parameters.filter(({ required }) => !required)
   return (
     <>
-      {parameters.map((parameter) => (
-        <ParameterField key={`${parameter.in} ${parameter.name}`} parameter={parameter} document={document} values={values} onChange={(value) => onValues({ ...values, [parameter.name]: value })} />
-      ))}
+      {parameters.filter((parameter) => !later.includes(parameter)).map(field)}
       {examples.length > 1 && (
         <Select
           label={t('reference.example')}
@@ -150,6 +154,7 @@ function Form({ operation, document, values, onValues, text, onText, type, examp
       {type !== undefined && (
         <TextArea label={t('reference.bodyOf', { type })} error={isJson ? faultOfJson(text) : undefined} value={text} onChange={onText} rows={rows} mono />
       )}
+      {later.length > 0 && <Opened title={t('reference.more')}><div class="stack">{later.map(field)}</div></Opened>}
       {parameters.length === 0 && type === undefined && <p class="soft">{t('reference.nothingToFill')}</p>}
     </>
   )
