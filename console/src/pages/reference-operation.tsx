@@ -154,7 +154,7 @@ function AnswerView({ answer, document }: { answer: Answer; document: Document }
 
 function Errors({ answers }: { answers: { status: string; answer: Answer }[] }) {
   return (
-    <div class="table-box">
+    <div class="table-box" role="region" aria-label={t('reference.errors')} tabIndex={0}>
       <table class="table">
         <thead><tr><th scope="col">{t('reference.status')}</th><th scope="col">{t('reference.code')}</th><th scope="col">{t('reference.meaning')}</th></tr></thead>
         <tbody>

@@ -75,7 +75,8 @@ export function Workbench(props: Props) {
   const examples = examplesOf(media, props)
   const [values, setValues] = useState<Record<string, string>>(() => initial(listed, operation, document, names))
   const [text, setText] = useState(examples[0]?.text ?? '')
-  const filled: Filled = { values, ...(type ? { body: text, type } : {}) }
+  const sendsBody = type !== undefined && (text !== '' || operation.requestBody?.required === true)
+  const filled: Filled = { values, ...(sendsBody ? { body: text, type } : {}) }
   const base = useLoad('public address', publicAddress)
   const own = listed.documents[0]
   const found = own === 'session' ? location.origin + API : own === 'admin' ? location.origin : base.data ?? (base.loading ? '' : UNKNOWN)
@@ -152,7 +153,7 @@ function Form({ operation, document, values, onValues, text, onText, type, examp
         />
       )}
       {type !== undefined && (
-        <TextArea label={t('reference.bodyOf', { type })} error={isJson ? faultOfJson(text) : undefined} value={text} onChange={onText} rows={rows} mono />
+        <TextArea label={t('reference.bodyOf', { type })} error={isJson && (text !== '' || operation.requestBody?.required) ? faultOfJson(text) : undefined} value={text} onChange={onText} rows={rows} mono />
       )}
       {later.length > 0 && <Opened title={t('reference.more')}><div class="stack">{later.map(field)}</div></Opened>}
       {parameters.length === 0 && type === undefined && <p class="soft">{t('reference.nothingToFill')}</p>}
