@@ -5,7 +5,7 @@ import createClient from 'openapi-fetch'
 import type { components as AdminComponents, paths as AdminPaths } from './admin'
 import type { components, paths as ProviderPaths } from './provider'
 import type { components as SessionComponents, paths as SessionPaths } from './session'
-import { type Context, transport } from './transport'
+import { type Context, exchanger, transport } from './transport'
 
 export type Schemas = components['schemas']
 export type AdminSchemas = AdminComponents['schemas']
@@ -26,13 +26,16 @@ export function connect(to: Context): void {
   context = to
 }
 
-const send = transport({
+const present: Context = {
   csrf: () => context.csrf(),
   app: () => context.app(),
   attended: () => context.attended(),
   confirmLogin: () => context.confirmLogin(),
   signedOut: () => context.signedOut(),
-})
+}
+const send = transport(present)
+/** A request that a person wrote: below `API`, with the session; resolves with any answer. */
+export const exchange = exchanger(present)
 const options = { baseUrl: (globalThis.location?.origin ?? 'http://localhost') + API, fetch: send }
 
 /** Routes for apps: notifications, devices, campaigns and so on. */

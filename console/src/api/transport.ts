@@ -30,8 +30,9 @@ export function prepare(request: Request, context: Pick<Context, 'csrf' | 'app' 
   return new Request(request, { headers })
 }
 
-export function transport(context: Context, fetch: typeof globalThis.fetch = globalThis.fetch) {
-  return async function send(request: Request): Promise<Response> {
+/** Any answer of the server, also one that refuses. */
+export function exchanger(context: Context, fetch: typeof globalThis.fetch = globalThis.fetch) {
+  return async function exchange(request: Request): Promise<Response> {
     const spare = request.clone()
     const response = await fetch(prepare(request, context)).catch((error: unknown) => {
       if (error instanceof DOMException && error.name === 'AbortError') throw error
@@ -39,9 +40,18 @@ export function transport(context: Context, fetch: typeof globalThis.fetch = glo
     })
     if (response.ok) return response
 
-    const error = new ApiError(await problemOf(response))
-    if (error.is('confirm_log_in') && (await context.confirmLogin())) return send(spare)
+    const { code } = await problemOf(response.clone())
+    if (code === 'confirm_log_in' && (await context.confirmLogin())) return exchange(spare)
     if (response.status === 401 && !CREDENTIALS.test(new URL(request.url).pathname)) context.signedOut()
-    throw error
+    return response
+  }
+}
+
+export function transport(context: Context, fetch: typeof globalThis.fetch = globalThis.fetch) {
+  const exchange = exchanger(context, fetch)
+  return async function send(request: Request): Promise<Response> {
+    const response = await exchange(request)
+    if (response.ok) return response
+    throw new ApiError(await problemOf(response))
   }
 }

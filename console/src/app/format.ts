@@ -48,13 +48,16 @@ export function relative(moment: Moment, at: number = now.value): string {
     .format(Math.round(difference / size), unit)
 }
 
+const UNITS = { en: { d: 'd', h: 'h', min: 'min', s: 's' }, ja: { d: '日', h: '時間', min: '分', s: '秒' } } as const
+
 /** `1.2 s`, `3 min 20 s`, `2 d 4 h`: at most two units. */
 export function duration(ms: number): string {
+  const units = UNITS[language.value]
   if (ms < 1000) return `${number(Math.round(ms))} ms`
-  if (ms < 60_000) return `${number(Math.round(ms / 100) / 10)} s`
+  if (ms < 60_000) return `${number(Math.round(ms / 100) / 10)} ${units.s}`
   const parts: [number, string][] = [
-    [Math.floor(ms / 86_400_000), 'd'], [Math.floor(ms / 3_600_000) % 24, 'h'],
-    [Math.floor(ms / 60_000) % 60, 'min'], [Math.floor(ms / 1000) % 60, 's'],
+    [Math.floor(ms / 86_400_000), units.d], [Math.floor(ms / 3_600_000) % 24, units.h],
+    [Math.floor(ms / 60_000) % 60, units.min], [Math.floor(ms / 1000) % 60, units.s],
   ]
   const first = parts.findIndex(([value]) => value > 0)
   return parts.slice(first, first + 2).filter(([value]) => value > 0).map(([value, unit]) => `${value} ${unit}`).join(' ')

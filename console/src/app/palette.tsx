@@ -1,10 +1,11 @@
 /** Ctrl/Cmd+K: pages, apps and settings by name, or a search for what was typed. */
 
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 
 import { LANGUAGES, type Language, speak, t } from '../i18n'
 import { Combobox, type Choice } from '../ui/combobox'
 import { Dialog } from '../ui/dialog'
+import type { Listed } from '../reference/document'
 import { utc } from './format'
 import { best } from './match'
 import { type Theme, theme } from './preference'
@@ -28,9 +29,28 @@ function commands(): Choice[] {
   return [...pages, ...apps, ...settings]
 }
 
+/** With fewer letters, everything fits. */
+const OPERATION_LETTERS_MIN = 3
+const OPERATIONS_MAX = 6
+
+/** Operations of the API by their words; their list is loaded with the palette. */
+function useOperations(wanted: string): Choice[] {
+  const [search, setSearch] = useState<((typed: string) => Listed[]) | undefined>(undefined)
+  useEffect(() => {
+    // Without the list, the palette still has everything else.
+    Promise.all([import('../reference/document'), import('../reference/operations')])
+      .then(([{ find }, { OPERATIONS }]) => setSearch(() => (typed: string) => find(OPERATIONS, typed)), () => undefined)
+  }, [])
+  if (!search || wanted.length < OPERATION_LETTERS_MIN) return []
+  return search(wanted).slice(0, OPERATIONS_MAX).map(({ id, method, path, summary }): Choice => ({
+    id: `operation-${id}`, label: `${summary.replaceAll('`', '')} · ${method} ${path}`, group: t('palette.operations'), icon: 'code', run: () => go(at('reference', { id })),
+  }))
+}
+
 export function Palette({ onClose }: { onClose(): void }) {
   const [typed, setTyped] = useState('')
   const wanted = typed.trim()
+  const operations = useOperations(wanted)
   const search: Choice[] = wanted === '' ? [] : [{
     id: 'search', label: t('palette.search', { text: wanted }), group: t('palette.search.group'), icon: 'search',
     run: () => go(at('search', { q: wanted })),
@@ -38,7 +58,7 @@ export function Palette({ onClose }: { onClose(): void }) {
   const found = best(commands(), ({ label }) => label, wanted)
   // Groups stay together even if their members fit differently well.
   const groups = [...new Set(found.map(({ group }) => group))]
-  const choices = [...groups.flatMap((group) => found.filter((choice) => choice.group === group)), ...search]
+  const choices = [...groups.flatMap((group) => found.filter((choice) => choice.group === group)), ...search, ...operations]
     .map((choice): Choice => ({
       ...choice,
       run: () => {

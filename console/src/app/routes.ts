@@ -39,6 +39,7 @@ export const PAGES: readonly Page[] = [
   { name: 'rules', title: 'page.rules', icon: 'rule', group: 'app', key: 'r', permission: 'read', load: () => import('../pages/rules') },
   { name: 'quotas', title: 'page.quotas', icon: 'quota', group: 'app', key: 'q', permission: 'read', load: () => import('../pages/quotas') },
   { name: 'settings', title: 'page.settings', icon: 'settings', group: 'app', key: 'i', permission: 'read', load: () => import('../pages/settings') },
+  { name: 'reference', title: 'page.reference', icon: 'code', group: 'app', key: 'x', permission: 'read', load: () => import('../pages/reference') },
   { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'own', load: () => import('../pages/people') },
   { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'manage', orEverywhere: 'read', load: () => import('../pages/audit') },
 ]
@@ -57,7 +58,7 @@ export const DETAILS: Readonly<Record<string, { title: PlainKey; parent?: string
 }
 
 /** Pages that make sense before the first app exists; all others then show `NO_APP`. */
-export const WITHOUT_APP: readonly string[] = ['nodes', 'people', 'audit', 'account', 'components']
+export const WITHOUT_APP: readonly string[] = ['nodes', 'people', 'audit', 'account', 'components', 'reference']
 export const NO_APP: Loader = () => import('../pages/new-app')
 
 /** Pages for people who are not signed in. */

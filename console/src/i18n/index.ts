@@ -42,8 +42,11 @@ export function t<K extends Key>(key: K, ...values: Values<K>): string {
 
 /** The message of a value that the server chose, such as a state; values that are newer than the page appear as sent. */
 export function tValue(prefix: string, value: string): string {
-  return messages.value[`${prefix}.${value}` as Key] ?? value.replaceAll('_', ' ')
+  return known(`${prefix}.${value}`) ?? value.replaceAll('_', ' ')
 }
+
+/** The message of a key that may be newer than the page. */
+export const known = (key: string): string | undefined => messages.value[key as Key]
 
 export function fill(text: string, values: Record<string, string | number>, tongue: Language): string {
   return text.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name: string, one?: string, other?: string) => {

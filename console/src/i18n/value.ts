@@ -29,6 +29,7 @@ type Values =
   | `role.${SessionSchemas['RoleInApp']['role']}`
   | `permission.${SessionSchemas['Session']['permissions'][string][number]}`
   | `by.${SessionSchemas['AuditEntry']['by']}`
+  | `problem.${AdminSchemas['Problem']['code']}`
   | `role.node.${AdminSchemas['Node']['roles'][number]}`
 
 type Complete<Missing> = [Missing] extends [never] ? true : Missing

@@ -121,7 +121,7 @@ function Trace({ id, device }: { id: string; device: string }) {
   if (!trace) return load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton />
   return (
     <>
-      <p class="lines story-summary">{trace.summary}</p>
+      <p class="lines story-summary" lang="en">{trace.summary}</p>
       <Facts facts={[
         [t('column.state'), <Badge tone="info">{tValue('activity.device', trace.state)}</Badge>],
         [t('activities.version'), `${number(trace.version)} / ${number(trace.current_version)}`],

@@ -102,7 +102,7 @@ function Test({ app: name, id, title, onClose }: { app: string; id: string; titl
       {answer && (
         <div role="status" class="panel">
           <p><Badge tone={answer.answer === 'accepted' ? 'good' : 'bad'}>{tValue('push.answer', answer.answer)}</Badge> {answer.reason && <code>{answer.reason}</code>}</p>
-          <p>{answer.explain}</p>
+          <p lang="en">{answer.explain}</p>
         </div>
       )}
     </FormDialog>

@@ -102,7 +102,7 @@ function PermissionCheck({ device }: { device: string }) {
         <div role="status">
           <Facts facts={[
             [t('permission.decision'), <Badge tone={answer.decision === 'allowed' ? 'good' : answer.decision === 'denied' ? 'bad' : 'warn'}>{tValue('decision', answer.decision)}</Badge>],
-            [t('permission.why'), answer.detail],
+            [t('permission.why'), <span lang="en">{answer.detail}</span>],
             answer.rule ? [t('permission.rule'), <><span>{answer.rule.number}. </span><code>{answer.rule.topic}</code> → {tValue('allow', answer.rule.allow)}</>] : undefined,
           ]} />
         </div>

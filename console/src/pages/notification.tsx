@@ -8,7 +8,7 @@ import { duration, number } from '../app/format'
 import { useLoad } from '../app/load'
 import { amend, place } from '../app/router'
 import { app, at, refusal } from '../app/session'
-import { t, tValue } from '../i18n'
+import { language, t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { Badge, outcomeTone, State } from '../ui/badge'
 import { Button } from '../ui/button'
@@ -101,11 +101,14 @@ type Trace = Schemas['Trace']
 function Trace({ id, device }: { id: string; device: string }) {
   const load = useLoad(`trace ${app.value} ${id} ${device}`, () => body(provider.GET('/v1/notifications/{id}/devices/{device}', { params: { path: { id, device } } })), REFRESH_MS)
   const trace = load.data
+  // The server's sentences are in English.
+  const last = trace?.steps.at(-1)
   if (!trace) return load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton />
   return (
     <>
       <div class="story-summary">
-        <p class="lines">{trace.summary}</p>
+        {language.value !== 'en' && last && <p><strong>{tValue('outcome', last.outcome)}</strong></p>}
+        <p class="lines" lang="en">{trace.summary}</p>
         <p class="chips">
           <a href={at('device', { id: device })}>{t('story.device')}</a>
           <Badge tone={trace.connected ? 'good' : 'muted'}>{trace.connected ? t('story.connected') : t('story.notConnected')}</Badge>
@@ -125,6 +128,7 @@ const outcomeStep = (step: Trace['steps'][number]): Step => ({
   at: step.at,
   tone: outcomeTone(step.outcome),
   title: tValue('outcome', step.outcome),
+  lang: 'en',
   text: step.reason ? `${step.explain} (${step.reason})` : step.explain,
 })
 

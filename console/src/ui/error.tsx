@@ -1,7 +1,7 @@
-/** An error in the server's words, with the request id that the server's log contains. */
+/** An error: its sentence, the server's words if they are others, and the request id that the server's log contains. */
 
 import { ApiError } from '../api/error'
-import { errorText } from '../app/error-text'
+import { detailText, errorText } from '../app/error-text'
 import { t } from '../i18n'
 import { Button } from './button'
 import { CopyButton } from './copy'
@@ -9,10 +9,12 @@ import { CopyButton } from './copy'
 export function ErrorBox({ error, retry }: { error: unknown; retry?: () => void }) {
   if (!error) return null
   const problem = error instanceof ApiError ? error.problem : undefined
+  const detail = detailText(error)
   return (
     <div class="error-box" role="alert">
       <div>
         <p class="error-title">{errorText(error)}</p>
+        {detail && <p lang="en">{detail}</p>}
         {problem && (
           <p class="error-facts">
             <code>{problem.status} {problem.code}</code>

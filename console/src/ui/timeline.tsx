@@ -5,7 +5,7 @@ import type { ComponentChildren } from 'preact'
 import { dateTime, duration, millis, type Moment } from '../app/format'
 import type { Tone } from './badge'
 
-export interface Step { at: Moment; tone: Tone; title: string; text?: string | undefined; body?: ComponentChildren }
+export interface Step { at: Moment; tone: Tone; title: string; text?: string | undefined; /** Of `text`, if it is not the person's. */ lang?: string; body?: ComponentChildren }
 
 export function Timeline({ steps }: { steps: readonly Step[] }) {
   return (
@@ -19,7 +19,7 @@ export function Timeline({ steps }: { steps: readonly Step[] }) {
               <time dateTime={new Date(millis(step.at)).toISOString()}>{dateTime(step.at, true)}</time>
               {before && <span class="delta">+{duration(Math.max(0, millis(step.at) - millis(before.at)))}</span>}
             </div>
-            {step.text && <p>{step.text}</p>}
+            {step.text && <p lang={step.lang}>{step.text}</p>}
             {step.body}
           </li>
         )

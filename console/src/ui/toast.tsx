@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 
 import { ApiError } from '../api/error'
-import { errorText } from '../app/error-text'
+import { detailText, errorText } from '../app/error-text'
 import { t } from '../i18n'
 import { Icon } from './icon'
 
@@ -25,7 +25,7 @@ export function toast(text: string, tone: Tone = 'good', detail?: string): void 
 
 export function toastError(error: unknown): void {
   const problem = error instanceof ApiError ? error.problem : undefined
-  toast(errorText(error), 'bad', problem && [problem.code, problem.requestId].filter(Boolean).join(' · '))
+  toast(errorText(error), 'bad', problem && [detailText(error), problem.code, problem.requestId].filter(Boolean).join(' · '))
 }
 
 function dismiss(id: number): void {

@@ -17,6 +17,11 @@ test('durations have at most two units', () => {
     .toEqual(['0 ms', '12 ms', '1.2 s', '1 min 1 s', '1 h', '1 h 1 min', '2 d 4 h'])
 })
 
+test('durations in Japanese', async () => {
+  await speak('ja')
+  expect([12, 1200, 13_260_000, 187_200_000].map(duration)).toEqual(['12 ms', '1.2 秒', '3 時間 41 分', '2 日 4 時間'])
+})
+
 test('sizes are in powers of 1024', () => {
   expect([0, 1023, 1024, 1_572_864].map(bytes)).toEqual(['0 B', '1,023 B', '1 KiB', '1.5 MiB'])
 })
