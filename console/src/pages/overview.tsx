@@ -13,6 +13,7 @@ import { Skeleton } from '../ui/skeleton'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
 import { messageTitle } from './campaign-text'
+import { Figures } from './figures'
 import { NodeTable } from './node-table'
 import { shownQuota } from './quota-text'
 
@@ -29,6 +30,7 @@ export default function Overview() {
   return (
     <>
       <Head title={t('page.overview')} text={t('overview.app', { app: app.value ?? '' })} />
+      <Figures />
       <Usage />
       <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
       <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section>
