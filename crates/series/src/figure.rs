@@ -65,6 +65,8 @@ const fn in_app(number: u16, kind: Kind, sources: &'static [Source], of: fn(&App
 
 /// In steps of 10 s that this row covers: what a mean divides by. Not a figure.
 pub const STEPS: u16 = 0;
+/// The same, added over nodes: how many rows of 10 s and of one node it sums up. Not a figure.
+pub const ROWS: u16 = 21;
 pub const CONNECTIONS: u16 = 1;
 
 /// Of times: the first of [`TIME_BUCKETS`] numbers, one for each bucket.
@@ -226,6 +228,6 @@ mod tests {
         let mut numbers: Vec<u16> = FIGURES.iter().map(|figure| figure.number).collect();
         numbers.dedup();
         assert_eq!(numbers.len(), FIGURES.len());
-        assert!(!numbers.contains(&STEPS));
+        assert!(!numbers.contains(&STEPS) && !numbers.contains(&ROWS));
     }
 }

@@ -36,8 +36,8 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const FRESH_FOR: Duration = Duration::from_millis(3_500);
 /// Nodes that may ask this one. More than a cell has.
 const ASKERS_MAX: usize = 256;
-/// Open streams of a node.
-pub const VIEWERS_MAX: usize = 200;
+/// Open streams of a node. The admin address has twice as many connections, so that streams leave room for health checks.
+pub const VIEWERS_MAX: usize = 64;
 
 /// Whose figures a viewer sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

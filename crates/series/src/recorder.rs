@@ -23,7 +23,7 @@ use noroshi_store::{Error, SeriesBound, SeriesRange, SeriesRow, Store};
 use noroshi_types::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::figure::STEPS;
+use crate::figure::{ROWS, STEPS};
 use crate::metrics::Metrics;
 use crate::row::{NODE_ROW_BYTES_MAX, Row, TOTAL_ROW_BYTES_MAX, Values, activity};
 use crate::sampler::{Sampler, since};
@@ -107,8 +107,10 @@ const ELAPSED_MAX: Duration = Duration::from_secs(20);
 const WRITE_DELAY: Duration = Duration::from_millis(200);
 /// Steps that are summed up in one commit.
 const SUMMED_MAX: u64 = 10;
-/// Rows of one read: those of 10 minutes of 300 nodes.
-const READ_MAX: usize = 18_000;
+/// Rows of one read: more than the table has of a step, and those of 10 minutes of 300 nodes.
+const READ_MAX: usize = 20_000;
+/// Decoded without a break: about a millisecond.
+const DECODED_MAX: usize = 128;
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 const PRUNED_MAX: usize = 1_000;
 /// Rows of the future, which a node with a wrong clock wrote.
@@ -187,6 +189,7 @@ impl Recorder {
         let (totals, apps) = (self.sampler.totals(), self.sampler.apps());
         let mut values = since(&self.totals, &totals);
         values.insert(STEPS, 1);
+        values.insert(ROWS, 1);
         let mut changed: Vec<(u64, u32, Values)> = Vec::new();
         for (app, totals) in &apps {
             let values = since(self.apps.get(app).unwrap_or(&Values::new()), totals);
@@ -197,7 +200,7 @@ impl Recorder {
         changed.sort_unstable_by_key(|(activity, app, _)| (std::cmp::Reverse(*activity), *app));
         let has_more_apps = changed.len() > APPS_MAX;
         let busiest = changed.into_iter().take(APPS_MAX).map(|(_, app, mut values)| {
-            values.insert(STEPS, 1);
+            values.insert(ROWS, 1);
             (app, values)
         });
         let row = Row { values, apps: busiest.collect(), has_more_apps, nodes: BTreeMap::new() };
@@ -274,17 +277,19 @@ pub async fn rows(
     until: Timestamp,
 ) -> Result<Vec<(Timestamp, Row)>, Error> {
     let range = SeriesRange { step_s: step.seconds(), from, until, rows_max: READ_MAX };
-    let rows = store.series(range).await?.into_iter();
-    Ok(rows
-        .filter_map(|SeriesRow { at, node, data, .. }| {
-            // A row of a newer version is a gap.
-            let mut row = Row::decode(&data).ok()?;
-            if step == Step::TenSeconds {
-                row.nodes = BTreeMap::from([(node, 1)]);
-            }
-            Some((at, row))
-        })
-        .collect())
+    let mut rows = Vec::new();
+    for (index, SeriesRow { at, node, data, .. }) in store.series(range).await?.into_iter().enumerate() {
+        if index % DECODED_MAX == DECODED_MAX - 1 {
+            tokio::task::yield_now().await;
+        }
+        // A row of a newer version is a gap.
+        let Ok(mut row) = Row::decode(&data) else { continue };
+        if step == Step::TenSeconds {
+            row.nodes = BTreeMap::from([(node, 1)]);
+        }
+        rows.push((at, row));
+    }
+    Ok(rows)
 }
 
 /// The rows of a step from finer ones, which are ordered by time.

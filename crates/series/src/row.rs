@@ -7,9 +7,9 @@
 //!
 //! All numbers are variable-length integers; the numbers of figures are written as the difference from the one before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::figure::{Kind, STEPS, TIME_BUCKETS, kind_of};
+use crate::figure::{Kind, ROWS, STEPS, TIME_BUCKETS, kind_of};
 use noroshi_telemetry::histogram::BOUNDS_US;
 
 const VERSION: u8 = 1;
@@ -26,9 +26,9 @@ pub type Values = BTreeMap<u16, u64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row {
-    /// With [`STEPS`].
+    /// With [`STEPS`] and [`ROWS`].
     pub values: Values,
-    /// The busiest apps, by number. With [`STEPS`], in which the app was known.
+    /// The busiest apps, by number. With [`ROWS`]: in how many the app was known.
     pub apps: BTreeMap<u32, Values>,
     /// Further apps did something, and are left out.
     pub has_more_apps: bool,
@@ -57,31 +57,45 @@ impl Row {
         self.values.get(&STEPS).copied().unwrap_or_default()
     }
 
+    /// In how many rows of a node an app is known: one that is absent did nothing, unless apps were left out.
+    fn known_rows(&self, app: u32) -> u64 {
+        let of = |values: &Values| values.get(&ROWS).copied().unwrap_or_default();
+        match self.apps.get(&app) {
+            Some(values) => of(values),
+            None if self.has_more_apps => 0,
+            None => of(&self.values),
+        }
+    }
+
     /// Adds what happened later.
     pub fn add_later(&mut self, other: &Row) {
+        self.add_apps(other);
         add_all(&mut self.values, &other.values);
-        for (app, values) in &other.apps {
-            add_all(self.apps.entry(*app).or_default(), values);
-        }
-        self.has_more_apps |= other.has_more_apps;
         self.add_names(&other.nodes);
     }
 
     /// Adds what another node counted in the same step.
     pub fn add_node(&mut self, other: &Row) {
-        let at_once = |own: &mut Values, other: &Values| {
-            let steps = own.get(&STEPS).copied().max(other.get(&STEPS).copied());
-            add_all(own, other);
-            if let Some(steps) = steps {
-                own.insert(STEPS, steps);
+        let steps = self.steps().max(other.steps());
+        self.add_later(other);
+        if steps > 0 {
+            self.values.insert(STEPS, steps);
+        }
+    }
+
+    /// Before the values are added.
+    fn add_apps(&mut self, other: &Row) {
+        let both: BTreeSet<u32> = self.apps.keys().chain(other.apps.keys()).copied().collect();
+        for app in both {
+            let known = self.known_rows(app).saturating_add(other.known_rows(app));
+            let sum = self.apps.entry(app).or_default();
+            if let Some(values) = other.apps.get(&app) {
+                add_all(sum, values);
             }
-        };
-        at_once(&mut self.values, &other.values);
-        for (app, values) in &other.apps {
-            at_once(self.apps.entry(*app).or_default(), values);
+            sum.remove(&ROWS);
+            add(sum, ROWS, known);
         }
         self.has_more_apps |= other.has_more_apps;
-        self.add_names(&other.nodes);
     }
 
     fn add_names(&mut self, nodes: &BTreeMap<String, u64>) {
@@ -113,13 +127,11 @@ impl Row {
 
     /// The values of one app. `None`: unknown, because further apps are left out.
     pub fn of_app(&self, app: u32) -> Option<Values> {
-        let known = self.apps.get(&app);
-        let is_whole = known.is_some_and(|values| values.get(&STEPS) == self.values.get(&STEPS));
-        if self.has_more_apps && !is_whole {
+        let rows = self.values.get(&ROWS).copied().unwrap_or_default();
+        if self.has_more_apps && self.known_rows(app) < rows {
             return None;
         }
-        let mut values = known.cloned().unwrap_or_default();
-        // In the other steps it did nothing.
+        let mut values = self.apps.get(&app).cloned().unwrap_or_default();
         values.insert(STEPS, self.steps());
         Some(values)
     }
@@ -192,7 +204,7 @@ impl Row {
 
 /// How much an app does.
 pub fn activity(values: &Values) -> u64 {
-    values.iter().filter(|(number, _)| **number != STEPS).map(|(_, value)| *value).fold(0, u64::saturating_add)
+    values.iter().filter(|(number, _)| **number != ROWS).map(|(_, value)| *value).fold(0, u64::saturating_add)
 }
 
 /// The value of a figure in a step, as the API shows it. `None`: not measured.

@@ -97,13 +97,14 @@ fn bucket_of(labels: &str) -> Option<usize> {
     }
 }
 
-/// What happened between two totals, and the gauges of the second. A total that went back began again.
+/// What happened between two totals, and the gauges of the second. A total goes back if one of its labels is forgotten, such
+/// as a deleted app; then nothing is known to have happened.
 pub fn since(before: &Values, now: &Values) -> Values {
     let difference = |(number, value): (&u16, &u64)| {
-        let before = before.get(number).copied().filter(|before| before <= value);
+        let before = before.get(number).copied().unwrap_or_default();
         let value = match kind_of(*number) {
             Some(Kind::Gauge) | None => *value,
-            Some(Kind::Count | Kind::Time) => *value - before.unwrap_or_default(),
+            Some(Kind::Count | Kind::Time) => value.saturating_sub(before),
         };
         (value > 0).then_some((*number, value))
     };
@@ -118,8 +119,8 @@ mod tests {
     fn counts_are_differences_and_gauges_are_not() {
         let before = Values::from_iter([(1, 5), (4, 10), (5, 7), (260, 3)]);
         let now = Values::from_iter([(1, 4), (4, 12), (5, 2), (260, 3), (261, 1)]);
-        // The total of 5 began again.
-        assert_eq!(since(&before, &now), Values::from_iter([(1, 4), (4, 2), (5, 2), (261, 1)]));
+        // The total of 5 went back.
+        assert_eq!(since(&before, &now), Values::from_iter([(1, 4), (4, 2), (261, 1)]));
     }
 
     #[test]

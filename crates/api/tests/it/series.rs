@@ -130,7 +130,7 @@ async fn too_many_streams_are_refused() {
     let service = Service::start().await;
     let owner = person(&service, "owner@example.com", vec![(None, Role::Owner)]).await;
     let mut streams = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..noroshi_series::live::VIEWERS_MAX {
         let stream = open(&service, &owner, "/v1/live").await;
         assert_eq!(stream.status(), 200);
         streams.push(stream);
