@@ -4,7 +4,7 @@
 //!   Registry (/metrics) ─┐
 //!   quotas (apps) ───────┴─► Sampler ─┬─► Recorder ─ a row every 10 s ─► SeriesStore ◄─ Reader ◄─ GET /v1/series
 //!                                     │      └ the leader: rows of a minute and an hour, bounds
-//!                                     └─► Live ─ once a second, while somebody looks ─► viewers
+//!                                     └─► Live ─ once a second, with viewers ─► viewers
 //!                                          └◄─► figures of other nodes (delivery::figures)
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! [`reader`], [`live`].
 //!
 //! Invariants: a step is a multiple of its length on the wall clock, so rows of different nodes have the same times. Rows
-//! add up: the sum of two rows is the row of both nodes, or of both times. What nobody measured is absent, never 0.
+//! add up: the sum of two rows is the row of both nodes, or of both times. A value that no node measured is absent, never 0.
 
 pub mod figure;
 pub mod live;
@@ -47,8 +47,7 @@ impl Series {
     /// `node`: the name of this one.
     pub fn new(registry: Arc<Registry>, delivery: &Arc<Delivery>, node: &str, metrics: Metrics) -> Arc<Self> {
         let sampler = Arc::new(Sampler::new(registry, delivery.clone()));
-        let live =
-            Live::new(sampler.clone(), delivery.clone(), node.to_owned(), Handle::current(), metrics);
+        let live = Live::new(sampler.clone(), delivery.clone(), node.to_owned(), Handle::current(), metrics);
         Arc::new(Self { reader: Reader::new(delivery.store().clone()), live, sampler })
     }
 

@@ -1,4 +1,4 @@
-//! Live figures of the cluster, once a second while somebody looks.
+//! Live figures of the cluster, once a second while streams are open.
 //!
 //! ```text
 //!   first viewer ─► sampling task ── own figures ─────────────┐
@@ -99,7 +99,7 @@ pub struct Live {
     this: Weak<Live>,
 }
 
-/// One open stream. Dropped, it makes room for another.
+/// One open stream, until it is dropped.
 pub struct Viewer {
     live: Arc<Live>,
     scope: Scope,
@@ -161,7 +161,7 @@ impl Live {
         Report { at_ms, totals: self.sampler.totals(), apps }
     }
 
-    /// False: nobody looks any more.
+    /// False: there is no viewer any more.
     fn sample(&self, sampling: &mut Sampling) -> bool {
         let scopes: BTreeSet<Option<u32>> = {
             let mut state = self.state.lock();
@@ -340,7 +340,8 @@ impl Sum {
         };
         let now = of(last);
         for shown in SHOWN.iter().filter(|shown| shown.kind == Kind::Gauge) {
-            *self.gauges.entry(shown.number).or_default() += now.get(&shown.number).copied().unwrap_or_default();
+            *self.gauges.entry(shown.number).or_default() +=
+                now.get(&shown.number).copied().unwrap_or_default();
         }
         // An app that was not asked for the last time has no difference.
         let known = |report: &&Report| app.is_none_or(|app| report.apps.contains_key(&app));
@@ -356,7 +357,9 @@ impl Sum {
     fn shown(&self, shown: &Shown) -> Option<f64> {
         let value = match shown.kind {
             Kind::Gauge => self.gauges.get(&shown.number).copied().map(|value| value as f64),
-            Kind::Count => self.rates.as_ref().map(|rates| rates.get(&shown.number).copied().unwrap_or_default()),
+            Kind::Count => {
+                self.rates.as_ref().map(|rates| rates.get(&shown.number).copied().unwrap_or_default())
+            }
             Kind::Time => quantile_of(&self.times, shown.number, shown.quantile),
         };
         let digits = if shown.kind == Kind::Time { 1e6 } else { 10.0 };
@@ -384,13 +387,10 @@ struct NodeBody<'a> {
 fn text(app: Option<u32>, sum: &Sum, nodes: &[(String, bool)], now: Timestamp) -> Bytes {
     let figures = SHOWN.iter().filter(|shown| app.is_none() || shown.is_of_apps);
     let figures = figures.map(|shown| (shown.name.to_owned(), sum.shown(shown).into())).collect();
-    let node = |(name, is_there): &'_ (String, bool)| (name.clone(), !is_there);
-    let listed: Vec<(String, bool)> = nodes.iter().map(node).collect();
+    let listed = nodes.iter().map(|(name, is_there)| NodeBody { name, missing: !is_there });
     let body = Body {
         at: now.to_string(),
-        nodes: app.is_none().then(|| {
-            listed.iter().map(|(name, missing)| NodeBody { name, missing: *missing }).collect()
-        }),
+        nodes: app.is_none().then(|| listed.collect()),
         nodes_missing: nodes.iter().filter(|(_, is_there)| !is_there).count(),
         figures,
     };
@@ -413,7 +413,11 @@ fn decode(bytes: &[u8]) -> Option<Report> {
     let (at_ms, row) = bytes.split_first_chunk()?;
     let mut row = Row::decode(row).ok()?;
     row.values.remove(&STEPS);
-    Some(Report { at_ms: u64::from_le_bytes(*at_ms), totals: row.values, apps: row.apps.into_iter().collect() })
+    Some(Report {
+        at_ms: u64::from_le_bytes(*at_ms),
+        totals: row.values,
+        apps: row.apps.into_iter().collect(),
+    })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub struct Answer {
     pub series: Vec<(&'static Shown, Vec<Option<f64>>)>,
     /// All nodes with rows in the range, each with the steps in which it has none, up to the newest row of all.
     pub nodes: Vec<(String, Vec<Span>)>,
-    /// Filled in by whoever sends it first.
+    /// Its encoding, written by the first caller that sends it.
     pub text: OnceLock<Bytes>,
 }
 
@@ -112,7 +112,14 @@ impl Reader {
                 points[place] = shown(&values, series.number, series.quantile);
             }
         }
-        Ok(Answer { from: *from, step: *step, covered_s, series, nodes: nodes(*step, &rows), text: OnceLock::new() })
+        Ok(Answer {
+            from: *from,
+            step: *step,
+            covered_s,
+            series,
+            nodes: nodes(*step, &rows),
+            text: OnceLock::new(),
+        })
     }
 }
 

@@ -240,8 +240,7 @@ impl Recorder {
             let until = Timestamp(from.0 + SUMMED_MAX * step.ms()).min(end);
             let rows = rows(&*self.store, finer, from, until).await?;
             let sums = sums(step, &rows).into_iter();
-            let sums: Vec<SeriesRow> =
-                sums.map(|(at, row)| stored(step, at, String::new(), row)).collect();
+            let sums: Vec<SeriesRow> = sums.map(|(at, row)| stored(step, at, String::new(), row)).collect();
             if !sums.is_empty() {
                 self.metrics.series_rows_written.inc_by(sums.len() as u64);
                 self.store.write_series(sums).await?;

@@ -256,7 +256,7 @@ fn write_values(out: &mut Vec<u8>, values: &Values) {
     }
 }
 
-/// What is left to read.
+/// The unread bytes.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -58,7 +58,8 @@ mod tests {
         time.observe(Duration::from_micros(90));
         registry.register("time_seconds", "Time", time);
         let mut samples = Vec::new();
-        read(&registry, |name, labels, value| samples.push(format!("{name}|{labels}|{value}"))).expect("read");
+        read(&registry, |name, labels, value| samples.push(format!("{name}|{labels}|{value}")))
+            .expect("read");
         assert_eq!(samples[0], "noroshi_logins_total|kind=\"a b {c}\"|7");
         assert!(samples.contains(&"noroshi_time_seconds_bucket|le=\"0.0001\"|1".to_owned()), "{samples:?}");
         assert!(samples.contains(&"noroshi_time_seconds_count||1".to_owned()), "{samples:?}");

@@ -146,7 +146,8 @@ fn asked(filter: &Filter, app: Option<AppId>, now: Timestamp) -> Result<Asked, P
         _ => step.begin(Timestamp(last.0.saturating_add(step.ms() - 1))),
     };
     if (until.0 - from.0) / step.ms() > POINTS_MAX {
-        let rule = format!("the range has more than {POINTS_MAX} steps; use a longer step or a shorter range");
+        let rule =
+            format!("the range has more than {POINTS_MAX} steps; use a longer step or a shorter range");
         return Err(Problem::parameter("step", rule));
     }
     Ok(Asked { series, from, until, step, app, node: filter.node.clone() })
@@ -189,16 +190,14 @@ fn body(figures: &Figures, is_of_app: bool) -> SeriesBody<'_> {
         kind: shown.kind.as_str(),
         points: points.iter().map(|point| point.map(|value| number(value, shown.kind))).collect(),
     };
-    let node = |(name, missing): &'_ (String, Vec<Span>)| (name.clone(), spans(missing));
-    let listed = nodes.iter().map(node).zip(nodes);
+    let listed = nodes.iter().map(|(name, missing)| NodeBody { name, missing: spans(missing) });
     SeriesBody {
         from: from.to_string(),
         until: until.to_string(),
         step_s: step.seconds(),
         covered_s,
         series: series.iter().map(one).collect(),
-        nodes: (!is_of_app)
-            .then(|| listed.map(|((_, missing), (name, _))| NodeBody { name, missing }).collect()),
+        nodes: (!is_of_app).then(|| listed.collect()),
         nodes_count: nodes.len(),
         missing: spans(&together(nodes.iter().flat_map(|(_, missing)| missing.iter().copied()).collect())),
     }

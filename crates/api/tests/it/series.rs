@@ -40,7 +40,10 @@ async fn figures_are_for_those_who_may_read_them() {
     get(&viewer, "/v1/series").await.problem(403, "forbidden");
     get(&viewer, "/v1/live").await.problem(403, "forbidden");
     get(&viewer, "/v1/apps/other/live").await.problem(404, "not_found");
-    assert_eq!(get(&everywhere, "/v1/series?from=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z").await.status, 200);
+    assert_eq!(
+        get(&everywhere, "/v1/series?from=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z").await.status,
+        200
+    );
     for (query, field) in [
         ("names=cpu", "names"),
         ("from=yesterday", "from"),

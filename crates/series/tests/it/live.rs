@@ -38,7 +38,10 @@ async fn viewers_share_one_task_which_ends_with_the_last() {
         tokio::time::timeout(PATIENCE, viewer.next()).await.expect("in time").expect("open")
     };
     let first = json(&next(&mut viewers[0]).await);
-    assert_eq!((&first["figures"]["connections"], &first["figures"]["publishes"]), (&3.0.into(), &Value::Null));
+    assert_eq!(
+        (&first["figures"]["connections"], &first["figures"]["publishes"]),
+        (&3.0.into(), &Value::Null)
+    );
     assert_eq!(first["nodes"][0]["name"], "a");
     node.publishes.inc_by(50);
     let second = json(&next(&mut viewers[0]).await);

@@ -77,9 +77,8 @@ async fn the_leader_sums_minutes_and_hours_up() {
     // The hour has not settled; the reader sums it up.
     let hours = query(&world, 0, 7_200, Step::Hour);
     let hour = [Some(2.0 * 5.0 * 360.0 - 30.0), None];
-    let newest = async |step: Step| {
-        world.store.newest_series(step.seconds(), Timestamp(1 << 50)).await.expect("read")
-    };
+    let newest =
+        async |step: Step| world.store.newest_series(step.seconds(), Timestamp(1 << 50)).await.expect("read");
     assert_eq!(newest(Step::Hour).await, None);
     assert_eq!(points(&answer(&world, hours.clone()).await, "publishes"), hour);
     world.set(3_600 + 150);
@@ -139,7 +138,8 @@ async fn clocks_may_jump() {
     world.set(5_070);
     node.step(5).await;
     let answer = answer(&world, query(&world, 0, 5_070, Step::TenSeconds)).await;
-    let found = points(&answer, "publishes").iter().enumerate().filter_map(|(at, point)| Some((at * 10, (*point)?)));
+    let found =
+        points(&answer, "publishes").iter().enumerate().filter_map(|(at, point)| Some((at * 10, (*point)?)));
     let expected = [(90, 2.0), (100, 3.0), (990, 1.0), (4_990, 4.0), (5_060, 5.0)];
     assert_eq!(found.collect::<Vec<_>>(), expected);
     // Rows of the future go, as soon as the clock is right.

@@ -14,17 +14,12 @@ async fn all(store: &dyn Store, step_s: u32) -> Vec<(u64, String, Vec<u8>)> {
 }
 
 fn bound(step_s: u32, since: u64, until: u64, rows_max: usize) -> SeriesBound {
-    SeriesBound {
-        step_s,
-        since: Timestamp(since),
-        until: Timestamp(until),
-        rows_max,
-        removed_max: 1_000,
-    }
+    SeriesBound { step_s, since: Timestamp(since), until: Timestamp(until), rows_max, removed_max: 1_000 }
 }
 
 pub(crate) async fn rows_are_read_by_step_and_time(store: &dyn Store) {
-    let rows = vec![row(10, 20, "b", b"1"), row(10, 20, "a", b"2"), row(10, 10, "a", b"3"), row(60, 0, "", b"4")];
+    let rows =
+        vec![row(10, 20, "b", b"1"), row(10, 20, "a", b"2"), row(10, 10, "a", b"3"), row(60, 0, "", b"4")];
     store.write_series(rows).await.expect("written");
     store.write_series(vec![row(10, 10, "a", b"new")]).await.expect("replaced");
     let of = |at: u64, node: &str, data: &[u8]| (at, node.to_owned(), data.to_vec());
