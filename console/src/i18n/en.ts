@@ -205,6 +205,7 @@ export const en = {
   'figures.drops': 'Dropped',
   'figures.overloads': 'Overload',
   'live.title': 'Live figures',
+  'live.latency': 'Delivery latency (p99)',
   'live.connecting': 'Connecting',
   'live.live': 'Live',
   'live.paused': 'Paused while the page is hidden',

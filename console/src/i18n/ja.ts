@@ -207,6 +207,7 @@ export const ja: Messages = {
   'figures.drops': '破棄',
   'figures.overloads': '過負荷',
   'live.title': 'ライブの値',
+  'live.latency': '配信レイテンシ (p99)',
   'live.connecting': '接続中',
   'live.live': 'ライブ',
   'live.paused': 'ページが非表示の間は停止します',

@@ -77,7 +77,7 @@ const OF_APP: readonly TileOf[] = [
 ]
 const OF_ALL: readonly TileOf[] = [
   ...OF_APP.slice(0, 5),
-  { title: 'figures.p99', unit: 'milliseconds', value: (figures) => { const p99 = figure(figures, 'delivery_p99'); return p99 === null ? null : p99 * 1000 } },
+  { title: 'live.latency', unit: 'milliseconds', value: (figures) => { const p99 = figure(figures, 'delivery_p99'); return p99 === null ? null : p99 * 1000 } },
   sum('figures.backlog', 'count', 'delivery_backlog', 'push_backlog', 'store_backlog'),
   sum('series.errors', 'per_second', 'request_errors', 'drops', 'overloads'),
 ]

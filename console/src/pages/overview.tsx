@@ -31,7 +31,7 @@ export default function Overview() {
     <>
       <Head title={t('page.overview')} text={t('overview.app', { app: app.value ?? '' })} />
       <Figures />
-      <Usage />
+      <Section title={t('page.quotas')}><Usage /></Section>
       <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
       <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section>
       {canEverywhere('read') && (
