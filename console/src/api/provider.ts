@@ -353,6 +353,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["appSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/topic-rules": {
         parameters: {
             query?: never;
@@ -2508,6 +2524,35 @@ export interface components {
         };
         /** @enum {string} */
         Scope: "publish" | "devices" | "read" | "admin";
+        Series: {
+            covered_s: number[];
+            /** Format: date-time */
+            from: string;
+            missing: components["schemas"]["SeriesSpan"][];
+            nodes: {
+                missing: components["schemas"]["SeriesSpan"][];
+                name: string;
+            }[] | null;
+            nodes_count: number;
+            series: components["schemas"]["SeriesFigure"][];
+            step_s: number;
+            /** Format: date-time */
+            until: string;
+        };
+        SeriesFigure: {
+            /** @enum {string} */
+            kind: "gauge" | "count" | "time";
+            /** @enum {string} */
+            name: "connections" | "log_ins" | "log_ins_refused" | "publishes" | "deliveries" | "acks" | "delivery_p50" | "delivery_p99" | "ack_p50" | "ack_p99" | "pushes_accepted" | "pushes_refused" | "push_retries" | "push_p50" | "push_p99" | "push_backlog" | "delivery_backlog" | "store_backlog" | "requests" | "request_errors" | "request_p50" | "request_p99" | "drops" | "overloads" | "quota_refusals" | "cpu" | "memory" | "bytes_written";
+            points: (number | null)[];
+            unit: string;
+        };
+        SeriesSpan: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+        };
         Shown: {
             actions?: components["schemas"]["Action"][] | null;
             android_channel?: string | null;
@@ -4517,6 +4562,66 @@ export interface operations {
                     "application/json": components["schemas"]["Quotas"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    appSeries: {
+        parameters: {
+            query?: {
+                from?: string;
+                names?: string;
+                node?: string;
+                step?: "10s" | "1m" | "1h";
+                until?: string;
+            };
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "from": "2026-01-15T09:00:00.000Z",
+                     *       "until": "2026-01-15T09:00:30.000Z",
+                     *       "step_s": 10,
+                     *       "covered_s": [
+                     *         10,
+                     *         10,
+                     *         0
+                     *       ],
+                     *       "series": [
+                     *         {
+                     *           "name": "publishes",
+                     *           "unit": "notifications",
+                     *           "kind": "count",
+                     *           "points": [
+                     *             120,
+                     *             131,
+                     *             null
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "nodes": null,
+                     *       "nodes_count": 1,
+                     *       "missing": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];

@@ -33,6 +33,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["appLive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/people": {
         parameters: {
             query?: never;
@@ -123,6 +139,22 @@ export interface paths {
         get?: never;
         put?: never;
         post: operations["acceptInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["live"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -416,6 +448,18 @@ export interface components {
         };
         LinkToken: {
             token: string;
+        };
+        LiveFigures: {
+            /** Format: date-time */
+            at: string;
+            figures: {
+                [key: string]: number | null;
+            };
+            nodes?: {
+                missing: boolean;
+                name: string;
+            }[];
+            nodes_missing: number;
         };
         LogIn: {
             email: string;
@@ -755,6 +799,37 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    appLive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: figures
+                     *     data: {"at":"2026-01-15T09:30:00.000Z","nodes_missing":0,"figures":{"connections":18000.0,"publishes":12.5,…}}
+                     */
+                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -1181,6 +1256,33 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    live: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: figures
+                     *     data: {"at":"2026-01-15T09:30:00.000Z","nodes":[{"name":"node-1","missing":false}],"nodes_missing":0,"figures":{"connections":18000.0,"publishes":12.5,…}}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     listPeople: {

@@ -74,8 +74,12 @@ export function bytes(value: number): string {
   return `${number(Math.round(rest * 10) / 10)} ${units[unit]}`
 }
 
+/** A fraction of one: a rate of three in a minute is not 0. */
+const small = (value: number): string => new Intl.NumberFormat(language.value, { maximumSignificantDigits: 2, maximumFractionDigits: 4 }).format(value)
+
 export function quantity(value: number, unit: Unit): string {
   if (unit === 'milliseconds') return duration(value)
-  const shown = Math.abs(value) >= 10_000 ? compact(value) : number(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10)
+  const size = Math.abs(value)
+  const shown = size >= 10_000 ? compact(value) : size > 0 && size < 1 ? small(value) : number(size >= 100 ? Math.round(value) : value)
   return unit === 'per_second' ? `${shown}/s` : shown
 }

@@ -13,6 +13,7 @@ import { Skeleton } from '../ui/skeleton'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
 import { messageTitle } from './campaign-text'
+import { Figures } from './figures'
 import { NodeTable } from './node-table'
 import { shownQuota } from './quota-text'
 
@@ -29,7 +30,8 @@ export default function Overview() {
   return (
     <>
       <Head title={t('page.overview')} text={t('overview.app', { app: app.value ?? '' })} />
-      <Usage />
+      <Figures />
+      <Section title={t('page.quotas')}><Usage /></Section>
       <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
       <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section>
       {canEverywhere('read') && (

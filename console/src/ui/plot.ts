@@ -24,6 +24,11 @@ function axisTime(at: number, step: number): string {
   }).format(at * 1000)
 }
 
+export function isolated(points: readonly (number | null)[]): number[] {
+  const isThere = (index: number): boolean => points[index] !== null && points[index] !== undefined
+  return [...points.keys()].filter((index) => isThere(index) && !isThere(index - 1) && !isThere(index + 1))
+}
+
 export function draw(element: HTMLElement, { unit, from, stepMs, lines, area }: Drawing): { destroy(): void } {
   const styles = getComputedStyle(element)
   const colour = (name: string): string => styles.getPropertyValue(`--${name}`).trim()
@@ -55,7 +60,8 @@ export function draw(element: HTMLElement, { unit, from, stepMs, lines, area }: 
           label: line.label,
           stroke,
           width: 1.5,
-          points: { show: false },
+          // A point without neighbours has no line.
+          points: { show: true, size: 4, fill: stroke, filter: () => isolated(line.points) },
           ...(area ? { fill: `${stroke}22` } : {}),
         }
       }),

@@ -28,7 +28,9 @@ test('sizes are in powers of 1024', () => {
 
 test('quantities carry their unit', () => {
   expect(quantity(12_345, 'per_second')).toBe('12.3K/s')
-  expect(quantity(0.42, 'per_second')).toBe('0.4/s')
+  expect(quantity(0.42, 'per_second')).toBe('0.42/s')
+  expect(quantity(0.0512, 'per_second')).toBe('0.051/s')
+  expect(quantity(12.34, 'per_second')).toBe('12.3/s')
   expect(quantity(1500, 'milliseconds')).toBe('1.5 s')
   expect(quantity(15_591, 'count')).toBe('15.6K')
 })

@@ -34,6 +34,7 @@ pub(crate) mod profile;
 pub(crate) mod push_token;
 pub(crate) mod quota;
 pub(crate) mod relay;
+pub(crate) mod series;
 pub(crate) mod session;
 pub(crate) mod topic;
 pub(crate) mod topic_rules;

@@ -15,8 +15,8 @@ use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, audit, batch, campaign, channel, connect, console, credential, device, drain, endpoint,
     experiment, health, invalidation, item, me, nodes, notice, notification, page, person, preferences,
-    presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules, user,
-    web_push,
+    presence, profile, push_token, quota, relay, series, session as session_handler, topic, topic_rules,
+    user, web_push,
 };
 use crate::request::access::Listener;
 pub use crate::request::session::CONSOLE_API;
@@ -154,6 +154,8 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
         post("/v1/test-notifications", notification::publish_test).in_app(Devices),
         get("/openapi.json", page::console_openapi).for_anybody(),
+        get("/v1/live", series::live).on_node(Read),
+        get("/v1/apps/{app}/live", series::live_of_app).in_app(Read),
         get("/v1/audit", audit::list).on_node(Read),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
         get("/v1/apps/{app}/people", person::of_app).in_app(Own),
@@ -302,6 +304,7 @@ fn app_routes() -> Vec<Route> {
         put("/v1/apps/{app}/notices/{name}", notice::put).in_app(Define),
         delete("/v1/apps/{app}/notices/{name}", notice::end).in_app(Define),
         get("/v1/apps/{app}/quotas", quota::show).in_app(Read),
+        get("/v1/apps/{app}/series", series::of_app).in_app(Read),
     ]
 }
 
@@ -325,6 +328,7 @@ fn admin_routes() -> Vec<Route> {
         put("/v1/drain", drain::begin).on_node(Manage),
         delete("/v1/drain", drain::cancel).on_node(Manage),
         get("/v1/nodes", nodes::list).on_node(Read),
+        get("/v1/series", series::show).on_node(Read),
         post("/v1/console/invitations", person::invite_by_operator),
         post("/v1/console/links", person::link_by_operator),
         get("/debug/pprof/profile", profile::cpu).on_node(Manage),

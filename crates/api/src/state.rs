@@ -13,6 +13,7 @@ use noroshi_auth::Auth;
 use noroshi_console::Console;
 use noroshi_delivery::Delivery;
 use noroshi_profiling::Profiler;
+use noroshi_series::Series;
 use noroshi_supervision::Threads;
 use noroshi_telemetry::{LogThrottle, Registry};
 use noroshi_types::{Timestamp, limits};
@@ -98,6 +99,8 @@ pub struct State {
     pub drain: Option<Arc<dyn Drain>>,
     /// The nodes of the cluster. None: unknown.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// The time series and live figures.
+    pub series: Arc<Series>,
     /// CPU and heap profiles.
     pub profiler: Profiler,
     /// Cache of first calls. Created by `FirstCalls::default()`.
@@ -225,6 +228,7 @@ components! {
     Arc<Health>: |api| api.0.health.clone();
     Option<Arc<dyn Drain>>: |api| api.drain.clone();
     Option<Arc<dyn Nodes>>: |api| api.nodes.clone();
+    Arc<Series>: |api| api.series.clone();
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
     Limits: |api| api.config.limits;

@@ -148,6 +148,7 @@ fn public_routes() -> Vec<Route> {
 /// What each cell manages separately, on both listeners.
 fn cell_only_routes() -> Vec<Route> {
     vec![
+        get("/v1/apps/{app}/series", refusal::series),
         get("/v1/apps/{app}/push", refusal::credentials),
         post("/v1/apps/{app}/push", refusal::credentials),
         delete("/v1/apps/{app}/push/{id}", refusal::credentials),
@@ -169,6 +170,7 @@ fn cell_only_routes() -> Vec<Route> {
 fn admin_routes() -> Vec<Route> {
     let mut routes = cell_only_routes();
     routes.extend([
+        get("/v1/series", refusal::series),
         get("/v1/cells", admin::list),
         patch("/v1/cells/{cell}", admin::change),
         post("/v1/cells/{cell}/moves", admin::relocate),

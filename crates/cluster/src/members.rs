@@ -50,6 +50,8 @@ pub struct NodeInfo {
     pub broadcasts: bool,
     /// It knows Live Activities. Older versions do not let devices join.
     pub activities: bool,
+    /// It reports live figures when asked. Older versions do not know the question.
+    pub figures: bool,
 }
 
 /// The largest `NodeInfo` as JSON: each node reads those of all others once a second.

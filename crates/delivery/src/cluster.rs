@@ -38,6 +38,7 @@ mod sweep;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use noroshi_cluster::{Cluster, Epoch, Keys, NodeInfo, NodeView, Receiver};
 use noroshi_types::{AppId, DeviceId, NotificationId, Position, PushService, TokenKey, Topic, UserId};
 
@@ -122,6 +123,12 @@ pub(crate) trait Handler: Send + Sync {
 
     /// Preferences of users and devices changed, of whom this node may have sessions.
     fn preferences_changed(&self, app: AppId, users: Vec<UserId>, devices: Vec<DeviceId>);
+
+    /// A node wants live figures.
+    fn figures_asked(&self, by: Epoch, apps: Vec<AppId>);
+
+    /// A node reports live figures.
+    fn figures_reported(&self, by: Epoch, report: Bytes);
 
     /// All cached data of devices may be stale: records may have been lost.
     fn all_data_changed(&self);

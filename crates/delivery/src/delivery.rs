@@ -9,6 +9,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+use noroshi_cluster::Epoch;
 use noroshi_store::{Backlog, BacklogPage, Preferring, Recover, Store};
 use noroshi_types::{AppId, DeviceId, UserId};
 use tokio::runtime::Handle;
@@ -25,6 +27,7 @@ use crate::cluster::{self, Handler, Nodes};
 use crate::context::Context;
 use crate::devices::Devices;
 use crate::error::Error;
+use crate::figures::Figures;
 use crate::first_call::{self, FirstCalls};
 use crate::freshness::Freshness;
 use crate::items::Items;
@@ -50,6 +53,7 @@ use crate::share_feed::ShareFeed;
 pub struct Delivery {
     pub context: Arc<Context>,
     pub nodes: Arc<Nodes>,
+    pub figures: Figures,
     pub freshness: Arc<Freshness>,
     pub quotas: Arc<Quotas>,
     pub usage: Arc<Usage>,
@@ -81,6 +85,7 @@ impl Delivery {
         let feed = Arc::new(ShareFeed::new(metrics.shares.share_messages_dropped.clone()));
         let nodes = Arc::new(Nodes::new(context.clone(), feed.clone(), metrics.cluster));
         let freshness = Arc::new(Freshness::new(nodes.clone()));
+        let figures = Figures::new(nodes.clone());
         let push_work = Arc::new(PushWork::new(nodes.clone()));
 
         // What apps may use.
@@ -161,6 +166,7 @@ impl Delivery {
         Arc::new(Self {
             context,
             nodes,
+            figures,
             freshness,
             quotas,
             usage,
@@ -288,6 +294,18 @@ impl Handler for Delivery {
     fn preferences_changed(&self, app: AppId, users: Vec<UserId>, devices: Vec<DeviceId>) {
         let users = users.into_iter().map(Preferring::User);
         self.preferences.queue(app, users.chain(devices.into_iter().map(Preferring::Device)));
+    }
+
+    fn figures_asked(&self, by: Epoch, apps: Vec<AppId>) {
+        if let Some(listener) = self.figures.listener() {
+            listener.asked(by, apps);
+        }
+    }
+
+    fn figures_reported(&self, by: Epoch, report: Bytes) {
+        if let Some(listener) = self.figures.listener() {
+            listener.reported(by, report);
+        }
     }
 
     fn all_data_changed(&self) {

@@ -16,13 +16,13 @@
 //!   push · share · first_call
 //!   campaign · activity · publish · ack · login · devices
 //!   sessions · quota · rules · items · preferences · push_work · backpressure
-//!   freshness
+//!   freshness · figures
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
-//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
+//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`figures`] (live figures of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -41,6 +41,7 @@ mod delivery;
 mod devices;
 pub mod edge;
 mod error;
+pub mod figures;
 pub mod filter;
 pub mod first_call;
 mod freshness;

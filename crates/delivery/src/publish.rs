@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::freshness::Freshness;
 use crate::items::Items;
 use crate::push_work::PushWork;
-use crate::quota::{Origin, Room, Usage};
+use crate::quota::{Counted, Origin, Room, Usage};
 use crate::share_feed::ShareFeed;
 use crate::spans;
 
@@ -400,6 +400,7 @@ impl Publisher {
         }
         let outcomes = &self.context.outcomes;
         outcomes.accepted(request, owner, accepted);
+        self.usage.quotas.count(owner.0, Counted::Publishes, 1);
         let to = if self.nodes.peers().is_some() { Routed::Nodes } else { Routed::Here };
         outcomes.routed(accepted.message.id, to);
         self.freshness.inboxes_changed(accepted, request);

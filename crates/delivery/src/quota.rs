@@ -19,6 +19,7 @@ mod admission;
 mod app;
 mod counts;
 mod device_admission;
+mod figures;
 mod known_topics;
 mod metrics;
 mod publish_admission;
@@ -32,12 +33,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use noroshi_types::quota::{Limits, Quota, Quotas as Overrides};
-use noroshi_types::{AppId, AppName};
+use noroshi_types::{AppId, AppName, Outcome};
 use parking_lot::Mutex;
 
 pub use crate::error::OverQuota;
 pub use admission::Admission;
 pub use app::{AppQuotas, Permit, Shown};
+pub use figures::{AppFigures, Counted};
 pub use metrics::Metrics;
 pub(crate) use publish_admission::Room;
 pub use publish_admission::{InOrder, Origin};
@@ -169,9 +171,40 @@ impl Quotas {
 
     /// Charges messages that a shard wrote in one turn. The debt refuses publishes until it is repaid.
     pub fn delivered(&self, app: AppId, count: u64) {
-        if let Some(app_quotas) = self.limited(app) {
-            app_quotas.charge(Quota::DeliveriesPerSecond, count);
+        if let Some(app_quotas) = self.apps.load().get(&app) {
+            app_quotas.count(Counted::Deliveries, count);
+            if app_quotas.is_limited() {
+                app_quotas.charge(Quota::DeliveriesPerSecond, count);
+            }
         }
+    }
+
+    /// Counts for the figures of an app, which no quota limits.
+    pub(crate) fn count(&self, app: AppId, what: Counted, count: u64) {
+        if let Some(app_quotas) = self.apps.load().get(&app) {
+            app_quotas.count(what, count);
+        }
+    }
+
+    /// Counts answers of push services.
+    pub(crate) fn count_pushes(&self, app: AppId, outcome: Outcome, count: u64) {
+        match outcome {
+            Outcome::Pushed => self.count(app, Counted::PushesAccepted, count),
+            Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect => {
+                self.count(app, Counted::PushesRefused, count);
+            }
+            _ => {}
+        }
+    }
+
+    /// What this node counted for each app since it started, or since the app exists.
+    pub fn figures(&self) -> Vec<AppFigures> {
+        self.apps.load().values().map(|app_quotas| app_quotas.figures()).collect()
+    }
+
+    /// [`Self::figures`] of one app.
+    pub fn figures_of(&self, app: AppId) -> Option<AppFigures> {
+        Some(self.apps.load().get(&app)?.figures())
     }
 
     /// Charges recipients of push work that was taken.

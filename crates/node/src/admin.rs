@@ -18,8 +18,9 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::handover::Refusals;
 
-/// Enough for operators and collectors.
-pub(crate) const CONNECTIONS_MAX: usize = 96;
+/// Half of them may be streams of live figures; the others are for operators, collectors and open consoles.
+pub(crate) const CONNECTIONS_MAX: usize = 128;
+const _: () = assert!(noroshi_series::live::VIEWERS_MAX * 2 <= CONNECTIONS_MAX);
 
 /// Pause after a failed accept: without descriptors, the next one would fail too.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(100);

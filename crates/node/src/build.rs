@@ -24,6 +24,7 @@ use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway};
 use noroshi_profiling::{Profiler, Pusher};
 use noroshi_push::{Services, Vault};
+use noroshi_series::Series;
 use noroshi_store::Store;
 use noroshi_store::cells::Cells;
 use noroshi_supervision::Threads;
@@ -127,6 +128,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let events =
         events::start(&config, &info.name, (&delivery, auth.clone(), egress), &threads, &mut registry)?;
     let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
+    let (name, series_metrics) = (info.name.clone(), noroshi_series::Metrics::default());
+    series_metrics.register(&mut registry);
     let cluster = Membership::join(&config, &*opened.store, info, &delivery, &auth, &mut registry).await?;
     if let Some(postgres) = &opened.postgres {
         cluster::hand_over(postgres, &delivery);
@@ -141,18 +144,23 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
     let draining = watch::Sender::new(false);
     let drain = Drain::new(gateway_later.clone(), draining.clone(), config.gateway.drain.clone());
+    let metrics = noroshi_api::Metrics::new(&mut registry);
+    let registry = Arc::new(registry);
+    let series = Series::new(registry.clone(), &delivery, &name, series_metrics.clone());
+    let recorder = series.recorder(&delivery, &name, process::random(), series_metrics);
     let state = Arc::new(State {
         auth: auth.clone(),
         delivery: delivery.clone(),
         console: console.clone(),
         config: api::config(&config),
-        metrics: noroshi_api::Metrics::new(&mut registry),
-        registry: Arc::new(registry),
+        metrics,
+        registry,
         ready: Arc::default(),
         threads: threads.clone(),
         operator_token: Some(operator_token),
         drain: Some(Arc::new(drain)),
         nodes: Some(cluster.nodes.clone()),
+        series: series.clone(),
         profiler,
         first_calls: noroshi_api::FirstCalls::default(),
         load: noroshi_api::Load::default(),
@@ -185,6 +193,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let background =
         Background { admin, certificates, delivery, auth, gateway: gateway.clone(), pusher, console };
     background.spawn(&mut tasks)?;
+    if !config.node.roles.has(Role::Front) {
+        tasks.spawn(TaskKind::Series, |end| recorder.run(end));
+    }
+    // Streams end when the node begins to stop: their connections close with their current request.
+    tasks.spawn(TaskKind::Console, |end| async move {
+        end.cancelled().await;
+        series.live.close();
+    });
     let limits =
         supervise::Limits { stall: config.server.stall_timeout, drain: supervise::drain_max(&config) };
     let supervisor = Supervisor::start(threads, limits)?;

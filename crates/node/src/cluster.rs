@@ -333,6 +333,7 @@ pub(crate) fn first_info(
         push_services: PushService::ALL.map(|service| service.as_str().to_owned()).into(),
         broadcasts: true,
         activities: true,
+        figures: true,
         ..NodeInfo::default()
     }
 }

@@ -2,9 +2,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Reserved for everything but connections of the public addresses: 96 connections of the admin address; 2 × (32 evicted +
+/// Reserved for everything but connections of the public addresses: 128 connections of the admin address; 2 × (32 evicted +
 /// 32 rejected) HTTP connections that are closing; 64 sockets beyond the devices' share, until the gateway knows whether they
-/// are for the API. The other 224 are for the database, its readers, listeners, event loops and JWK fetches.
+/// are for the API. The other 192 are for the database, its readers, listeners, event loops and JWK fetches.
 pub(crate) const RESERVED: u64 = 512;
 
 const OTHERS_MIN: usize = 192;

@@ -23,6 +23,8 @@ pub enum TaskKind {
     Reload,
     /// Removes expired sessions of people, and old audit entries.
     Console,
+    /// Writes the time series.
+    Series,
     /// Keeps gauges current.
     Gauges,
     /// Publishes the state of this node to the others.
@@ -67,6 +69,7 @@ impl TaskKind {
             TaskKind::Admin => "admin",
             TaskKind::Reload => "reload",
             TaskKind::Console => "console",
+            TaskKind::Series => "series",
             TaskKind::Gauges => "gauges",
             TaskKind::Nodes => "nodes",
             TaskKind::Cluster => "cluster",
@@ -87,9 +90,12 @@ impl TaskKind {
             // The cluster ends later, since it carries the remaining deliveries.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They report the progress of the drain.
-            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster | TaskKind::Tracing => {
-                Phase::Last
-            }
+            TaskKind::Admin
+            | TaskKind::Series
+            | TaskKind::Gauges
+            | TaskKind::Nodes
+            | TaskKind::Cluster
+            | TaskKind::Tracing => Phase::Last,
         }
     }
 
@@ -104,6 +110,7 @@ impl TaskKind {
             | TaskKind::Intake => OnFailure::Drain,
             TaskKind::Reload
             | TaskKind::Console
+            | TaskKind::Series
             | TaskKind::Gauges
             | TaskKind::Nodes
             | TaskKind::Tracing

@@ -436,6 +436,15 @@ calls! { People {
         = shared audit::prune(*now, *idle_since, *audit_since, *rows_max);
 }}
 
+calls! { SeriesStore {
+    write(rows.len()) write_series(rows: Vec<SeriesRow>) -> () = shared series::write(rows);
+    read series(range: SeriesRange) -> Vec<SeriesRow> = shared series::read(range);
+    read newest_series(step_s: u32, before: Timestamp) -> Option<Timestamp>
+        = shared series::newest(*step_s, *before);
+    write(bounds.iter().map(|bound| bound.removed_max).sum())
+        prune_series(bounds: Vec<SeriesBound>) -> u64 = shared series::prune(bounds);
+}}
+
 calls! { Cells {
     write(names.len()) enrol(names: Vec<String>) -> Vec<CellRecord> = shared cells::enrol(names);
     write(1) adjust(cell: CellNum, change: CellChange) -> CellRecord = shared cells::adjust(*cell, *change);

@@ -41,6 +41,7 @@ pub(crate) mod push;
 pub(crate) mod push_record;
 pub(crate) mod push_token;
 pub(crate) mod record;
+pub(crate) mod series;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod ticket;

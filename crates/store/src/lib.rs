@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], [`preferences`], [`person`], then `calls`, `engine`, [`sqlite`]
+//! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], [`preferences`], [`person`], [`series`], then `calls`, `engine`, [`sqlite`]
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
@@ -63,6 +63,7 @@ pub mod preferences;
 pub mod push;
 mod removal;
 pub mod revocation;
+pub mod series;
 pub mod session;
 pub mod share;
 pub mod sqlite;
@@ -113,6 +114,7 @@ pub use push::{
 };
 pub use removal::{REMOVED_DEVICES_MAX, REMOVED_PARTS_MAX, RemovedMessages, RemovedPart};
 pub use revocation::{Issued, Revocation};
+pub use series::{SeriesBound, SeriesRange, SeriesRow, SeriesStore};
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, ENDED_STATE_PREFIX, FirstCall, FirstRead, Head, InboxPage, InboxPlace,
     InboxRange, LoggedIn, Login, LoginRefused, Outstanding, Recheck, Rechecked, Recover, Sessions,
@@ -150,6 +152,7 @@ pub trait Store:
     + Items
     + PreferenceStore
     + People
+    + SeriesStore
 {
 }
 impl Store for Sqlite {}

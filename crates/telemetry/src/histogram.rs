@@ -9,7 +9,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Upper bounds in microseconds: 100 µs to 60 s.
-const BOUNDS_US: [u64; 18] = [
+pub const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];

@@ -6,12 +6,13 @@
 //!   span::Spans ─────────► span::Ended ─► the exporter (crate otel)
 //! ```
 //!
-//! Reading order: [`histogram`] (lock-free, for hot paths), [`log`], [`span`]. Each crate registers its own
+//! Reading order: [`histogram`] (lock-free, for hot paths), [`reading`], [`log`], [`span`]. Each crate registers its own
 //! metrics with [`prometheus_client`]; names carry the prefix `noroshi_`, units last.
 
 pub mod histogram;
 pub mod log;
 mod log_throttle;
+pub mod reading;
 pub mod span;
 
 pub use histogram::Histogram;

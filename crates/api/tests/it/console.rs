@@ -14,15 +14,15 @@ use crate::service::{Answer, NOW, OPERATOR, Service, answer};
 const PASSWORD: &str = "correct horse battery";
 
 /// A browser in which a person is logged in.
-struct Browser {
-    id: PersonId,
-    cookie: String,
+pub(crate) struct Browser {
+    pub(crate) id: PersonId,
+    pub(crate) cookie: String,
     csrf: String,
     app: &'static str,
 }
 
 impl Browser {
-    async fn call(&self, service: &Service, method: Method, path: &str, body: &str) -> Answer {
+    pub(crate) async fn call(&self, service: &Service, method: Method, path: &str, body: &str) -> Answer {
         self.call_with(
             service,
             method,
@@ -71,7 +71,7 @@ fn session_of(answer: &Answer, app: &'static str) -> Browser {
 }
 
 /// Invites a person, who accepts.
-async fn person(service: &Service, email: &str, roles: Vec<(Option<AppId>, Role)>) -> Browser {
+pub(crate) async fn person(service: &Service, email: &str, roles: Vec<(Option<AppId>, Role)>) -> Browser {
     let invited = service.state.console.invite(None, email, roles, NOW).await.expect("invited");
     let body = json!({"token": invited.token, "name": "Ann", "password": PASSWORD}).to_string();
     let answer = visit(service, Method::POST, "/v1/invitations/accept", &body).await;
@@ -113,6 +113,9 @@ async fn every_role_may_do_what_its_permissions_say_and_nothing_else() {
                     ("DELETE", "/v1/session"),
                     ("DELETE", "/v1/apps/{app}"),
                     ("GET", "/debug/pprof/profile"),
+                    // It does not end; `series` tests who may open it.
+                    ("GET", "/v1/live"),
+                    ("GET", "/v1/apps/{app}/live"),
                 ];
                 if ends.contains(&(method.as_str(), route)) {
                     continue;

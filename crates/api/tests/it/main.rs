@@ -25,6 +25,7 @@ mod push_tokens;
 mod quota;
 mod refusal;
 mod relay;
+mod series;
 mod service;
 mod tenant;
 mod topic;

@@ -110,18 +110,21 @@ impl Service {
         let console = Console::open(store.clone(), noroshi_console::Config::default(), Some([7; 32])).await;
         let console = Arc::new(console.expect("a console"));
         let metrics = Metrics::new(&mut registry);
+        let registry = Arc::new(registry);
+        let series = noroshi_series::Series::new(registry.clone(), &delivery, "node", Default::default());
         let mut state = State {
             auth,
             delivery,
             console,
             config: Config::default(),
             metrics,
-            registry: Arc::new(registry),
+            registry,
             ready: Arc::new(AtomicBool::new(true)),
             threads: Default::default(),
             operator_token: Some(OPERATOR.into()),
             drain: None,
             nodes: None,
+            series,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
             first_calls: noroshi_api::FirstCalls::default(),
             load: Load::default(),

@@ -91,6 +91,10 @@ pub(crate) async fn credentials() -> Problem {
     Problem::new(Code::NotAtAFront, "each cell has its own push credentials: set them in each cell")
 }
 
+pub(crate) async fn series() -> Problem {
+    Problem::new(Code::NotAtAFront, "each cell has its own time series: ask each cell")
+}
+
 pub(crate) async fn definitions() -> Problem {
     Problem::new(Code::NotAtAFront, "each cell has its own experiments and notices: create them in each cell")
 }

@@ -61,18 +61,22 @@ async fn open(folder: &TempDir) -> Parts {
     let metrics = Metrics::new(&mut registry);
     let console = noroshi_console::Console::open(store.clone(), Default::default(), None).await;
     let console = console.expect("a console");
+    let api_metrics = noroshi_api::Metrics::new(&mut registry);
+    let registry = Arc::new(registry);
+    let series = noroshi_series::Series::new(registry.clone(), &delivery, "front", Default::default());
     let state = State {
         auth,
         delivery,
         console: Arc::new(console),
         config: noroshi_api::Config::default(),
-        metrics: noroshi_api::Metrics::new(&mut registry),
-        registry: Arc::new(registry),
+        metrics: api_metrics,
+        registry,
         ready: Arc::new(AtomicBool::new(true)),
         threads: Default::default(),
         operator_token: Some(OPERATOR.into()),
         drain: None,
         nodes: None,
+        series,
         profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
         first_calls: noroshi_api::FirstCalls::default(),
         load: Load::default(),

@@ -110,6 +110,15 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(length)?).map_err(|_| Malformed)
     }
 
+    /// Bytes with their number before them.
+    pub(crate) fn bytes(&mut self, count_max: usize) -> Result<&'a [u8], Malformed> {
+        let count = usize::try_from(self.u32()?).map_err(|_| Malformed)?;
+        if count > count_max {
+            return Err(Malformed);
+        }
+        self.take(count)
+    }
+
     /// A list whose items take at least `item_bytes`: refuses a count that the remaining bytes cannot hold.
     pub(crate) fn list<T>(
         &mut self,

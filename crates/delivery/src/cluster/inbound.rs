@@ -185,6 +185,8 @@ fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
         Record::PreferencesChanged { app, users, devices } => {
             handler.preferences_changed(app, users, devices);
         }
+        Record::AskFigures { apps } => handler.figures_asked(from, apps),
+        Record::Figures { report } => handler.figures_reported(from, report),
         Record::DefinitionsChanged => handler.definitions_changed(),
         Record::Stale { all: true, .. } => handler.all_data_changed(),
         Record::Stale { tags, all: false } => handler.data_changed(tags),

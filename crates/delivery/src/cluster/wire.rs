@@ -37,6 +37,9 @@ pub const VERSION: u8 = 1;
 /// Kind and length.
 const HEAD_BYTES: usize = 5;
 
+/// The most bytes of a report of live figures.
+pub const REPORT_BYTES_MAX: usize = 32 << 10;
+
 kinds! {
     /// The recipients of a message on the receiving node.
     pub enum Part {
@@ -104,6 +107,10 @@ kinds! {
         18 => Items(report: ItemReport),
         /// Preferences of users and devices changed, or time zones of devices.
         19 => PreferencesChanged { app: AppId, users: Vec<UserId>, devices: Vec<DeviceId> },
+        /// The sender wants live figures for some seconds, and those of these apps. Sent to nodes that know it only.
+        20 => AskFigures { apps: Vec<AppId> },
+        /// Answers `AskFigures`, once a second.
+        21 => Figures { report: Bytes },
     }
 }
 

@@ -406,7 +406,7 @@ impl BatchRunner {
         written: Option<oneshot::Sender<()>>,
     ) -> bool {
         let (of, service, lane, held) = (subject(batch.work), batch.service, batch.lane, held.clone());
-        let ready = BatchResult { finished, written, of, service, trace, lane, done, held };
+        let ready = BatchResult { finished, app: batch.app, written, of, service, trace, lane, done, held };
         self.ready.send(ready).await.is_ok()
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use noroshi_events::Subject;
 use noroshi_store::{Finished, Lease};
-use noroshi_types::Lane;
 use noroshi_types::trace::TraceId;
+use noroshi_types::{AppId, Lane};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 
@@ -28,6 +28,7 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The results of one batch, or a part of them.
 pub(crate) struct BatchResult {
     pub(crate) finished: Finished,
+    pub(crate) app: AppId,
     /// Of a part: notified when it is written, and dropped if it never will be.
     pub(crate) written: Option<oneshot::Sender<()>>,
     /// The subject of its events, and the push service.
@@ -90,6 +91,7 @@ async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
     for ready in &mut together {
         for part in &ready.finished.parts {
             pipeline.context.outcomes.pushed(ready.of, ready.service, part, ready.trace);
+            pipeline.quotas.count_pushes(ready.app, part.outcome, part.devices.len() as u64);
         }
         metrics.count_finished(&ready.finished, ready.lane);
         if let Some((campaign, done)) = ready.done {

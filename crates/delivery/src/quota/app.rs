@@ -11,6 +11,7 @@ use noroshi_types::quota::{Bucket, Limits, Quota, Quotas as Overrides};
 use noroshi_types::{AppId, AppName};
 
 use super::counts::Counts;
+use super::figures::{AppFigures, Counted};
 use super::known_topics::KnownTopics;
 use super::metrics::Metrics;
 use crate::error::OverQuota;
@@ -48,6 +49,8 @@ pub struct AppQuotas {
     /// The bucket of [`Rate::Relayed`].
     relayed: AtomicU64,
     refused: [AtomicU64; Quota::COUNT],
+    /// By [`Counted`].
+    counted: [AtomicU64; Counted::COUNT],
     pub(super) counts: Counts,
     pub(super) topics: KnownTopics,
     metrics: Metrics,
@@ -89,6 +92,7 @@ impl AppQuotas {
             buckets: zeros(),
             relayed: AtomicU64::new(0),
             refused: zeros(),
+            counted: std::array::from_fn(|_| AtomicU64::new(0)),
             counts: Counts::default(),
             topics: KnownTopics::default(),
             metrics,
@@ -222,7 +226,21 @@ impl AppQuotas {
         // Dropped, it releases the connection if the rate refuses it.
         let permit = Permit(self);
         permit.0.take(Quota::ConnectsPerSecond, 1)?;
+        permit.0.count(Counted::LogIns, 1);
         Ok(permit)
+    }
+
+    pub(super) fn count(&self, what: Counted, count: u64) {
+        self.counted[what as usize].fetch_add(count, Relaxed);
+    }
+
+    pub(super) fn figures(&self) -> AppFigures {
+        AppFigures {
+            app: self.app,
+            connections: self.connections.load(Relaxed),
+            counted: std::array::from_fn(|index| self.counted[index].load(Relaxed)),
+            refused: self.refused.iter().map(|count| count.load(Relaxed)).sum(),
+        }
     }
 
     /// All quotas. `stored` returns the store's count of quotas that this node does not count.

@@ -86,6 +86,7 @@ fn crates_know_only_those_before_them() {
                 "cluster",
             ],
         ),
+        ("noroshi-series", &["types", "telemetry", "store", "cluster", "delivery"]),
         (
             "noroshi-api",
             &[
@@ -100,6 +101,7 @@ fn crates_know_only_those_before_them() {
                 "console",
                 "push",
                 "delivery",
+                "series",
             ],
         ),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
@@ -135,6 +137,7 @@ fn crates_know_only_those_before_them() {
                 "auth",
                 "console",
                 "delivery",
+                "series",
                 "api",
                 "cells",
                 "gateway",

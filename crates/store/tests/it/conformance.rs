@@ -27,6 +27,7 @@ pub(crate) mod push;
 pub(crate) mod push_fixture;
 pub(crate) mod push_tokens;
 pub(crate) mod revocations;
+pub(crate) mod series;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod tokens;
@@ -132,6 +133,7 @@ macro_rules! conformance_tests {
             people: a_person_is_found_by_address_and_openid, roles_of_a_deleted_app_are_gone, the_last_owner_stays,
                 no_code_works_twice, sessions_expire_and_end, the_oldest_sessions_make_room, a_ticket_works_once,
                 changes_are_listed_by_what_is_asked, what_is_over_is_pruned;
+            series: rows_are_read_by_step_and_time, rows_are_bounded_by_age_and_number;
             preferences: users_and_devices_have_their_own, a_device_without_preferences_follows_none, a_category_is_read_back,
                 devices_that_mute_a_category_are_left_out, a_large_condition_leaves_them_out_too, users_who_refuse_items_get_none,
                 a_cap_counts_each_notification_once, counts_end_with_their_day, a_delayed_fallback_is_decided_again;

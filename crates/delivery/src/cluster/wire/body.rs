@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use noroshi_types::{
     AppId, Category, CloseReason, Condition, DeviceId, ItemEvent, Label, Message, NotificationId, Presence,
     Timestamp, Topic, TopicPosition, UserId, limits,
 };
 
 use crate::cluster::codec::{Malformed, Reader, Writer};
-use crate::cluster::wire::{Addressed, ItemReport, Part};
+use crate::cluster::wire::{Addressed, ItemReport, Part, REPORT_BYTES_MAX};
 use crate::edge::Session;
 
 /// A value in the body of a record.
@@ -137,6 +138,18 @@ impl Field for NotificationId {
 
     fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
         body.array().map(NotificationId::from_bytes)
+    }
+}
+
+impl Field for Bytes {
+    const BYTES_MIN: usize = 4;
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.u32(count(self.len())).raw(self);
+    }
+
+    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        body.bytes(REPORT_BYTES_MAX).map(Bytes::copy_from_slice)
     }
 }
 

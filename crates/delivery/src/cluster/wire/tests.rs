@@ -112,6 +112,8 @@ fn one_of_each() -> Vec<Record> {
             users: vec![user_id("u1")],
             devices: vec![device.clone(), unverified_device("e")],
         },
+        Record::AskFigures { apps: vec![app] },
+        Record::Figures { report: Bytes::from_static(&[1, 2, 3]) },
     ]);
     for reason in CloseReason::ALL {
         records.push(Record::Close { app, device: device.clone(), reason });

@@ -354,9 +354,11 @@ impl Task<'_> {
             pipeline.metrics.count(outcome, reason, Lane::Direct, count);
             let part = PushPart { outcome, reason, variant: None, devices };
             pipeline.context.outcomes.pushed(Subject::Several, None, &part, None);
+            pipeline.quotas.count_pushes(self.shown.activity.app, outcome, count);
             settled.parts.push((outcome, reason, part.devices));
         }
         pipeline.context.outcomes.activity_pushed(total);
+        pipeline.quotas.count_pushes(self.shown.activity.app, Outcome::Pushed, total);
     }
 }
 
