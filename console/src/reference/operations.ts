@@ -122,6 +122,7 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"topicRules","method":"GET","path":"/v1/apps/{app}/topic-rules","tag":"App and keys","summary":"Get the topic rules of an app","documents":["provider","admin"],"needed":{"where":"app","permission":"read"}},
   {"id":"setTopicRules","method":"PUT","path":"/v1/apps/{app}/topic-rules","tag":"App and keys","summary":"Replace the topic rules of an app","documents":["provider","admin"],"needed":{"where":"app","permission":"manage"}},
   {"id":"deleteTopicRules","method":"DELETE","path":"/v1/apps/{app}/topic-rules","tag":"App and keys","summary":"Remove the topic rules of an app","documents":["provider","admin"],"needed":{"where":"app","permission":"manage"}},
+  {"id":"appSeries","method":"GET","path":"/v1/apps/{app}/series","tag":"Time series","summary":"Figures over time of an app","documents":["provider","admin"],"needed":{"where":"app","permission":"read"}},
   {"id":"mirrorApp","method":"PUT","path":"/v1/apps/{app}","tag":"App and keys","summary":"Mirror an app","documents":["admin"]},
   {"id":"deleteApp","method":"DELETE","path":"/v1/apps/{app}","tag":"App and keys","summary":"Delete an app","documents":["admin"],"needed":{"where":"app","permission":"own","dangerous":true}},
   {"id":"apps","method":"GET","path":"/v1/apps","tag":"App and keys","summary":"List apps","documents":["admin"],"needed":{"where":"everywhere","permission":"read"}},
@@ -141,6 +142,7 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"heapProfile","method":"GET","path":"/debug/pprof/heap","tag":"This service","summary":"Heap profile","documents":["admin"],"needed":{"where":"everywhere","permission":"manage"}},
   {"id":"inviteByOperator","method":"POST","path":"/v1/console/invitations","tag":"Console","summary":"Invite a person to the console","documents":["admin"]},
   {"id":"linkByOperator","method":"POST","path":"/v1/console/links","tag":"Console","summary":"Make a log-in link to the console","documents":["admin"]},
+  {"id":"series","method":"GET","path":"/v1/series","tag":"Time series","summary":"Figures over time","documents":["admin"],"needed":{"where":"everywhere","permission":"read"}},
   {"id":"showSession","method":"GET","path":"/v1/session","tag":"Session","summary":"Who is logged in","documents":["session"],"needed":{"where":"person"}},
   {"id":"logIn","method":"POST","path":"/v1/session","tag":"Session","summary":"Log in with a password","documents":["session"],"needed":{"where":"anybody"}},
   {"id":"logOut","method":"DELETE","path":"/v1/session","tag":"Session","summary":"Log out","documents":["session"],"needed":{"where":"person"}},
@@ -171,4 +173,6 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"listAudit","method":"GET","path":"/v1/audit","tag":"Audit log","summary":"Search the audit log","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
   {"id":"listAppAudit","method":"GET","path":"/v1/apps/{app}/audit","tag":"Audit log","summary":"Search the audit log of an app","documents":["session"],"needed":{"where":"app","permission":"manage"}},
   {"id":"sendTest","method":"POST","path":"/v1/test-notifications","tag":"Tests","summary":"Send a test notification","documents":["session"],"needed":{"where":"app","permission":"devices"}},
+  {"id":"live","method":"GET","path":"/v1/live","tag":"Live figures","summary":"Live figures","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
+  {"id":"appLive","method":"GET","path":"/v1/apps/{app}/live","tag":"Live figures","summary":"Live figures of an app","documents":["session"],"needed":{"where":"app","permission":"read"}},
 ]
