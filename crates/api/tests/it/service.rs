@@ -122,6 +122,7 @@ impl Service {
             operator_token: Some(OPERATOR.into()),
             drain: None,
             nodes: None,
+            inspector: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
             first_calls: noroshi_api::FirstCalls::default(),
             load: Load::default(),
