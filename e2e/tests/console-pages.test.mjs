@@ -19,7 +19,7 @@ const everyPage = () => ({
   notification: `notification?id=${shop.ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',
   campaigns: 'campaigns', campaign: `campaign?id=${shop.ids.campaign}`, variants: `campaign?id=${shop.ids.variants}`, draft: `campaign?id=${shop.ids.draft}`, compose: 'new-campaign',
   channels: 'channels', 'device-variants': 'device?id=iphone-002&tab=variants', activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
-  settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
+  settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit', doctor: 'doctor', queues: 'queues', configuration: 'configuration', profile: 'profile', endpoints: 'device?id=iphone-002&tab=endpoints',
   account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
 })
 

@@ -29,6 +29,10 @@ type Values =
   | `role.${SessionSchemas['RoleInApp']['role']}`
   | `permission.${SessionSchemas['Session']['permissions'][string][number]}`
   | `by.${SessionSchemas['AuditEntry']['by']}`
+  | `doctor.verdict.${AdminSchemas['DoctorVerdict']}`
+  | `configuration.source.${AdminSchemas['Setting']['source']}`
+  | `queue.${AdminSchemas['Queue']['queue']}`
+  | `queue.again.${AdminSchemas['Queue']['queue']}`
   | `role.node.${AdminSchemas['Node']['roles'][number]}`
 
 type Complete<Missing> = [Missing] extends [never] ? true : Missing
