@@ -1,4 +1,5 @@
-//! The Web Push endpoints of a device, for the device itself (`/v1/me/endpoints`) and for support staff. Messages to them arrive in [`mod@super::web_push`].
+//! The Web Push endpoints of a device, for the device itself (`/v1/me/endpoints`) and for its backend. Messages to them
+//! arrive in [`mod@super::web_push`].
 
 use std::sync::Arc;
 

@@ -68,7 +68,7 @@ const GAUGES: [Gauge; 21] = [
 #[derive(Serialize)]
 struct QueuesBody<'a> {
     node: Option<&'a str>,
-    /// Whether this node leads the push work of its store. Some figures are known to the leader only.
+    /// Whether this node leads the push work of a store that several nodes share. Some figures are known to the leader only.
     leads: bool,
     queues: Vec<QueueBody>,
 }
