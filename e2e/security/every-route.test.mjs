@@ -95,6 +95,7 @@ const victimOf = (app) => (path, name) => {
     case 'key': return app.keyId
     case 'device': return 'shared-id'
     case 'user': return 'owner'
+    case 'cell': return 'no-cell'
     case 'topic': return 'secret-topic'
     case 'kind': return 'controls'
     case 'name':

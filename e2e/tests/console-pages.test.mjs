@@ -21,6 +21,7 @@ const everyPage = () => ({
   channels: 'channels', 'device-variants': 'device?id=iphone-002&tab=variants', activities: 'activities', activity: 'activity?id=order-17&device=iphone-002', experiments: 'experiments', notices: 'notices',
   settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit',
   reference: 'reference', operation: 'reference?id=publish', 'operation-get': 'reference?id=devices', 'no-operation': 'reference?id=no-such-operation',
+  settings: 'settings', keys: 'keys', credentials: 'credentials', rules: 'rules', quotas: 'quotas', people: 'people', audit: 'audit', doctor: 'doctor', queues: 'queues', configuration: 'configuration', profile: 'profile', endpoints: 'device?id=iphone-002&tab=endpoints',
   account: 'account', password: 'account?tab=password', totp: 'account?tab=totp', components: 'components', missing: 'no-such-page',
 })
 

@@ -369,6 +369,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cells": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["cells"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cells/{cell}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch: operations["changeCell"];
+        trace?: never;
+    };
+    "/v1/cells/{cell}/moves": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["moveToCell"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/configuration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["configuration"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/console/invitations": {
         parameters: {
             query?: never;
@@ -401,6 +465,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["doctor"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/drain": {
         parameters: {
             query?: never;
@@ -425,6 +505,22 @@ export interface paths {
             cookie?: never;
         };
         get: operations["nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["queues"];
         put?: never;
         post?: never;
         delete?: never;
@@ -499,6 +595,54 @@ export interface components {
         Apps: {
             apps: components["schemas"]["App"][];
         };
+        CallTree: {
+            frames: {
+                caller: number | null;
+                name: number;
+                own: number;
+                total: number;
+            }[];
+            hz: number;
+            names: string[];
+            node: string | null;
+            seconds: number;
+            sum: number;
+            unit: string;
+        };
+        Cell: {
+            cell: string;
+            devices: number;
+            draining: boolean;
+            leaving: number;
+            oldest_waiting_seconds: number;
+            up: boolean;
+            url: string;
+            users: number;
+            waiting: number;
+            weight: number;
+        };
+        CellChange: {
+            draining?: boolean;
+            weight?: number | null;
+        };
+        CellMove: {
+            app?: string;
+            device?: string;
+            share?: number;
+            to: string;
+            user?: string;
+        };
+        CellMoved: {
+            devices: number;
+            users: number;
+        };
+        Cells: {
+            cells: components["schemas"]["Cell"][];
+        };
+        Configuration: {
+            node: string;
+            settings: components["schemas"]["Setting"][];
+        };
         DeviceFilter: {
             app_version?: {
                 max?: string | null;
@@ -511,6 +655,30 @@ export interface components {
             } | null;
             timezones?: string[] | null;
         };
+        Doctor: {
+            checks: components["schemas"]["DoctorCheck"][];
+            connections: number;
+            limit_nofile: number | null;
+            node: string;
+            room: {
+                devices: number | null;
+                limited_by: string | null;
+            };
+            sysctl: {
+                [key: string]: string;
+            };
+            tls: boolean;
+            verdict: components["schemas"]["DoctorVerdict"];
+        };
+        DoctorCheck: {
+            advice: string;
+            found: string;
+            name: string;
+            verdict: components["schemas"]["DoctorVerdict"];
+            wanted: string;
+        };
+        /** @enum {string} */
+        DoctorVerdict: "ok" | "warn" | "fail";
         Drain: {
             connections: number;
             deadline_at: string | null;
@@ -848,6 +1016,23 @@ export interface components {
             /** @constant */
             service: "wns";
         };
+        Queue: {
+            bytes: number | null;
+            failed: number | null;
+            in_work: number | null;
+            of: {
+                [key: string]: string;
+            };
+            oldest_s: number | null;
+            /** @enum {string} */
+            queue: "store" | "connections" | "cluster" | "links" | "push" | "push_batches" | "campaigns" | "broadcasts" | "shared_subscriptions" | "intake" | "events" | "cells" | "receipts";
+            waiting: number | null;
+        };
+        Queues: {
+            leads: boolean;
+            node: string | null;
+            queues: components["schemas"]["Queue"][];
+        };
         Quota: {
             limit: number | null;
             /** @enum {string} */
@@ -940,6 +1125,18 @@ export interface components {
             from: string;
             /** Format: date-time */
             until: string;
+        };
+        Setting: {
+            default: string | null;
+            description: string;
+            key: string;
+            masked: boolean;
+            place: string | null;
+            range: string;
+            /** @enum {string} */
+            source: "default" | "file" | "environment" | "flag";
+            unit: string;
+            value: string | null;
         };
         Shown: {
             body?: string | null;
@@ -1115,6 +1312,7 @@ export interface operations {
     cpuProfile: {
         parameters: {
             query?: {
+                format?: "pprof" | "tree";
                 hz?: number;
                 seconds?: number;
             };
@@ -1129,6 +1327,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "node": "gateway-1",
+                     *       "seconds": 10,
+                     *       "hz": 99,
+                     *       "unit": "nanoseconds",
+                     *       "sum": 20202020,
+                     *       "names": [
+                     *         "shard",
+                     *         "write"
+                     *       ],
+                     *       "frames": [
+                     *         {
+                     *           "caller": null,
+                     *           "name": 0,
+                     *           "total": 20202020,
+                     *           "own": 10101010
+                     *         },
+                     *         {
+                     *           "caller": 0,
+                     *           "name": 1,
+                     *           "total": 10101010,
+                     *           "own": 10101010
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CallTree"];
                     "application/octet-stream": string;
                 };
             };
@@ -2921,6 +3147,195 @@ export interface operations {
             507: components["responses"]["DiskFull"];
         };
     };
+    cells: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "cells": [
+                     *         {
+                     *           "cell": "eu-1",
+                     *           "url": "https://eu-1.push.internal",
+                     *           "up": true,
+                     *           "draining": false,
+                     *           "weight": 2,
+                     *           "devices": 120000,
+                     *           "users": 80000,
+                     *           "leaving": 0,
+                     *           "waiting": 3,
+                     *           "oldest_waiting_seconds": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Cells"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    changeCell: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cell: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "draining": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["CellChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "cell": "eu-1",
+                     *       "url": "https://eu-1.push.internal",
+                     *       "up": true,
+                     *       "draining": true,
+                     *       "weight": 2,
+                     *       "devices": 120000,
+                     *       "users": 80000,
+                     *       "leaving": 0,
+                     *       "waiting": 3,
+                     *       "oldest_waiting_seconds": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Cell"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    moveToCell: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cell: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": "eu-2",
+                 *       "share": 10
+                 *     }
+                 */
+                "application/json": components["schemas"]["CellMove"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "users": 8000,
+                     *       "devices": 12000
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CellMoved"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    configuration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "node": "gateway-1",
+                     *       "settings": [
+                     *         {
+                     *           "key": "gateway.ping_interval",
+                     *           "value": "\"4m\"",
+                     *           "default": "\"4m\"",
+                     *           "masked": false,
+                     *           "source": "default",
+                     *           "place": null,
+                     *           "unit": "duration",
+                     *           "range": "1s to 1h"
+                     *         },
+                     *         {
+                     *           "key": "store.url",
+                     *           "value": "\"postgres://noroshi:…@db/noroshi\"",
+                     *           "default": null,
+                     *           "masked": true,
+                     *           "source": "file",
+                     *           "place": "/etc/noroshi.toml:12",
+                     *           "unit": "url",
+                     *           "range": "postgres://, postgresql://"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Configuration"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
     inviteByOperator: {
         parameters: {
             query?: never;
@@ -3022,6 +3437,56 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    doctor: {
+        parameters: {
+            query?: {
+                connections?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "node": "gateway-1",
+                     *       "verdict": "warn",
+                     *       "connections": 100000,
+                     *       "tls": true,
+                     *       "checks": [
+                     *         {
+                     *           "name": "listen queue",
+                     *           "verdict": "warn",
+                     *           "found": "net.core.somaxconn = 128",
+                     *           "wanted": "4096",
+                     *           "advice": "set net.core.somaxconn = 4096"
+                     *         }
+                     *       ],
+                     *       "sysctl": {
+                     *         "net.core.somaxconn": "4096"
+                     *       },
+                     *       "limit_nofile": null,
+                     *       "room": {
+                     *         "devices": 213000,
+                     *         "limited_by": "memory"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Doctor"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     drain: {
@@ -3179,6 +3644,60 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Nodes"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    queues: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "node": "sender-1",
+                     *       "leads": true,
+                     *       "queues": [
+                     *         {
+                     *           "queue": "push",
+                     *           "of": {
+                     *             "environment": "production",
+                     *             "lane": "direct",
+                     *             "service": "apns"
+                     *           },
+                     *           "waiting": 12,
+                     *           "in_work": null,
+                     *           "bytes": null,
+                     *           "oldest_s": null,
+                     *           "failed": null
+                     *         },
+                     *         {
+                     *           "queue": "events",
+                     *           "of": {
+                     *             "sink": "kafka"
+                     *           },
+                     *           "waiting": 4000,
+                     *           "in_work": null,
+                     *           "bytes": 1048576,
+                     *           "oldest_s": 2.5,
+                     *           "failed": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Queues"];
                 };
             };
             401: components["responses"]["Unauthorized"];

@@ -33,6 +33,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["listAppInvitations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/invitations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["withdrawAppInvitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/live": {
         parameters: {
             query?: never;
@@ -394,6 +426,20 @@ export interface components {
             password: string;
             token: string;
         };
+        AppInvitation: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            id: string;
+            other_apps: boolean;
+            /** @enum {string} */
+            role: "viewer" | "support" | "author" | "operator" | "owner";
+        };
+        AppInvitations: {
+            invitations: components["schemas"]["AppInvitation"][];
+        };
         AppPeople: {
             next: string | null;
             people: components["schemas"]["AppPerson"][];
@@ -566,6 +612,7 @@ export interface components {
             csrf: string;
             /** Format: date-time */
             expires_at: string;
+            front: boolean;
             permissions: {
                 [key: string]: ("read" | "devices" | "publish" | "define" | "manage" | "own")[];
             };
@@ -807,6 +854,73 @@ export interface operations {
             404: components["responses"]["NotFound"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
+        };
+    };
+    listAppInvitations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "invitations": [
+                     *         {
+                     *           "id": "3",
+                     *           "email": "bob@example.com",
+                     *           "role": "author",
+                     *           "other_apps": false,
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "expires_at": "2026-01-22T09:30:00.000Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AppInvitations"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    withdrawAppInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
         };
     };
     appLive: {
@@ -1239,7 +1353,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["Session"];
@@ -1656,7 +1771,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["Session"];
@@ -1731,7 +1847,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["LogInStep"];
@@ -1833,7 +1950,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["Session"];
@@ -1912,7 +2030,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["Session"];
@@ -2060,7 +2179,8 @@ export interface operations {
                      *       },
                      *       "csrf": "q8Zy…",
                      *       "confirmed_until": "2026-01-15T09:40:00.000Z",
-                     *       "expires_at": "2026-01-22T09:30:00.000Z"
+                     *       "expires_at": "2026-01-22T09:30:00.000Z",
+                     *       "front": false
                      *     }
                      */
                     "application/json": components["schemas"]["Session"];

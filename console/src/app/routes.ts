@@ -12,7 +12,7 @@ export interface Page {
   name: string
   title: PlainKey
   icon: IconName
-  group: 'watch' | 'send' | 'app' | 'team'
+  group: 'watch' | 'send' | 'app' | 'team' | 'node'
   /** After `g`. */
   key: string
   permission: Permission
@@ -20,6 +20,8 @@ export interface Page {
   everywhere?: boolean
   /** This permission for the whole cluster is enough too. */
   orEverywhere?: Permission
+  /** Whether a front of cells has the page: only a front, or never. */
+  front?: 'only' | 'never'
   load: Loader
 }
 
@@ -29,19 +31,24 @@ export const PAGES: readonly Page[] = [
   { name: 'devices', title: 'page.devices', icon: 'device', group: 'watch', key: 'd', permission: 'read', load: () => import('../pages/devices') },
   { name: 'topics', title: 'page.topics', icon: 'topic', group: 'watch', key: 't', permission: 'read', load: () => import('../pages/topics') },
   { name: 'nodes', title: 'page.nodes', icon: 'node', group: 'watch', key: 'n', permission: 'read', everywhere: true, load: () => import('../pages/nodes') },
-  { name: 'campaigns', title: 'page.campaigns', icon: 'campaign', group: 'send', key: 'c', permission: 'read', load: () => import('../pages/campaigns') },
-  { name: 'activities', title: 'page.activities', icon: 'activity', group: 'send', key: 'l', permission: 'read', load: () => import('../pages/activities') },
-  { name: 'channels', title: 'page.channels', icon: 'channel', group: 'send', key: 'b', permission: 'read', load: () => import('../pages/channels') },
-  { name: 'experiments', title: 'page.experiments', icon: 'experiment', group: 'send', key: 'e', permission: 'read', load: () => import('../pages/experiments') },
-  { name: 'notices', title: 'page.notices', icon: 'notice', group: 'send', key: 'm', permission: 'read', load: () => import('../pages/notices') },
+  { name: 'cells', title: 'page.cells', icon: 'node', group: 'watch', key: 'z', permission: 'read', everywhere: true, front: 'only', load: () => import('../pages/cells') },
+  { name: 'campaigns', title: 'page.campaigns', icon: 'campaign', group: 'send', key: 'c', permission: 'read', front: 'never', load: () => import('../pages/campaigns') },
+  { name: 'activities', title: 'page.activities', icon: 'activity', group: 'send', key: 'l', permission: 'read', front: 'never', load: () => import('../pages/activities') },
+  { name: 'channels', title: 'page.channels', icon: 'channel', group: 'send', key: 'b', permission: 'read', front: 'never', load: () => import('../pages/channels') },
+  { name: 'experiments', title: 'page.experiments', icon: 'experiment', group: 'send', key: 'e', permission: 'read', front: 'never', load: () => import('../pages/experiments') },
+  { name: 'notices', title: 'page.notices', icon: 'notice', group: 'send', key: 'm', permission: 'read', front: 'never', load: () => import('../pages/notices') },
   { name: 'keys', title: 'page.keys', icon: 'key', group: 'app', key: 'k', permission: 'read', load: () => import('../pages/keys') },
-  { name: 'credentials', title: 'page.credentials', icon: 'send', group: 'app', key: 'p', permission: 'read', load: () => import('../pages/credentials') },
+  { name: 'credentials', title: 'page.credentials', icon: 'send', group: 'app', key: 'p', permission: 'read', front: 'never', load: () => import('../pages/credentials') },
   { name: 'rules', title: 'page.rules', icon: 'rule', group: 'app', key: 'r', permission: 'read', load: () => import('../pages/rules') },
   { name: 'quotas', title: 'page.quotas', icon: 'quota', group: 'app', key: 'q', permission: 'read', load: () => import('../pages/quotas') },
   { name: 'settings', title: 'page.settings', icon: 'settings', group: 'app', key: 'i', permission: 'read', load: () => import('../pages/settings') },
   { name: 'reference', title: 'page.reference', icon: 'code', group: 'app', key: 'x', permission: 'read', load: () => import('../pages/reference') },
   { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'own', load: () => import('../pages/people') },
   { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'manage', orEverywhere: 'read', load: () => import('../pages/audit') },
+  { name: 'doctor', title: 'page.doctor', icon: 'check', group: 'node', key: 'y', permission: 'read', everywhere: true, load: () => import('../pages/doctor') },
+  { name: 'queues', title: 'page.queues', icon: 'activity', group: 'node', key: 'w', permission: 'read', everywhere: true, load: () => import('../pages/queues') },
+  { name: 'configuration', title: 'page.configuration', icon: 'settings', group: 'node', key: 'v', permission: 'manage', everywhere: true, load: () => import('../pages/configuration') },
+  { name: 'profile', title: 'page.profile', icon: 'pulse', group: 'node', key: 'f', permission: 'manage', everywhere: true, load: () => import('../pages/profile') },
 ]
 
 /** Pages of one thing, and pages that the menu does not list; `parent` is marked in the menu instead. */
@@ -58,7 +65,9 @@ export const DETAILS: Readonly<Record<string, { title: PlainKey; parent?: string
 }
 
 /** Pages that make sense before the first app exists; all others then show `NO_APP`. */
-export const WITHOUT_APP: readonly string[] = ['nodes', 'people', 'audit', 'account', 'components', 'reference']
+export const WITHOUT_APP: readonly string[] = [
+  'nodes', 'cells', 'people', 'audit', 'doctor', 'queues', 'configuration', 'profile', 'account', 'components', 'reference',
+]
 export const NO_APP: Loader = () => import('../pages/new-app')
 
 /** Pages for people who are not signed in. */

@@ -29,16 +29,19 @@ export function allowed(who: Session | null | undefined, permission: Permission,
 }
 
 export const can = (permission: Permission): boolean => allowed(session.value, permission, app.value)
+/** Whether the node that answers is a front of cells, which has no campaigns, credentials and experiments of its own. */
+export const isFront = (): boolean => session.value?.front === true
 /** Whether the person may open a page of the menu. */
-export const mayOpen = ({ permission, everywhere, orEverywhere }: Page): boolean =>
-  everywhere ? canEverywhere(permission) : can(permission) || (orEverywhere !== undefined && canEverywhere(orEverywhere))
+export const mayOpen = ({ permission, everywhere, orEverywhere, front }: Page): boolean =>
+  (front === undefined || (front === 'only') === isFront()) &&
+  (everywhere ? canEverywhere(permission) : can(permission) || (orEverywhere !== undefined && canEverywhere(orEverywhere)))
 export const canEverywhere = (permission: Permission): boolean => allowed(session.value, permission, EVERYWHERE)
 
 /** Why an action is not offered, or `undefined` if it is. */
 export const refusal = (permission: Permission): string | undefined =>
   can(permission) ? undefined : t('permission.missing', { permission: t(`permission.${permission}`) })
 /** People who support users may send to them, as may people who publish. */
-export const testRefusal = (): string | undefined => (can('publish') ? undefined : refusal('devices'))
+export const testRefusal = (): string | undefined => isFront() ? t('front.noTest') : (can('publish') ? undefined : refusal('devices'))
 export const refusalEverywhere = (permission: Permission): string | undefined =>
   canEverywhere(permission) ? undefined : t('permission.missing', { permission: t(`permission.${permission}`) })
 

@@ -65,7 +65,7 @@ export function Shell() {
   )
 }
 
-const GROUPS: Page['group'][] = ['watch', 'send', 'app', 'team']
+const GROUPS: Page['group'][] = ['watch', 'send', 'app', 'team', 'node']
 
 function Sidebar() {
   const here = DETAILS[place.value.page]?.parent ?? place.value.page

@@ -30,6 +30,10 @@ type Values =
   | `permission.${SessionSchemas['Session']['permissions'][string][number]}`
   | `by.${SessionSchemas['AuditEntry']['by']}`
   | `problem.${AdminSchemas['Problem']['code']}`
+  | `doctor.verdict.${AdminSchemas['DoctorVerdict']}`
+  | `configuration.source.${AdminSchemas['Setting']['source']}`
+  | `queue.${AdminSchemas['Queue']['queue']}`
+  | `queue.again.${AdminSchemas['Queue']['queue']}`
   | `role.node.${AdminSchemas['Node']['roles'][number]}`
 
 type Complete<Missing> = [Missing] extends [never] ? true : Missing

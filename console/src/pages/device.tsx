@@ -6,7 +6,7 @@ import { body, provider, type Schemas } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { useLoad } from '../app/load'
 import { amend, go, place } from '../app/router'
-import { app, at, refusal, testRefusal } from '../app/session'
+import { app, at, isFront, refusal, testRefusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { Badge, State } from '../ui/badge'
@@ -20,6 +20,7 @@ import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
 import { When } from '../ui/when'
 import { DeviceVariants } from './device-variants'
+import { EndpointTable } from './endpoint-table'
 import { PreferencesPanel } from './preferences'
 import { TestMessage } from './test-message'
 import { TokenTable } from './token-table'
@@ -73,8 +74,9 @@ export default function Device() {
         tabs={[
           { id: 'tokens', label: t('tokens.title'), count: device.push_tokens.length, body: () => <TokenTable load={tokens} withDevice={false} deviceLink={(other) => at('device', { id: other })} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: device.topics.length, body: () => <TopicList topics={device.topics.map((topic) => [topic, 0])} /> },
+          { id: 'endpoints', label: t('endpoints.tab'), count: device.endpoints, body: () => <EndpointTable devices={[id]} withDevice={false} /> },
           { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ device: id }} /> },
-          { id: 'variants', label: t('page.experiments'), body: () => <DeviceVariants device={id} /> },
+          ...(isFront() ? [] : [{ id: 'variants', label: t('page.experiments'), body: () => <DeviceVariants device={id} /> }]),
           { id: 'permission', label: t('permission.check'), body: () => <PermissionCheck device={id} /> },
         ]}
       />

@@ -1,7 +1,7 @@
 /** Search: asks every endpoint that could know the text, in parallel, and tells what exists. */
 
 import { body, provider } from '../api/client'
-import { isMissing } from '../api/error'
+import { ApiError, isMissing } from '../api/error'
 
 export type Kind = 'user' | 'device' | 'notification' | 'topic' | 'campaign' | 'activity'
 
@@ -54,6 +54,9 @@ const asks: Record<Kind, (id: string) => Promise<Hit | undefined>> = {
   },
 }
 
+/** A front of cells has no campaigns and activities of its own. */
+const isElsewhere = (error: unknown): boolean => error instanceof ApiError && error.is('not_at_a_front')
+
 /** Hits and the failures other than "does not exist". */
 export async function lookUp(text: string): Promise<{ hits: Hit[]; errors: unknown[] }> {
   const answers = await Promise.allSettled(kindsOf(text).map((kind) => asks[kind](text)))
@@ -62,7 +65,7 @@ export async function lookUp(text: string): Promise<{ hits: Hit[]; errors: unkno
   for (const answer of answers) {
     if (answer.status === 'fulfilled') {
       if (answer.value) hits.push(answer.value)
-    } else if (!isMissing(answer.reason)) errors.push(answer.reason)
+    } else if (!isMissing(answer.reason) && !isElsewhere(answer.reason)) errors.push(answer.reason)
   }
   return { hits, errors }
 }

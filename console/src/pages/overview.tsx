@@ -3,9 +3,10 @@
 import { admin, type AdminSchemas, body, provider, type Schemas } from '../api/client'
 import { number, percent } from '../app/format'
 import { useLoad } from '../app/load'
-import { app, at, canEverywhere } from '../app/session'
+import { app, at, canEverywhere, isFront } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Badge, State } from '../ui/badge'
+import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Head, Section } from '../ui/head'
 import { Meter } from '../ui/meter'
@@ -30,10 +31,10 @@ export default function Overview() {
   return (
     <>
       <Head title={t('page.overview')} text={t('overview.app', { app: app.value ?? '' })} />
-      <Figures />
+      {isFront() ? <Empty icon="node" title={t('front.overview')} text={t('front.overview.text')}>{canEverywhere('read') && <a href={at('cells')}>{t('page.cells')}</a>}</Empty> : <><Figures />
       <Section title={t('page.quotas')}><Usage /></Section>
       <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
-      <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section>
+      <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section></>}
       {canEverywhere('read') && (
         <Section title={t('page.nodes')} actions={<a href={at('nodes')}>{t('overview.nodes')}</a>}><NodeTable /></Section>
       )}

@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks'
 import { body, session as api, type SessionSchemas } from '../api/client'
 import { type Role, ROLES } from '../api/permission'
 import { perform, useAction } from '../app/action'
-import { usePages } from '../app/load'
+import { useLoad, usePages } from '../app/load'
 import { app, session } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -14,14 +14,16 @@ import { Button } from '../ui/button'
 import { FormDialog } from '../ui/dialog'
 import { Empty } from '../ui/empty'
 import { Select, TextField } from '../ui/field'
-import { Head } from '../ui/head'
+import { Head, Section } from '../ui/head'
 import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { toast } from '../ui/toast'
+import { When } from '../ui/when'
 import { PAGE_ROWS } from './device-table'
 import { NewLink } from './new-link'
 
 type Person = SessionSchemas['AppPerson']
+type Invitation = SessionSchemas['AppInvitation']
 
 export function PeopleOfApp() {
   const name = app.value ?? ''
@@ -31,6 +33,13 @@ export function PeopleOfApp() {
     const answer = await body(api.GET('/v1/apps/{app}/people', { params: { path: { app: name }, query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
     return { rows: answer.people, next: answer.next }
   })
+
+  const invitations = useLoad(`invitations ${name}`, async () => (await body(api.GET('/v1/apps/{app}/invitations', { params: { path: { app: name } } }))).invitations)
+
+  async function withdraw({ id, email }: Invitation): Promise<void> {
+    if (!(await ask({ title: t('invitations.withdraw'), text: t('invitations.withdrawApp.text', { email, app: name }), confirm: t('invitations.withdraw') }))) return
+    if (await perform(() => api.DELETE('/v1/apps/{app}/invitations/{id}', { params: { path: { app: name, id } } }), t('invitations.withdrawn'))) invitations.reload()
+  }
 
   async function remove({ id, email }: Person): Promise<void> {
     if (!(await ask({ title: t('people.removeRole'), text: t('people.removeRole.text', { email, app: name }), confirm: t('people.removeRole') }))) return
@@ -58,7 +67,21 @@ export function PeopleOfApp() {
           },
         ]}
       />
-      {adding && <Add app={name} person={adding} onClose={() => { setAdding(undefined); people.reload() }} />}
+      <Section title={t('invitations.title')}>
+        <Table<Invitation>
+          caption={t('invitations.title')}
+          load={invitations}
+          rowKey={({ id }) => id}
+          empty={<p class="soft">{t('invitations.empty')}</p>}
+          columns={[
+            { title: t('session.email'), cell: ({ email }) => email },
+            { title: t('people.role'), cell: ({ role }) => <Badge tone={role === 'owner' ? 'info' : 'muted'}>{tValue('role', role)}</Badge> },
+            { title: t('column.expires'), cell: (invitation) => <When at={invitation.expires_at} /> },
+            { title: t('column.actions'), align: 'actions', cell: (invitation) => <Button small reason={invitation.other_apps ? t('invitations.otherApps') : undefined} label={t('action.named', { action: t('invitations.withdraw'), name: invitation.email })} onClick={() => void withdraw(invitation)}>{t('invitations.withdraw')}</Button> },
+          ]}
+        />
+      </Section>
+      {adding && <Add app={name} person={adding} onClose={() => { setAdding(undefined); people.reload(); invitations.reload() }} />}
     </>
   )
 }

@@ -6,7 +6,7 @@ import { admin, type AdminSchemas, body } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { number } from '../app/format'
 import { useLoad } from '../app/load'
-import { app, refusalEverywhere } from '../app/session'
+import { app, isFront, refusalEverywhere } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { Badge } from '../ui/badge'
@@ -47,9 +47,9 @@ export default function Quotas() {
         empty={<Empty icon="quota" title={t('quotas.empty')} text={t('quotas.empty.text')} />}
         columns={[
           { title: t('quotas.quota'), cell: ({ quota }) => <>{tValue('quota', quota)}<small class="below"><code>{quota}</code></small></> },
-          { title: t('quotas.used'), align: 'end', cell: ({ quota, used }) => used === null ? <span class="none">–</span> : shownQuota(quota, used) },
+          { title: t('quotas.used'), align: 'end', cell: ({ quota, used }) => used === null || isFront() ? <span class="none">–</span> : shownQuota(quota, used) },
           { title: t('quotas.limit'), align: 'end', cell: ({ quota, limit }) => limit === null ? <span class="soft">{t('quotas.unlimited')}</span> : shownQuota(quota, limit) },
-          { title: t('quotas.share'), wide: true, cell: ({ quota, used, limit }) => limit !== null && used !== null && limit > 0 ? <Meter label={tValue('quota', quota)} value={used / limit} /> : null },
+          { title: t('quotas.share'), wide: true, cell: ({ quota, used, limit }) => limit !== null && used !== null && limit > 0 && !isFront() ? <Meter label={tValue('quota', quota)} value={used / limit} /> : null },
           { title: t('quotas.source'), wide: true, cell: ({ source }) => source === 'app' ? <Badge tone="info">{t('quotas.own')}</Badge> : <span class="soft">{t('quotas.default')}</span> },
           { title: t('quotas.scope'), wide: true, cell: ({ scope }) => tValue('quota.scope', scope) },
           { title: t('quotas.refused'), align: 'end', cell: ({ refused }) => refused > 0 ? <span class="bad-text">{number(refused)}</span> : '0' },

@@ -15,6 +15,7 @@ import { Empty } from '../ui/empty'
 import { Head } from '../ui/head'
 import { Tabs } from '../ui/tabs'
 import { DeviceTable, useDevices } from './device-table'
+import { EndpointTable } from './endpoint-table'
 import { ItemTable } from './item-table'
 import { PreferencesPanel } from './preferences'
 import { TestMessage } from './test-message'
@@ -54,6 +55,7 @@ export default function User() {
           { id: 'items', label: t('items.title'), body: () => <ItemTable user={user} /> },
           { id: 'tokens', label: t('tokens.title'), count: tokens.data?.length, body: () => <TokenTable load={tokens} withDevice deviceLink={(device) => at('device', { id: device })} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: devices.data && topics.size, body: () => <TopicList topics={[...topics].sort(([a], [b]) => a.localeCompare(b))} /> },
+          { id: 'endpoints', label: t('endpoints.tab'), body: () => <EndpointTable devices={devices.data?.map(({ device }) => device) ?? []} withDevice /> },
           { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ user }} /> },
         ]}
       />

@@ -5,7 +5,7 @@ import { allowed, app, can, mayOpen, refusal, type Session, session } from '../.
 
 const person = (permissions: Session['permissions'], apps: string[]): Session => ({
   person: { id: '1', email: 'a@example.com', name: 'A', password: true, totp: false },
-  roles: [], permissions, apps, csrf: 'c', confirmed_until: '2026-11-27T12:00:00Z', expires_at: '2026-11-27T12:00:00Z',
+  roles: [], permissions, apps, front: false, csrf: 'c', confirmed_until: '2026-11-27T12:00:00Z', expires_at: '2026-11-27T12:00:00Z',
 })
 
 test('a permission holds for its app only', () => {
@@ -40,10 +40,22 @@ test.each<[string, Session['permissions'], string[]]>([
   ['a viewer of one app', { dev: ['read'] }, []],
   ['an operator of one app', { dev: ['read', 'manage'] }, ['audit']],
   ['an owner of one app', { dev: ['read', 'manage', 'own'] }, ['people', 'audit']],
-  ['a viewer of all apps', { '*': ['read'] }, ['nodes', 'audit']],
+  ['a viewer of all apps', { '*': ['read'] }, ['nodes', 'audit', 'doctor', 'queues']],
+  ['an operator of all apps', { '*': ['read', 'manage'] }, ['nodes', 'audit', 'doctor', 'queues', 'configuration', 'profile']],
 ])('%s opens the pages of the role', (_, permissions, beyond) => {
   session.value = person(permissions, ['dev'])
-  const special = ['nodes', 'people', 'audit']
+  const special = ['nodes', 'people', 'audit', 'doctor', 'queues', 'configuration', 'profile']
   expect(PAGES.filter(mayOpen).map(({ name }) => name).filter((name) => special.includes(name))).toEqual(beyond)
+  session.value = undefined
+})
+
+test('a front of cells has its own pages, and none of what only cells have', () => {
+  const names = (front: boolean): string[] => {
+    session.value = { ...person({ '*': ['read', 'devices', 'publish', 'define', 'manage', 'own'] }, ['dev']), front }
+    return PAGES.filter(mayOpen).map(({ name }) => name)
+  }
+  const [front, node] = [names(true), names(false)]
+  expect(front.filter((name) => !node.includes(name))).toEqual(['cells'])
+  expect(node.filter((name) => !front.includes(name))).toEqual(['campaigns', 'activities', 'channels', 'experiments', 'notices', 'credentials'])
   session.value = undefined
 })

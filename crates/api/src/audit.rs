@@ -11,6 +11,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use noroshi_console::Console;
+use noroshi_delivery::Outcomes;
 use noroshi_store::{App, Audited, AuditedBy, Person};
 use noroshi_types::{AppId, Timestamp};
 use parking_lot::Mutex;
@@ -80,13 +81,20 @@ impl Trail {
         self.0.lock().after = text(value);
     }
 
-    /// Records the entry, if the caller was recognized.
-    pub(crate) async fn record(&self, console: &Console, metrics: &Metrics, done: Done, now: Timestamp) {
+    /// Records the entry and emits it as an event, if the caller was recognized.
+    pub(crate) async fn record(
+        &self,
+        console: &Console,
+        (outcomes, metrics): (&Outcomes, &Metrics),
+        done: Done,
+        now: Timestamp,
+    ) {
         let found = std::mem::take(&mut *self.0.lock());
         let Some(by) = found.by else { return };
         let Found { app, before, after, .. } = found;
         let Done { action, target, address, request } = done;
         let entry = Audited { by, app, action, target, before, after, address, request };
+        outcomes.audited(&entry);
         if let Err(error) = console.store().record_audit(vec![entry], now).await {
             metrics.audit_failed();
             tracing::error!(%error, "a change could not be written to the audit log");

@@ -9,8 +9,8 @@
 //! Modules are layers, from the bottom up:
 //! 1. [`error`]; `json`, [`body`] and [`document`]: formats. `metrics`, `load`, `rate_limit`: counters and limits.
 //! 2. `connection`: HTTP/1.1 and HTTP/2 over any byte stream, and the pool that bounds the connections.
-//! 3. `address`, `audit`, `registration`, `push_check`, `respond`: what several handlers share. [`mod@drain`] and [`nodes`] are
-//!    interfaces that the node implements.
+//! 3. `address`, `audit`, `registration`, `push_check`, `respond`: what several handlers share. [`mod@drain`],
+//!    [`inspection`] and [`nodes`] are interfaces that the node implements.
 //! 4. `request`: extractors. `first_call`: the cached `GET /v1/me`.
 //! 5. `handler`: one file per resource. `observe` and `origin`: middleware.
 //! 6. `state`: the components of a node. [`mod@router`]: every route. [`parts`]: the API of the crate for other listeners.
@@ -24,6 +24,7 @@ pub mod body;
 pub mod document;
 pub mod drain;
 pub mod error;
+pub mod inspection;
 pub mod nodes;
 pub mod parts;
 pub mod router;
@@ -55,6 +56,7 @@ pub use connection::{
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
 pub use handler::batch::OVER_QUOTA_FIELD;
+pub use handler::queues::queue_metrics;
 pub use load::Load;
 pub use metrics::Metrics;
 pub use rate_limit::RateLimits;

@@ -80,7 +80,8 @@ pub(crate) async fn observe(
 
     if let Some((trail, done)) = audited.filter(|_| response.status().is_success()) {
         let now = observer.delivery.clock().now();
-        trail.record(&observer.console, &observer.metrics, done, now).instrument(span.clone()).await;
+        let observed = (&observer.delivery.context.outcomes, &observer.metrics);
+        trail.record(&observer.console, observed, done, now).instrument(span.clone()).await;
     }
     let took = started.elapsed();
     let status = response.status().as_u16();

@@ -40,6 +40,11 @@ pub fn admin(state: Arc<State>, routes: Vec<Route>, rest: Router) -> Router {
     crate::router::build_upon(routes, Api::new(state, Listener::Admin), rest)
 }
 
+/// The console of a front, with these routes in place of those of the API.
+pub fn console(state: Arc<State>, routes: Vec<Route>, is_public: bool) -> Router {
+    crate::router::console_router_with(state, routes, is_public)
+}
+
 /// The app that the request names for its JWT.
 pub fn named_app<'a>(uri: &'a Uri, headers: &'a HeaderMap, state: &State) -> Option<Cow<'a, str>> {
     access::named_app(uri, headers, state.config.app_domain.as_deref())

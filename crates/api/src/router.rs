@@ -1,6 +1,6 @@
 //! The routes of each listener. A test compares the OpenAPI documents with these tables, so every route is documented.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::{FromRef, Request};
@@ -13,16 +13,16 @@ use noroshi_types::Permission::{self, Define, Devices, Manage, Own, Publish, Rea
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    activity, app, audit, batch, campaign, channel, connect, console, credential, device, drain, endpoint,
-    experiment, health, invalidation, item, me, nodes, notice, notification, page, person, preferences,
-    presence, profile, push_token, quota, relay, series, session as session_handler, topic, topic_rules,
-    user, web_push,
+    activity, app, audit, batch, campaign, cell, channel, connect, console, credential, device, drain, endpoint, experiment, health, inspection, invalidation, item, me, nodes, notice, notification, page, person, preferences, presence, profile, push_token, queues, quota, relay, series, session as session_handler, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
 pub use crate::request::session::CONSOLE_API;
 use crate::request::session::{self, Desk, Needed};
 use crate::state::{Api, State};
 use crate::{connection, observe, origin};
+
+/// Sends to devices of this node.
+const TEST_NOTIFICATIONS: &str = "/v1/test-notifications";
 
 /// A path and its handler.
 pub struct Route {
@@ -83,9 +83,39 @@ pub fn admin_router(state: Arc<State>) -> Router {
 /// The console: its page, and under [`CONSOLE_API`] the routes that people may use. On the public address (`is_public`), too
 /// many requests are refused as the others there are.
 pub fn console_router(state: Arc<State>, is_public: bool) -> Router {
+    serve_console(state, console_routes(), is_public)
+}
+
+/// The console of a front. `routes` replace those of the same method and path. A front has no devices of its own, so it
+/// refuses what none of `routes`, sessions and the admin listener serve.
+pub(crate) fn console_router_with(state: Arc<State>, routes: Vec<Route>, is_public: bool) -> Router {
+    let mut replaced: HashMap<_, _> =
+        routes.into_iter().map(|route| ((route.method, route.path), route.handler)).collect();
+    let known: HashSet<_> = session_routes()
+        .into_iter()
+        .chain(admin_routes())
+        .map(|route| (route.method, route.path))
+        .filter(|(_, path)| *path != TEST_NOTIFICATIONS)
+        .collect();
+    let of_front = |route: Route| {
+        let key = (route.method.clone(), route.path);
+        match replaced.remove(&key) {
+            Some(handler) => Route { handler, ..route },
+            None if known.contains(&key) => route,
+            None => Route { handler: on(filter_of(&route.method), console::at_a_front), ..route },
+        }
+    };
+    serve_console(state, console_routes().into_iter().map(of_front).collect(), is_public)
+}
+
+fn filter_of(method: &Method) -> MethodFilter {
+    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+fn serve_console(state: Arc<State>, routes: Vec<Route>, is_public: bool) -> Router {
     let api = Api::new(state, Listener::Console);
     let desk = Desk::from_ref(&api);
-    let routes = console_routes().into_iter().filter_map(|route| route.guarded(&desk));
+    let routes = routes.into_iter().filter_map(|route| route.guarded(&desk));
     let router = routes.fold(Router::new(), |router, (path, handler)| router.route(path, handler));
     let unknown = async || Problem::new(Code::NotFound, "unknown path; see the reference in the console");
     let page = Router::new()
@@ -152,13 +182,15 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations", person::invite).on_node(Own).dangerous(),
         delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
-        post("/v1/test-notifications", notification::publish_test).in_app(Devices),
+        post(TEST_NOTIFICATIONS, notification::publish_test).in_app(Devices),
         get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/live", series::live).on_node(Read),
         get("/v1/apps/{app}/live", series::live_of_app).in_app(Read),
         get("/v1/audit", audit::list).on_node(Read),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
         get("/v1/apps/{app}/people", person::of_app).in_app(Own),
+        get("/v1/apps/{app}/invitations", person::invitations_of_app).in_app(Own),
+        delete("/v1/apps/{app}/invitations/{id}", person::withdraw_from_app).in_app(Own),
         post("/v1/apps/{app}/people", person::add_to_app).in_app(Own).dangerous(),
         delete("/v1/apps/{app}/people/{id}", person::remove_from_app).in_app(Own).dangerous(),
     ]
@@ -222,6 +254,8 @@ fn public_routes() -> Vec<Route> {
         get("/v1/users/{user}/preferences", preferences::of_user).in_app(Read),
         put("/v1/users/{user}/preferences", preferences::set_of_user).in_app(Devices),
         delete("/v1/users/{user}/preferences", preferences::clear_of_user).in_app(Devices),
+        get("/v1/devices/{device}/endpoints", endpoint::of_device).in_app(Read),
+        delete("/v1/devices/{device}/endpoints/{id}", endpoint::revoke).in_app(Devices),
         get("/v1/devices/{device}/preferences", preferences::of_device).in_app(Read),
         put("/v1/devices/{device}/preferences", preferences::set_of_device).in_app(Devices),
         delete("/v1/devices/{device}/preferences", preferences::clear_of_device).in_app(Devices),
@@ -329,6 +363,12 @@ fn admin_routes() -> Vec<Route> {
         delete("/v1/drain", drain::cancel).on_node(Manage),
         get("/v1/nodes", nodes::list).on_node(Read),
         get("/v1/series", series::show).on_node(Read),
+        get("/v1/doctor", inspection::doctor).on_node(Read),
+        get("/v1/queues", queues::list).on_node(Read),
+        get("/v1/configuration", inspection::configuration).on_node(Manage),
+        get("/v1/cells", cell::not_a_front).on_node(Read),
+        patch("/v1/cells/{cell}", cell::not_a_front).on_node(Manage),
+        post("/v1/cells/{cell}/moves", cell::not_a_front).on_node(Manage),
         post("/v1/console/invitations", person::invite_by_operator),
         post("/v1/console/links", person::link_by_operator),
         get("/debug/pprof/profile", profile::cpu).on_node(Manage),

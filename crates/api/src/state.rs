@@ -24,6 +24,7 @@ use crate::drain::Drain;
 use crate::first_call::{FirstCallService, FirstCalls};
 use crate::handler::health::Health;
 use crate::handler::web_push::WebPush;
+use crate::inspection::Inspector;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
@@ -47,6 +48,8 @@ pub struct Config {
     /// A request to a host directly under this domain names the app.
     pub app_domain: Option<String>,
     pub device_token_ttl: Duration,
+    /// Whether the node is a front, which has cells and no devices of its own.
+    pub front: bool,
     /// False on a node without the role `api`: of the public paths, it serves only those of the gateway.
     pub public: bool,
     /// Concurrent requests; further ones get 503.
@@ -66,6 +69,7 @@ impl Default for Config {
             xmpp_public_url: None,
             app_domain: None,
             device_token_ttl: limits::DEVICE_TOKEN_TTL,
+            front: false,
             public: true,
             // Ten times what two cores process concurrently; each costs some tens of KiB.
             requests_max: 4_096,
@@ -101,6 +105,8 @@ pub struct State {
     pub nodes: Option<Arc<dyn Nodes>>,
     /// The time series and live figures.
     pub series: Arc<Series>,
+    /// Doctor's findings and the configuration. None: the node cannot examine itself.
+    pub inspector: Option<Arc<Inspector>>,
     /// CPU and heap profiles.
     pub profiler: Profiler,
     /// Cache of first calls. Created by `FirstCalls::default()`.
@@ -229,8 +235,14 @@ components! {
     Option<Arc<dyn Drain>>: |api| api.drain.clone();
     Option<Arc<dyn Nodes>>: |api| api.nodes.clone();
     Arc<Series>: |api| api.series.clone();
+    Option<Arc<Inspector>>: |api| api.inspector.clone();
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
     Limits: |api| api.config.limits;
-    Desk: |api| Desk { console: api.console.clone(), auth: api.auth.clone(), delivery: api.delivery.clone() };
+    Desk: |api| Desk {
+        console: api.console.clone(),
+        auth: api.auth.clone(),
+        delivery: api.delivery.clone(),
+        front: api.config.front,
+    };
 }

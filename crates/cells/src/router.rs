@@ -25,6 +25,17 @@ impl Front {
     }
 }
 
+impl Front {
+    /// The console: its people, apps and keys are the front's; devices and users are in the cells.
+    pub fn console_router(self: &Arc<Self>, is_public: bool) -> Router {
+        let mut routes = public_routes();
+        // Registration takes the key or token of the caller, which a person does not have.
+        routes.retain(|route| route.path != "/v1/devices" || route.method != Method::POST);
+        routes.extend(admin_routes().into_iter().filter(|route| route.path.starts_with("/v1/cells")));
+        parts::console(self.cells.state.clone(), routes, is_public).layer(Extension(self.clone()))
+    }
+}
+
 /// Served by the front's own API.
 pub const OWN: [(Method, &str); 12] = [
     (Method::GET, "/v1/apps/{app}"),
@@ -77,6 +88,8 @@ fn public_routes() -> Vec<Route> {
         get("/v1/users/{user}/preferences", users::read),
         put("/v1/users/{user}/preferences", users::set_preferences),
         delete("/v1/users/{user}/preferences", users::clear_preferences),
+        get("/v1/devices/{device}/endpoints", devices::show),
+        delete("/v1/devices/{device}/endpoints/{id}", devices::forward),
         get("/v1/devices/{device}/preferences", devices::show),
         put("/v1/devices/{device}/preferences", devices::forward),
         delete("/v1/devices/{device}/preferences", devices::forward),

@@ -71,6 +71,7 @@ pub use delivery::Delivery;
 pub use edge::{Edge, Fan, LocalSession, Session};
 pub use error::Error;
 pub use login::{LoginAttempt, LoginResult};
+pub use outcomes::Outcomes;
 pub use publish::{Publishing, Receipt, Series};
 pub use quota::{Admission, Held, InOrder, Origin, OverQuota};
 pub use texts::Texts;

@@ -8,10 +8,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_events::event::{Accepted, Configured, Registered, Routed};
+use noroshi_events::event::{Accepted, Audited, Configured, Registered, Routed};
 use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{
-    Ack, Acked, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store, Work,
+    Ack, Acked, AuditedBy, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store,
+    Work,
 };
 use noroshi_telemetry::{Labels, Registry};
 use noroshi_types::trace::TraceId;
@@ -108,6 +109,30 @@ impl Outcomes {
     ) {
         let name = || name.map(Box::from);
         let event = || Event::Configured(Box::new(Configured { app, what, change, name: name() }));
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// An entry of the audit log, which never holds a secret.
+    pub fn audited(&self, entry: &noroshi_store::Audited) {
+        let event = || {
+            let (by, who) = match &entry.by {
+                AuditedBy::Person { email, .. } => ("person", Some(email.as_str())),
+                AuditedBy::Key(name) => ("key", Some(name.as_str())),
+                AuditedBy::OperatorToken => ("operator", None),
+                AuditedBy::Node => ("node", None),
+            };
+            Event::Audited(Box::new(Audited {
+                app: entry.app,
+                by,
+                who: who.map(Box::from),
+                action: entry.action.as_str().into(),
+                target: entry.target.as_str().into(),
+                before: entry.before.as_deref().map(Box::from),
+                after: entry.after.as_deref().map(Box::from),
+                address: entry.address.as_str().into(),
+                request: entry.request.as_str().into(),
+            }))
+        };
         self.events().emit(self.clock.now(), event);
     }
 

@@ -81,6 +81,8 @@ pub enum Event {
     /// An operator or provider changed the configuration.
     Configured(Box<Configured>),
     Exposed(Box<Exposed>),
+    /// An entry of the audit log.
+    Audited(Box<Audited>),
 }
 
 /// The subject of an event.
@@ -164,6 +166,34 @@ pub struct Exposed {
     pub variant: Box<str>,
 }
 
+/// A change by a person, an `admin` key or the operator, as in the audit log. Never has a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audited {
+    pub app: Option<AppId>,
+    /// `person`, `key`, `operator` or `node`.
+    pub by: &'static str,
+    /// The address of the person, or the name of the key.
+    pub who: Option<Box<str>>,
+    /// Method and route.
+    pub action: Box<str>,
+    /// The path.
+    pub target: Box<str>,
+    /// JSON.
+    pub before: Option<Box<str>>,
+    pub after: Option<Box<str>>,
+    /// The client's address.
+    pub address: Box<str>,
+    pub request: Box<str>,
+}
+
+impl Audited {
+    fn bytes(&self) -> usize {
+        let Self { who, action, target, before, after, address, request, .. } = self;
+        let optional = [who, before, after].into_iter().flatten();
+        [action, target, address, request].into_iter().chain(optional).map(|text| text.len()).sum()
+    }
+}
+
 names! {
     /// The names of events in lines and metrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,6 +218,7 @@ names! {
         Campaign => "campaign",
         Configured => "configured",
         Exposed => "exposed",
+        Audited => "audit",
     }
 }
 
@@ -233,6 +264,7 @@ impl Record {
             | Event::PushSent { devices, .. }
             | Event::PushAnswered { devices, .. } => size_of_val::<[DeviceNum]>(devices),
             Event::Acked(acked) => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
+            Event::Audited(audited) => audited.bytes(),
             _ => 0,
         }
     }

@@ -11,7 +11,7 @@ use noroshi_types::trace::TraceId;
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, Timestamp, UserId};
 
 use crate::event::{
-    Accepted, Configured, Connected, Event, Exposed, Kind, Record, Registered, Routed, Subject,
+    Accepted, Audited, Configured, Connected, Event, Exposed, Kind, Record, Registered, Routed, Subject,
 };
 
 /// The version of the schema, `v` of each line. A version may gain fields; readers ignore unknown ones.
@@ -118,6 +118,7 @@ impl Writer {
             Event::Closed { .. } => Kind::Closed,
             Event::Campaign { .. } => Kind::Campaign,
             Event::Exposed(_) => Kind::Exposed,
+            Event::Audited(_) => Kind::Audited,
             _ => Kind::Configured,
         };
         self.begin(at, kind, out);
@@ -143,6 +144,7 @@ impl Writer {
             }
             Event::Configured(configured) => self.configured(configured, out),
             Event::Exposed(exposed) => self.exposed(exposed, out),
+            Event::Audited(audited) => self.audited(audited, out),
             // `write` splits them into lines by device.
             Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
             }
@@ -217,6 +219,26 @@ impl Writer {
         }
         push_field(out, "experiment", &exposed.experiment);
         push_field(out, "variant", &exposed.variant);
+    }
+
+    fn audited(&mut self, audited: &Audited, out: &mut Vec<u8>) {
+        if let Some(app) = audited.app {
+            self.push_app(out, app);
+        }
+        push_field(out, "by", audited.by);
+        if let Some(who) = &audited.who {
+            push_field(out, "who", who);
+        }
+        push_field(out, "action", &audited.action);
+        push_field(out, "target", &audited.target);
+        for (name, value) in [("before", &audited.before), ("after", &audited.after)] {
+            if let Some(value) = value {
+                push_name(out, name);
+                out.extend_from_slice(value.as_bytes());
+            }
+        }
+        push_field(out, "address", &audited.address);
+        push_field(out, "request", &audited.request);
     }
 
     /// Calls `line` for each line: its devices, and its count. Unknown devices count in the first line.

@@ -13,6 +13,7 @@ use noroshi_api::error::{Code, Problem};
 use noroshi_supervision::{Heartbeat, Kind, Threads};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
@@ -73,7 +74,10 @@ fn divide(router: Router, node: Handle, threads: Threads) -> Router {
             if here {
                 return next.run(request).await;
             }
+            // As on the public address: a request that may change something runs to its end even if its client leaves.
+            let is_safe = request.method().is_safe();
             let answered = node.spawn(next.run(request));
+            let _abandoned = is_safe.then(|| AbortOnDrop(answered.abort_handle()));
             match is_ready {
                 false => answered.await.unwrap_or_else(|_| unanswered()),
                 true => match tokio::time::timeout(READY_TIMEOUT, answered).await {
@@ -83,6 +87,15 @@ fn divide(router: Router, node: Handle, threads: Threads) -> Router {
             }
         }
     }))
+}
+
+/// Ends the task of a safe request whose client left: a profile, for example.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The node's runtime has ended or is blocked.

@@ -19,6 +19,7 @@ pub(crate) fn config(config: &Config) -> noroshi_api::Config {
             body_bytes: config.limits.body_bytes,
             campaign_batch: config.push.batch,
         },
+        front: config.node.roles.has(Role::Front),
         public: config.node.roles.has(Role::Api) || config.node.roles.has(Role::Front),
         public_url: config.server.public_url.clone(),
         app_domain: config.server.app_domain.clone(),

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+use noroshi_api::inspection::Inspector;
 use noroshi_api::{PoolMetrics, State};
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
@@ -40,6 +41,7 @@ use crate::descriptors::{self, Serves, Shares};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
 use crate::host::Host;
+use crate::inspection::Inspect;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
 use crate::supervise::{self, Supervisor};
@@ -123,6 +125,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Other nodes.
     let info = cluster::first_info(&config, &listening.addresses, listening.http, delivery.clock().now());
+    let inspector = Inspector::new(Arc::new(Inspect::new(info.name.clone(), config.clone())));
     let profiler = Profiler::new(folder.join("profiles"));
     let pusher = profiling::pusher(&config, &info.name, profiler.clone(), &mut registry)?;
     let events =
@@ -161,12 +164,13 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         drain: Some(Arc::new(drain)),
         nodes: Some(cluster.nodes.clone()),
         series: series.clone(),
+        inspector: Some(Arc::new(inspector)),
         profiler,
         first_calls: noroshi_api::FirstCalls::default(),
         load: noroshi_api::Load::default(),
     });
     let (front, router, admin_router) = routers(&config, &state, opened.cells, front_metrics).await?;
-    let (router, admin_router) = console::serve(&config, &state, router, admin_router);
+    let (router, admin_router) = console::serve(&config, (&state, front.as_ref()), router, admin_router);
     let connections = api::connections(
         &config,
         router,

@@ -21,7 +21,7 @@ pub use keys::{
     Publish, Push, Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
 };
 pub use layer::{FILE_NAME, Flag, Inputs};
-pub use print::{print, reference};
+pub use print::{by_section, print, reference};
 pub use problem::{Problem, Problems, Source};
 pub use reader::{EngineUrl, Entry};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use noroshi_api::State;
+use noroshi_cells::Front;
 use noroshi_console::{Console, Refused};
 use noroshi_store::Store;
 use noroshi_types::Timestamp;
@@ -35,13 +36,23 @@ pub(crate) async fn open(
 }
 
 /// The routers of the public and the admin address, with the console where it is served.
-pub(crate) fn serve(config: &Config, state: &Arc<State>, public: Router, admin: Router) -> (Router, Router) {
-    // A front has no users and devices of its own.
-    if !config.node.roles.has(Role::Api) || !config.console.enabled {
+/// `front`: the node is one.
+pub(crate) fn serve(
+    config: &Config,
+    (state, front): (&Arc<State>, Option<&Arc<Front>>),
+    public: Router,
+    admin: Router,
+) -> (Router, Router) {
+    let has_api = config.node.roles.has(Role::Api) || front.is_some();
+    if !has_api || !config.console.enabled {
         return (public, admin);
     }
     let with = |router: Router, is_public| {
-        noroshi_api::console_router(state.clone(), is_public).fallback_service(router)
+        let console = match front {
+            Some(front) => front.console_router(is_public),
+            None => noroshi_api::console_router(state.clone(), is_public),
+        };
+        console.fallback_service(router)
     };
     (if config.console.public { with(public, true) } else { public }, with(admin, false))
 }

@@ -18,6 +18,9 @@ use crate::capacity::{self, Capacity};
 use crate::descriptors::Serves;
 use crate::host::{Folder, Host};
 
+/// For how many devices a machine is checked if nothing says a number.
+pub const CONNECTIONS_DEFAULT: u64 = 10_000;
+
 /// What the machine must support.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirements {

@@ -12,7 +12,7 @@
 //! 1. [`data`], [`process`], [`push_key`]: files and process. [`host`], [`descriptors`], [`capacity`], [`mod@doctor`]: the machine.
 //! 2. [`config`]: validated configuration. [`tasks`] and `supervise`: running tasks and failures.
 //! 3. Components, one module each, from configuration to a handle: `store`, `cluster`, `delivery`, `push`, `gateway`, `api`,
-//!    `handover`, `front`, `admin`, `events`, `otel`, `profiling`, `sqs`, `egress`, [`development`], `reload`, `drain`.
+//!    `handover`, `front`, `admin`, `events`, `inspection`, `otel`, `profiling`, `sqs`, `egress`, [`development`], `reload`, `drain`.
 //! 4. [`build`]: assembles the components. [`mod@run`]: the life of the process.
 //!
 //! [`metrics`] lists metrics for the documentation. This is the only crate that names implementations.
@@ -44,6 +44,7 @@ mod events;
 mod front;
 mod gateway;
 mod handover;
+mod inspection;
 mod otel;
 mod profiling;
 mod push;

@@ -8,8 +8,8 @@
 //!   Pusher ── upload (the newest only) ── POST /ingest by egress
 //! ```
 //!
-//! Reading order: `profile`, `map`, `symbol`, `pprof`, `sampler`, `cpu`, `heap`, [`profiler`], then [`push`] and
-//! `folded` (the input of flame graphs).
+//! Reading order: `profile`, `map`, `symbol`, `pprof`, `sampler`, `cpu`, `heap`, `folded` and [`tree`] (the input of flame
+//! graphs), [`profiler`], then [`push`].
 //!
 //! Invariants: without a request nothing samples the CPU, allocates or writes; at most one CPU profile is taken at a
 //! time; on-demand profiles take precedence over continuous ones.
@@ -31,6 +31,7 @@ pub mod push;
 mod sampler;
 #[cfg(feature = "cpu")]
 mod symbol;
+pub mod tree;
 
 pub use profiler::{Ask, Detail, Error, Profiler};
 pub use push::{Config, Metrics, Pusher};

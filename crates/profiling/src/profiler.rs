@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Mutex, Notify, Semaphore};
 
+use crate::tree::CallTree;
+
 pub use crate::profile::{Ask, Detail, Error, HZ_DEFAULT, HZ_MAX, SECONDS_MAX, Taken};
 
 /// Clones share everything.
@@ -63,6 +65,12 @@ impl Profiler {
         let turn = self.0.sampler.clone().lock_owned().await;
         drop(wanted);
         self.take(turn, ask, Detail::Lines, std::future::pending()).await
+    }
+
+    /// As [`Self::cpu`], as a tree of calls.
+    pub async fn cpu_tree(&self, ask: Ask) -> Result<CallTree, Error> {
+        let taken = self.cpu(ask).await?;
+        tree(taken).await
     }
 
     /// A window of continuous profiling, without lines. Ends early at an on-demand profile or at `end`. Cancel-safe.
@@ -126,6 +134,18 @@ impl Profiler {
     pub async fn heap(&self, _: Detail) -> Result<Taken, Error> {
         Err(Error::NotBuilt { what: "heap profiles", feature: "heap-profiling" })
     }
+}
+
+#[cfg(feature = "cpu")]
+async fn tree(taken: Taken) -> Result<CallTree, Error> {
+    let fold = move || crate::folded::fold(&taken.pprof).map(|folded| CallTree::of(&folded));
+    let folded = tokio::task::spawn_blocking(fold).await.map_err(|error| Error::Failed(error.to_string()))?;
+    folded.map_err(|error| Error::Failed(error.to_string()))
+}
+
+#[cfg(not(feature = "cpu"))]
+async fn tree(_: Taken) -> Result<CallTree, Error> {
+    Err(Error::NotBuilt { what: "CPU profiles", feature: "profiling" })
 }
 
 /// Sets the flag while it exists.

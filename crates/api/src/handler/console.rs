@@ -71,3 +71,8 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         name.trim().eq_ignore_ascii_case("gzip") && weight > 0.0
     })
 }
+
+/// What a front has no devices, credentials or definitions for.
+pub(crate) async fn at_a_front() -> Problem {
+    Problem::new(Code::NotAtAFront, "a front has no devices of its own: use the console of a cell")
+}

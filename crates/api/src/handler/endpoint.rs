@@ -1,4 +1,5 @@
-//! `/v1/me/endpoints`: the Web Push endpoints of a device. Messages to them arrive in [`mod@super::web_push`].
+//! The Web Push endpoints of a device, for the device itself (`/v1/me/endpoints`) and for its backend. Messages to them
+//! arrive in [`mod@super::web_push`].
 
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Extensions, HeaderMap, StatusCode};
 use noroshi_auth::Auth;
 use noroshi_store::{Endpoint, NewEndpoint};
-use noroshi_types::{EndpointId, Quota};
+use noroshi_types::{DeviceId, EndpointId, Quota};
 use serde::Serialize;
 
 use crate::address::Addresses;
 use crate::body::{self, EndpointRequest};
 use crate::connection::Peer;
 use crate::error::Problem;
-use crate::request::access::Consumer;
+use crate::request::access::{Consumer, Devices, Needs, Provider, Read};
 use crate::request::body::JsonBody;
 use crate::request::parameter::Path;
 use crate::respond::{self, Answer};
@@ -83,6 +84,31 @@ pub(crate) async fn delete(consumer: Consumer, Path(id): Path<String>) -> Result
     let deleted = consumer.delivery.store().delete_endpoint(device.app, &device.id, id).await;
     deleted.map_err(Problem::missing("endpoint"))?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /v1/devices/{device}/endpoints`
+pub(crate) async fn of_device(provider: Provider<Read>, Path(device): Path<String>) -> Answer {
+    let device = found(&provider, &device).await?;
+    let now = provider.delivery.clock().now();
+    let found = provider.delivery.store().endpoints(provider.app, &device, now).await?;
+    respond::field("endpoints", found.into_iter().map(EndpointBody::from).collect::<Vec<_>>())
+}
+
+/// `DELETE /v1/devices/{device}/endpoints/{id}`: later posts get 410.
+pub(crate) async fn revoke(
+    provider: Provider<Devices>,
+    Path((device, id)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let device = found(&provider, &device).await?;
+    let id = id.parse().map(EndpointId).map_err(|_| Problem::not_found("endpoint"))?;
+    let deleted = provider.delivery.store().delete_endpoint(provider.app, &device, id).await;
+    deleted.map_err(Problem::missing("endpoint"))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn found<N: Needs>(provider: &Provider<N>, device: &str) -> Result<DeviceId, Problem> {
+    let found = provider.delivery.store().device(provider.app, &body::device_id(device)?).await?;
+    found.map(|device| device.id).ok_or_else(|| Problem::not_found("device"))
 }
 
 impl From<Endpoint> for EndpointBody {

@@ -311,6 +311,59 @@ pub(crate) async fn add_to_app(caller: Person, trail: Trail, JsonBody(body): Jso
     }
 }
 
+/// An open invitation, as an owner of one app sees it.
+#[derive(Serialize)]
+struct AppInvitationBody {
+    id: String,
+    email: String,
+    role: &'static str,
+    /// It also names other apps, so only owners of all apps can withdraw it.
+    other_apps: bool,
+    created_at: String,
+    expires_at: String,
+}
+
+fn app_invitation_body(ticket: &Ticket, app: AppId) -> Option<AppInvitationBody> {
+    let TicketPurpose::Invitation { email, roles } = &ticket.purpose else { return None };
+    let (_, role) = roles.iter().find(|(of, _)| *of == Some(app))?;
+    Some(AppInvitationBody {
+        id: ticket.id.to_string(),
+        email: email.clone(),
+        role: role.as_str(),
+        other_apps: roles.iter().any(|(of, _)| *of != Some(app)),
+        created_at: ticket.created_at.to_string(),
+        expires_at: ticket.expires_at.to_string(),
+    })
+}
+
+/// `GET /v1/apps/{app}/invitations`: open invitations that name the app.
+pub(crate) async fn invitations_of_app(caller: Person) -> Answer {
+    let app = caller.app_id()?;
+    let found = caller.desk.console.store().invitations(caller.desk.now()).await?;
+    let bodies = found.iter().filter_map(|ticket| app_invitation_body(ticket, app));
+    respond::field("invitations", bodies.collect::<Vec<_>>())
+}
+
+/// `DELETE /v1/apps/{app}/invitations/{id}`
+pub(crate) async fn withdraw_from_app(
+    caller: Person,
+    trail: Trail,
+    Path((_, id)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (app, store) = (caller.app_id()?, caller.desk.console.store());
+    let found = store.invitations(caller.desk.now()).await?;
+    let ticket = found.iter().find(|ticket| ticket.id.to_string() == id);
+    let before = ticket.and_then(|ticket| app_invitation_body(ticket, app));
+    let (Some(ticket), Some(before)) = (ticket, before) else { return Err(Problem::not_found("invitation")) };
+    if before.other_apps {
+        let detail = "the invitation also names other apps: an owner of all apps can withdraw it";
+        return Err(Problem::new(Code::WrongState, detail));
+    }
+    store.delete_ticket(ticket.id).await.map_err(Problem::missing("invitation"))?;
+    trail.before(&before);
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// `DELETE /v1/apps/{app}/people/{id}`: takes the person's role in the app.
 pub(crate) async fn remove_from_app(
     caller: Person,

@@ -2,7 +2,6 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
-use noroshi_auth::Auth;
 use noroshi_console::{Caller, LoggedIn, Proof, Step, csrf_of};
 use noroshi_store::PersonSession;
 use noroshi_types::{AppId, Permissions, Timestamp};
@@ -13,7 +12,7 @@ use crate::body::person::{Acceptance, Confirmation, Link, LogIn, NewPassword, Se
 use crate::error::Problem;
 use crate::request::body::SmallJson;
 use crate::request::parameter::Path;
-use crate::request::session::{Person, Visitor, cookie};
+use crate::request::session::{Desk, Person, Visitor, cookie};
 use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
@@ -29,7 +28,8 @@ struct SessionBody {
 }
 
 /// Who is logged in, and what they may do.
-fn session_body(auth: &Auth, caller: &Caller, token: &str) -> Value {
+fn session_body(desk: &Desk, caller: &Caller, token: &str) -> Value {
+    let auth = &desk.auth;
     let person = &caller.person;
     let apps = auth.apps();
     let name_of = |id: AppId| apps.iter().find(|app| app.id == id).map(|app| app.name.as_str());
@@ -46,6 +46,7 @@ fn session_body(auth: &Auth, caller: &Caller, token: &str) -> Value {
     let all = caller.permissions(None);
     let on_node = (!all.is_empty()).then(|| (ALL_APPS.to_owned(), names_of(all)));
     json!({
+        "front": desk.front,
         "person": {
             "id": person.id.0.to_string(),
             "email": person.email,
@@ -73,7 +74,7 @@ fn names_of(permissions: Permissions) -> Value {
 fn begun(visitor: &Visitor, logged_in: &LoggedIn, now: Timestamp) -> Answer {
     let LoggedIn { token, caller } = logged_in;
     let seconds = caller.session.expires_at.saturating_since(now).as_secs();
-    let mut response = respond::ok(&session_body(&visitor.desk.auth, caller, token))?;
+    let mut response = respond::ok(&session_body(&visitor.desk, caller, token))?;
     let headers = response.headers_mut();
     headers.insert(header::SET_COOKIE, cookie(token, seconds, visitor.is_secure));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
@@ -87,7 +88,7 @@ pub(crate) async fn methods(_: Visitor) -> Answer {
 
 /// `GET /v1/session`
 pub(crate) async fn show(person: Person) -> Answer {
-    let mut response = respond::ok(&session_body(&person.desk.auth, &person.caller, &person.token))?;
+    let mut response = respond::ok(&session_body(&person.desk, &person.caller, &person.token))?;
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     Ok(response)
 }

@@ -56,6 +56,8 @@ pub(crate) struct Desk {
     pub(crate) console: Arc<Console>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) delivery: Arc<Delivery>,
+    /// Whether the node is a front.
+    pub(crate) front: bool,
 }
 
 impl Desk {

@@ -15,6 +15,7 @@ mod experiment;
 mod first_call;
 mod http2;
 mod http2_frames;
+mod inspection;
 mod items;
 mod nodes;
 mod notification;

@@ -21,8 +21,11 @@ async fn only_the_operator_gets_profiles_and_only_within_bounds() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}");
         assert_eq!(answer.json()["field"], field);
     }
-    let unknown = service.operate(Method::GET, "/debug/pprof/profile?second=1", OPERATOR, "").await;
-    assert_eq!(unknown.status, StatusCode::BAD_REQUEST);
+    for unknown in ["second=1", "format=svg"] {
+        let path = format!("/debug/pprof/profile?{unknown}");
+        let answer = service.operate(Method::GET, &path, OPERATOR, "").await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{unknown}");
+    }
 }
 
 #[tokio::test]
@@ -30,6 +33,7 @@ async fn a_build_without_the_feature_names_it() {
     let service = Service::with(|_| {}).await;
     let builds = [
         ("/debug/pprof/profile?seconds=1", noroshi_profiling::CPU, "`profiling`"),
+        ("/debug/pprof/profile?seconds=1&format=tree", noroshi_profiling::CPU, "`profiling`"),
         ("/debug/pprof/heap", noroshi_profiling::HEAP, "`heap-profiling`"),
     ];
     for (path, built, feature) in builds {

@@ -125,6 +125,7 @@ impl Service {
             drain: None,
             nodes: None,
             series,
+            inspector: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
             first_calls: noroshi_api::FirstCalls::default(),
             load: Load::default(),

@@ -68,6 +68,26 @@ async fn a_device_creates_and_deletes_endpoints() {
 }
 
 #[tokio::test]
+async fn a_provider_lists_and_revokes_the_endpoints_of_a_device() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    service.device("d2", "u1").await;
+    let (made, path) = endpoint(&service, &token, r#"{"label": "chat"}"#).await;
+    let list = "/v1/devices/d1/endpoints";
+    let listed = service.get(list, &service.key).await;
+    assert!(!listed.text.contains(path.trim_start_matches("/push/")), "the secret is not stored");
+    assert_eq!(listed.json(), service.get("/v1/me/endpoints", &token).await.json());
+    let id = made["id"].as_str().expect("an id");
+    service.get(list, &service.other_key).await.problem(404, "not_found");
+    service.get("/v1/devices/d9/endpoints", &service.key).await.problem(404, "not_found");
+    service.delete(&format!("{list}/{id}"), &service.other_key).await.problem(404, "not_found");
+    service.delete(&format!("/v1/devices/d2/endpoints/{id}"), &service.key).await.problem(404, "not_found");
+    service.delete(&format!("{list}/x"), &service.key).await.problem(404, "not_found");
+    assert_eq!(service.delete(&format!("{list}/{id}"), &service.key).await.status, StatusCode::NO_CONTENT);
+    service.get(&path, "").await.problem(410, "endpoint_gone");
+}
+
+#[tokio::test]
 async fn an_endpoint_ends_with_its_expiry_device_or_app() {
     let service = Service::start().await;
     let (first, second) = (service.device("d1", "u1").await, service.device("d2", "u1").await);

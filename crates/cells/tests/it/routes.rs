@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use http::{Method, StatusCode};
 use noroshi_api::router as api;
 use noroshi_cells::router::{OWN, public_paths};
+use noroshi_types::Role;
 use serde_json::json;
 
 use crate::world::World;
@@ -44,6 +45,54 @@ async fn routes_of_cells_are_rejected_by_name() {
     world.call(Method::GET, "/v1/topics", "", "").await.problem(401, "unauthorized");
     assert_eq!(world.call(Method::GET, "/openapi.json", "", "").await.status, StatusCode::OK);
     assert_eq!(world.get("/v1/apps/dev").await.json()["name"], "dev");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_of_a_front_shows_devices_of_all_cells_and_moves_them() {
+    let world = World::start().await;
+    world.device("d1", "u1").await;
+    let owner = async |method: Method, path: &str, body: &str| {
+        world.in_console(Role::Owner, method, path, body).await
+    };
+    assert_eq!(owner(Method::GET, "/v1/session", "").await.json()["front"], true);
+    let devices = owner(Method::GET, "/v1/devices", "").await.json();
+    assert_eq!(devices["devices"].as_array().map(Vec::len), Some(1), "{devices}");
+    assert_eq!(owner(Method::GET, "/v1/devices/d1/endpoints", "").await.json(), json!({"endpoints": []}));
+    let sent = owner(Method::POST, "/v1/notifications", r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
+    assert_eq!(sent.status, StatusCode::ACCEPTED, "{}", sent.text);
+    assert_eq!(owner(Method::GET, "/v1/apps/dev/keys", "").await.status, StatusCode::OK);
+
+    let from = world.cell_of("d1").await;
+    let to = ["a", "b", "c"].into_iter().find(|cell| *cell != from).expect("another cell");
+    let body = json!({"to": to, "app": "dev", "user": "u1"}).to_string();
+    let moves = format!("/v1/cells/{from}/moves");
+    let by_viewer = world.in_console(Role::Viewer, Method::POST, &moves, &body).await;
+    by_viewer.problem(403, "forbidden");
+    assert_eq!(
+        world.in_console(Role::Viewer, Method::GET, "/v1/cells", "").await.json()["cells"][0]["cell"],
+        "a"
+    );
+    assert_eq!(owner(Method::POST, &moves, &body).await.json(), json!({"users": 1, "devices": 1}));
+    let audited = owner(Method::GET, "/v1/audit", "").await;
+    assert!(audited.text.contains(&moves), "{}", audited.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_of_a_front_refuses_what_only_cells_have() {
+    let world = World::start().await;
+    for (method, path) in [
+        (Method::GET, "/v1/campaigns"),
+        (Method::GET, "/v1/activities"),
+        (Method::GET, "/v1/push/channels"),
+        (Method::GET, "/v1/apps/dev/push"),
+        (Method::GET, "/v1/apps/dev/experiments"),
+        (Method::POST, "/v1/devices"),
+        (Method::POST, "/v1/test-notifications"),
+    ] {
+        let answer = world.in_console(Role::Owner, method.clone(), path, "{}").await;
+        answer.problem(421, "not_at_a_front");
+        assert!(answer.text.contains("cell"), "{method} {path}: {}", answer.text);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

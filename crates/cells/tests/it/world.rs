@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
+use noroshi_api::router::CONSOLE_API;
 use noroshi_api::{Load, Peer, State};
 use noroshi_auth::Auth;
 use noroshi_cells::{CellConfig, Config, Front, Metrics};
@@ -16,7 +17,7 @@ use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_store::{AppSettings, Cells, Sqlite, Store, sqlite};
 use noroshi_telemetry::span::{Ended, Sampling, Spans};
-use noroshi_types::{AppName, Scopes};
+use noroshi_types::{AppName, Role, Scopes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -77,6 +78,7 @@ async fn open(folder: &TempDir) -> Parts {
         drain: None,
         nodes: None,
         series,
+        inspector: None,
         profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
         first_calls: noroshi_api::FirstCalls::default(),
         load: Load::default(),
@@ -182,6 +184,10 @@ impl Cell {
             weight,
         }
     }
+}
+
+fn nowhere() -> noroshi_console::Client {
+    noroshi_console::Client { address: String::new(), network: String::new(), agent: String::new() }
 }
 
 /// An older cell rejects lines with unknown fields and accepts the others.
@@ -327,6 +333,28 @@ impl World {
 
     pub(crate) async fn call(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
         send(self.front().0.router(), method, path, bearer, body, &[]).await
+    }
+
+    /// A request to the console by a person with this role in all apps.
+    pub(crate) async fn in_console(&self, role: Role, method: Method, path: &str, body: &str) -> Answer {
+        let (front, state) = self.front();
+        let (console, now) = (&state.console, state.now());
+        let email = format!("{}@example.com", role.as_str());
+        let person = match console.store().person_with_email(&email).await.expect("the store") {
+            Some(person) => person.id,
+            None => {
+                let roles = vec![(None, role)];
+                let invited = console.invite(None, &email, roles, now).await.expect("an invitation");
+                let password = "correct horse battery".to_owned();
+                let accepted = console.accept_invitation(&invited.token, "Ann", password, &nowhere(), now);
+                accepted.await.expect("a person").caller.person.id
+            }
+        };
+        let link = console.link(None, person, Duration::from_secs(60), now).await.expect("a link");
+        let token = console.log_in_with_link(&link.token, &nowhere(), now).await.expect("a session").token;
+        let (cookie, csrf) = (format!("noroshi_session={token}"), noroshi_console::csrf_of(&token));
+        let headers = [("cookie", &*cookie), ("noroshi-csrf", &*csrf), ("noroshi-app", "dev")];
+        send(front.console_router(), method, &format!("{CONSOLE_API}{path}"), "", body, &headers).await
     }
 
     pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {

@@ -104,6 +104,17 @@ fn all() -> Vec<Event> {
             experiment: "checkout".into(),
             variant: "green".into(),
         })),
+        Event::Audited(Box::new(Audited {
+            app: Some(AppId(7)),
+            by: "person",
+            who: Some("ann@example.com".into()),
+            action: "PATCH /v1/apps/{app}".into(),
+            target: "/v1/apps/shop".into(),
+            before: Some("{\"issuer\":null}".into()),
+            after: Some("{\"issuer\":\"https://id.example.com\"}".into()),
+            address: "192.0.2.7".into(),
+            request: "01935b5a-0000-7a00-8000-000000000009".into(),
+        })),
         Event::Lost { count: 3 },
     ]
 }

@@ -11,7 +11,7 @@ use super::{Config, Layers};
 pub fn print(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";
-    for entry in sorted(&config.entries) {
+    for entry in by_section(&config.entries) {
         let (its_section, name) = split(entry.key);
         if its_section != section {
             section = its_section;
@@ -36,7 +36,7 @@ pub fn reference() -> String {
     Config::read(&mut reader);
     let mut text = String::new();
     let mut section = "";
-    for entry in sorted(&reader.entries) {
+    for entry in by_section(&reader.entries) {
         let (its_section, _) = split(entry.key);
         if its_section != section {
             section = its_section;
@@ -57,7 +57,7 @@ pub fn reference() -> String {
 }
 
 /// Groups the keys by section, in the order of first use.
-fn sorted(entries: &[Entry]) -> Vec<&Entry> {
+pub fn by_section(entries: &[Entry]) -> Vec<&Entry> {
     let mut sections: Vec<&str> = Vec::new();
     for entry in entries {
         let (section, _) = split(entry.key);

@@ -36,6 +36,13 @@ pub struct Entry {
     pub source: Source,
 }
 
+impl Entry {
+    /// Whether the value, or a part of it, is not shown: decided by its type.
+    pub fn is_masked(&self) -> bool {
+        matches!(self.unit, redact::SECRET | redact::URL) && self.value.contains(redact::HIDDEN)
+    }
+}
+
 pub(super) struct Reader {
     layers: Layers,
     pub(super) entries: Vec<Entry>,

@@ -9,7 +9,9 @@ use http::Method;
 use http::header::DATE;
 use noroshi_node::capacity::grouped;
 use noroshi_node::data;
-use noroshi_node::doctor::{Diagnosis, Finding, Requirements, Subject, Verdict, examine};
+use noroshi_node::doctor::{
+    CONNECTIONS_DEFAULT, Diagnosis, Finding, Requirements, Subject, Verdict, examine,
+};
 use noroshi_node::host::{Folder, Host};
 use serde_json::{Value, json};
 
@@ -18,7 +20,6 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::output;
 
-const DEFAULT_CONNECTIONS: u64 = 10_000;
 /// More than any node can hold.
 const CONNECTIONS_MAX: u64 = 100_000_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ impl Arguments {
         let root = Path::new("/");
         let folder = Folder::examine(root, &config.server.data);
         let requirements = Requirements {
-            connections: self.connections.or(configured).unwrap_or(DEFAULT_CONNECTIONS),
+            connections: self.connections.or(configured).unwrap_or(CONNECTIONS_DEFAULT),
             tls: self.tls || config.server.tls.is_some() || serves_tls(&folder),
             proxied: self.proxy,
             database_bytes_max: config.store.database_bytes_max,
