@@ -354,7 +354,7 @@ impl World {
         let token = console.log_in_with_link(&link.token, &nowhere(), now).await.expect("a session").token;
         let (cookie, csrf) = (format!("noroshi_session={token}"), noroshi_console::csrf_of(&token));
         let headers = [("cookie", &*cookie), ("noroshi-csrf", &*csrf), ("noroshi-app", "dev")];
-        send(front.console_router(), method, &format!("{CONSOLE_API}{path}"), "", body, &headers).await
+        send(front.console_router(false), method, &format!("{CONSOLE_API}{path}"), "", body, &headers).await
     }
 
     pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
