@@ -227,5 +227,10 @@ components! {
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
     Limits: |api| api.config.limits;
-    Desk: |api| Desk { console: api.console.clone(), auth: api.auth.clone(), delivery: api.delivery.clone() };
+    Desk: |api| Desk {
+        console: api.console.clone(),
+        auth: api.auth.clone(),
+        delivery: api.delivery.clone(),
+        metrics: api.metrics.clone(),
+    };
 }

@@ -18,6 +18,7 @@ mod http2_frames;
 mod items;
 mod nodes;
 mod notification;
+mod openid;
 mod preferences;
 mod profile;
 mod push;
