@@ -257,6 +257,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/session/oidc/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["startOpenId"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/oidc/{name}/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["finishOpenId"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/session/password": {
         parameters: {
             query?: never;
@@ -421,6 +453,8 @@ export interface components {
             email: string;
             password: string;
         };
+        /** @enum {string} */
+        LogInFailure: "denied" | "no_role" | "no_email" | "unverified_email" | "email_domain" | "email_taken" | "disabled" | "unavailable" | "expired" | "invalid" | "too_many" | "busy" | "not_recent" | "other_person" | "no_session" | "failed";
         LogInLink: {
             /** Format: date-time */
             expires_at: string;
@@ -470,6 +504,10 @@ export interface components {
             email: string;
             id: string;
             name: string;
+            openid: {
+                name: string | null;
+                title: string;
+            } | null;
             password: boolean;
             roles: components["schemas"]["RoleInApp"][];
             totp: boolean;
@@ -508,6 +546,7 @@ export interface components {
         };
         RoleInApp: {
             app: string;
+            mapped?: boolean;
             /** @enum {string} */
             role: "viewer" | "support" | "author" | "operator" | "owner";
         };
@@ -530,6 +569,10 @@ export interface components {
                 email: string;
                 id: string;
                 name: string;
+                openid: {
+                    name: string | null;
+                    title: string;
+                } | null;
                 password: boolean;
                 totp: boolean;
             };
@@ -1133,7 +1176,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1209,6 +1253,7 @@ export interface operations {
                      *           "name": "Ann",
                      *           "password": true,
                      *           "totp": false,
+                     *           "openid": null,
                      *           "created_at": "2026-01-15T09:30:00.000Z",
                      *           "disabled_at": null,
                      *           "roles": [
@@ -1255,6 +1300,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1335,6 +1381,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1429,6 +1476,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1479,6 +1527,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1523,7 +1572,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1598,7 +1648,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1700,7 +1751,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1779,7 +1831,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1845,7 +1898,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "password": true,
-                     *       "oidc": []
+                     *       "oidc": [
+                     *         {
+                     *           "name": "corp",
+                     *           "title": "Corp"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Methods"];
@@ -1855,6 +1913,78 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    startOpenId: {
+        parameters: {
+            query?: {
+                confirm?: boolean;
+                /** @example /console/devices */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @example corp */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            303: {
+                headers: {
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    finishOpenId: {
+        parameters: {
+            query?: {
+                code?: string;
+                error?: string;
+                iss?: string;
+                state?: string;
+            };
+            header?: never;
+            path: {
+                /** @example corp */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "Set-Cookie": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            303: {
+                headers: {
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
         };
@@ -1927,7 +2057,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
