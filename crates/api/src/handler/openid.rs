@@ -1,14 +1,13 @@
 //! Log-in with an OpenID provider. Both routes are navigations of a browser, so failures lead to the page, which shows why.
 //!
-//! The callback comes from another site. Its cookie is `SameSite=Lax`, because the browser sends no `Strict` one then; and it
-//! answers with a page that goes on by itself, because the browser sends the new session's cookie only with requests that begin
-//! at this site.
+//! The callback comes from another site. Its cookie is `SameSite=Lax`, because browsers send no `Strict` cookie then. Its answer is
+//! a page that opens the console, because browsers send the session's cookie only with requests that begin at this site.
 
 use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use noroshi_console::{
-    AuthorizationResponse, Finished, LoggedIn, MappedRoles, OpenIdFailure, OpenIdOutcome, PENDING_LIFETIME,
+    AuthorizationResponse, Finished, LoggedIn, MappedRoles, OpenIdFailure, OpenIdOutcome, PENDING_LIFETIME, Refused,
     StartFor,
 };
 use noroshi_store::PersonLogin;
@@ -26,6 +25,9 @@ use crate::respond::Answer;
 const COOKIE: &str = "noroshi_oidc";
 const ROUTES: &str = "/v1/session/oidc";
 const METHOD: &str = "openid";
+
+/// The page at which a confirmation ends.
+const CONFIRMED: &str = "/console/confirmed";
 
 /// A page without anything to load.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -70,7 +72,11 @@ pub(crate) async fn start(
     let wanted = match wanted.confirm {
         false => StartFor::LogIn { to: wanted.to },
         true => {
-            let caller = desk.console.caller(session_token(&headers).unwrap_or_default(), now).await?;
+            let caller = desk.console.caller(session_token(&headers).unwrap_or_default(), now).await;
+            if matches!(caller, Err(Refused::Session)) {
+                return Ok(failed(OpenIdFailure::NoSession, CONFIRMED, &name));
+            }
+            let caller = caller?;
             StartFor::Confirm { session: caller.session.id, person: caller.person.id }
         }
     };
@@ -112,7 +118,10 @@ pub(crate) async fn finish(
         Ok(_) => continue_at(&to),
         Err(failure) => failed(*failure, &to, &name),
     };
-    response.headers_mut().append(header::SET_COOKIE, pending_cookie("", 0, *is_secure));
+    // A response that does not belong to the log-in in progress does not end it.
+    if !matches!(result, Err(OpenIdFailure::Expired | OpenIdFailure::TooMany)) {
+        response.headers_mut().append(header::SET_COOKIE, pending_cookie("", 0, *is_secure));
+    }
     if let Ok(OpenIdOutcome::LoggedIn(logged_in)) = &result {
         let LoggedIn { token, caller } = &**logged_in;
         let lifetime_s = caller.session.expires_at.saturating_since(now).as_secs();

@@ -564,7 +564,7 @@ async fn a_person_confirms_a_dangerous_action_at_the_provider() {
 
     // Without a session there is nothing to confirm. Browsers send it with requests of this site only.
     let nobody = visit(&service, "/v1/session/oidc/corp?confirm=true", "").await;
-    assert_eq!(nobody.status, 401);
+    assert_eq!(reason(&nobody), "no_session");
     let confirm = async |claims: &Value| {
         let Started { location, cookie } = start_with(&service, &fake, "?confirm=true", &own).await;
         assert!(location.contains("&prompt=login&max_age=60"), "{location}");

@@ -253,9 +253,9 @@ impl Answer {
 /// Another node with the same store has one of its own.
 pub(crate) async fn console_of(store: &Arc<dyn Store>, providers: Vec<noroshi_console::Provider>) -> Console {
     let console = Console::open(store.clone(), noroshi_console::Config::default(), Some([7; 32])).await;
-    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::anywhere()).expect("egress");
-    let console =
-        console.expect("a console").with_openid(providers, "https://push.example.com", &Arc::new(egress));
+    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::anywhere());
+    let egress = Arc::new(egress.expect("egress"));
+    let console = console.expect("a console").with_openid(providers, "https://push.example.com", &egress);
     console.await.expect("a console")
 }
 

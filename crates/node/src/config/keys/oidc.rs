@@ -178,6 +178,10 @@ fn check(
         }
         None => {}
     }
+    if provider.accepts_unverified_email && provider.roles_claim == "email" {
+        let text = "must not be set while roles_claim is email: anybody could claim the address of an owner";
+        return Err(("unverified_email", text.to_owned()));
+    }
     if provider.mappings.is_empty() && provider.default_role.is_none() {
         return Err((
             "mappings",
