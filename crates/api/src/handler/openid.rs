@@ -7,8 +7,8 @@ use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use noroshi_console::{
-    AuthorizationResponse, Finished, LoggedIn, MappedRoles, OpenIdFailure, OpenIdOutcome, PENDING_LIFETIME, Refused,
-    StartFor,
+    AuthorizationResponse, Finished, LoggedIn, MappedRoles, OpenIdFailure, OpenIdOutcome, PENDING_LIFETIME,
+    Refused, StartFor,
 };
 use noroshi_store::PersonLogin;
 use noroshi_types::AppId;

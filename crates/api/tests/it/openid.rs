@@ -602,3 +602,10 @@ async fn a_person_confirms_a_dangerous_action_at_the_provider() {
     let until = Timestamp(NOW.0 - 30_000).saturating_add(Duration::from_secs(600));
     assert_eq!(session["confirmed_until"], until.to_string());
 }
+
+#[test]
+fn the_document_lists_every_reason() {
+    let document: Value = serde_json::from_str(include_str!("../../openapi-console.json")).expect("JSON");
+    let reasons = noroshi_console::OpenIdFailure::ALL.map(noroshi_console::OpenIdFailure::as_str);
+    assert_eq!(document["components"]["schemas"]["LogInFailure"]["enum"], json!(reasons));
+}

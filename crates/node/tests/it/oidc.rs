@@ -58,7 +58,8 @@ fn variables_and_flags_set_mappings_too() {
     let mappings = r#"[{ value = "a", app = "*", role = "viewer" }]"#;
     let config = load_with(GOOD, |inputs| {
         inputs.environment = vec![("NOROSHI__CONSOLE__OIDC__CORP__MAPPINGS".to_owned(), mappings.to_owned())];
-        let flag = |key: &str, value: &str| Flag { name: "--set", key: key.to_owned(), value: value.to_owned() };
+        let flag =
+            |key: &str, value: &str| Flag { name: "--set", key: key.to_owned(), value: value.to_owned() };
         inputs.flags = vec![flag("console.oidc.corp.allowed_email_domains", "a.example, b.example")];
     });
     let config = config.expect("valid");
@@ -71,24 +72,59 @@ fn variables_and_flags_set_mappings_too() {
 fn each_rule_names_the_key() {
     let cases = [
         ("url = \"https://push.example.com\"", "", "console.oidc.corp.issuer", "requires console.url"),
-        ("https://id.example.com/", "http://id.example.com/", "console.oidc.corp.issuer", "must begin with https://"),
+        (
+            "https://id.example.com/",
+            "http://id.example.com/",
+            "console.oidc.corp.issuer",
+            "must begin with https://",
+        ),
         ("https://id.example.com/", "http://127.0.0.1/", "console.oidc.corp.issuer", "server.dev"),
         ("/realms/main", "/?a=b", "console.oidc.corp.issuer", "https URL"),
         ("https://id.example.com/realms/main", "id", "console.oidc.corp.issuer", "https URL"),
         ("client_id = \"noroshi\"", "", "console.oidc.corp.client_id", "must be set"),
         ("client_secret = \"hidden\"", "", "console.oidc.corp.client_secret", "or client_secret_file"),
-        ("client_secret = \"hidden\"", "client_secret_file = \"/none\"", "console.oidc.corp.client_secret_file", "cannot be read"),
-        ("title =", "client_secret_file = \"x\"\ntitle =", "console.oidc.corp.client_secret_file", "together"),
+        (
+            "client_secret = \"hidden\"",
+            "client_secret_file = \"/none\"",
+            "console.oidc.corp.client_secret_file",
+            "cannot be read",
+        ),
+        (
+            "title =",
+            "client_secret_file = \"x\"\ntitle =",
+            "console.oidc.corp.client_secret_file",
+            "together",
+        ),
         ("title =", "scopes = \"email\"\ntitle =", "console.oidc.corp.scopes", "openid among them"),
-        ("role = \"owner\"", "role = \"boss\"", "console.oidc.corp.mappings", "[0].role: expected one of viewer"),
+        (
+            "role = \"owner\"",
+            "role = \"boss\"",
+            "console.oidc.corp.mappings",
+            "[0].role: expected one of viewer",
+        ),
         ("app = \"shop\", role", "app = \"no app\", role", "console.oidc.corp.mappings", "[1].app: expected"),
         ("value = \"shop\", ", "", "console.oidc.corp.mappings", "[1].value: must be set"),
         ("value = \"shop\"", "valeu = \"shop\"", "console.oidc.corp.mappings", "[1].valeu: unknown key"),
-        ("default_role = \"viewer\"", "default_role = \"owner\"", "console.oidc.corp.default_role", "only a mapping makes owners"),
+        (
+            "default_role = \"viewer\"",
+            "default_role = \"owner\"",
+            "console.oidc.corp.default_role",
+            "only a mapping makes owners",
+        ),
         ("\"Example.com\"", "\"ann@example.com\"", "console.oidc.corp.allowed_email_domains", "a domain"),
-        ("title =", "titel = \"x\"\ntitle =", "console.oidc.corp.titel", "did you mean `console.oidc.corp.title`"),
+        (
+            "title =",
+            "titel = \"x\"\ntitle =",
+            "console.oidc.corp.titel",
+            "did you mean `console.oidc.corp.title`",
+        ),
         ("oidc.corp]", "oidc.Corp]", "console.oidc.Corp", "begins with a letter"),
-        ("realm_access.roles\"", "email\"\nunverified_email = true", "console.oidc.corp.unverified_email", "address of an owner"),
+        (
+            "realm_access.roles\"",
+            "email\"\nunverified_email = true",
+            "console.oidc.corp.unverified_email",
+            "address of an owner",
+        ),
     ];
     for (old, new, key, text) in cases {
         assert!(GOOD.contains(old), "{old}");
@@ -108,7 +144,9 @@ fn each_rule_names_the_key() {
 #[test]
 fn providers_are_few_and_different() {
     let provider = |name: usize| {
-        format!("[console.oidc.p{name}]\nissuer = \"https://id{name}.example\"\nclient_id = \"a\"\nclient_secret = \"b\"\ndefault_role = \"viewer\"\n")
+        format!(
+            "[console.oidc.p{name}]\nissuer = \"https://id{name}.example\"\nclient_id = \"a\"\nclient_secret = \"b\"\ndefault_role = \"viewer\"\n"
+        )
     };
     let many = |count: usize| (0..count).map(provider).collect::<String>();
     let url = "[console]\nurl = \"https://push.example.com\"\n";

@@ -70,6 +70,8 @@ pub(super) struct Behaviour {
     /// Requests by path.
     pub(super) requests: HashMap<String, usize>,
     grants: HashMap<String, Grant>,
+    /// Codes that were given out.
+    codes: usize,
 }
 
 #[derive(Clone)]
@@ -98,6 +100,7 @@ impl Fake {
             now: NOW,
             requests: HashMap::new(),
             grants: HashMap::new(),
+            codes: 0,
         };
         let fake = Self { name, issuer, behaviour: Arc::new(Mutex::new(behaviour)) };
         let server = fake.clone();
@@ -161,7 +164,8 @@ impl Fake {
             assert_eq!(query[random].len(), 43, "{random}");
         }
         let mut behaviour = self.behaviour.lock();
-        let code = format!("code+{}/=", behaviour.grants.len());
+        behaviour.codes += 1;
+        let code = format!("code+{}/=", behaviour.codes);
         let grant = Grant {
             challenge: query["code_challenge"].clone(),
             redirect_uri: query["redirect_uri"].clone(),
