@@ -26,7 +26,7 @@ const FROM_DIST = process.env.NOROSHI_CONSOLE_DIST === 'true'
 
 const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
 export const hasBrowser = executablePath !== undefined
-const launch = () =>
+export const launch = () =>
   chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'] })
 
 export const button = (page, name) => page.getByRole('button', { name, exact: true })

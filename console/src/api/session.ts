@@ -321,6 +321,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/session/oidc/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["startOpenId"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/oidc/{name}/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["finishOpenId"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/session/password": {
         parameters: {
             query?: never;
@@ -511,6 +543,8 @@ export interface components {
             email: string;
             password: string;
         };
+        /** @enum {string} */
+        LogInFailure: "denied" | "no_role" | "no_email" | "unverified_email" | "email_domain" | "email_taken" | "disabled" | "unavailable" | "expired" | "invalid" | "too_many" | "busy" | "not_recent" | "other_person" | "no_session" | "failed";
         LogInLink: {
             /** Format: date-time */
             expires_at: string;
@@ -560,6 +594,10 @@ export interface components {
             email: string;
             id: string;
             name: string;
+            openid: {
+                name: string | null;
+                title: string;
+            } | null;
             password: boolean;
             roles: components["schemas"]["RoleInApp"][];
             totp: boolean;
@@ -598,6 +636,7 @@ export interface components {
         };
         RoleInApp: {
             app: string;
+            mapped?: boolean;
             /** @enum {string} */
             role: "viewer" | "support" | "author" | "operator" | "owner";
         };
@@ -621,6 +660,10 @@ export interface components {
                 email: string;
                 id: string;
                 name: string;
+                openid: {
+                    name: string | null;
+                    title: string;
+                } | null;
                 password: boolean;
                 totp: boolean;
             };
@@ -1322,7 +1365,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1426,6 +1470,7 @@ export interface operations {
                      *           "name": "Ann",
                      *           "password": true,
                      *           "totp": false,
+                     *           "openid": null,
                      *           "created_at": "2026-01-15T09:30:00.000Z",
                      *           "disabled_at": null,
                      *           "roles": [
@@ -1472,6 +1517,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1552,6 +1598,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1646,6 +1693,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1696,6 +1744,7 @@ export interface operations {
                      *       "name": "Ann",
                      *       "password": true,
                      *       "totp": false,
+                     *       "openid": null,
                      *       "created_at": "2026-01-15T09:30:00.000Z",
                      *       "disabled_at": null,
                      *       "roles": [
@@ -1740,7 +1789,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1816,7 +1866,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1919,7 +1970,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -1999,7 +2051,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {
@@ -2066,7 +2119,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "password": true,
-                     *       "oidc": []
+                     *       "oidc": [
+                     *         {
+                     *           "name": "corp",
+                     *           "title": "Corp"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Methods"];
@@ -2076,6 +2134,78 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    startOpenId: {
+        parameters: {
+            query?: {
+                confirm?: boolean;
+                /** @example /console/devices */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @example corp */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            303: {
+                headers: {
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    finishOpenId: {
+        parameters: {
+            query?: {
+                code?: string;
+                error?: string;
+                iss?: string;
+                state?: string;
+            };
+            header?: never;
+            path: {
+                /** @example corp */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "Set-Cookie": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            303: {
+                headers: {
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
         };
@@ -2148,7 +2278,8 @@ export interface operations {
                      *         "email": "ann@example.com",
                      *         "name": "Ann",
                      *         "password": true,
-                     *         "totp": false
+                     *         "totp": false,
+                     *         "openid": null
                      *       },
                      *       "roles": [
                      *         {

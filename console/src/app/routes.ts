@@ -74,4 +74,5 @@ export const NO_APP: Loader = () => import('../pages/new-app')
 export const OUTSIDE: Readonly<Record<string, { title: PlainKey; load: Loader }>> = {
   link: { title: 'page.link', load: () => import('../pages/link') },
   invitation: { title: 'page.invitation', load: () => import('../pages/invitation') },
+  confirmed: { title: 'confirmed.title', load: () => import('../pages/confirmed') },
 }

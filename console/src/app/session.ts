@@ -64,6 +64,9 @@ export async function signOut(): Promise<void> {
   go(address('overview'))
 }
 
+/** Names the channel through which the window of a confirmation reports its end: a reason of failure, or an empty text. */
+export const CONFIRMATIONS = 'noroshi-confirmations'
+
 /** The open question "confirm your login"; requests that wait for the answer share it. */
 export const confirming = signal<{ answer(confirmed: boolean): void } | undefined>(undefined)
 let question: Promise<boolean> | undefined

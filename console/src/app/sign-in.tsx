@@ -10,7 +10,9 @@ import { TextField } from '../ui/field'
 import { Skeleton } from '../ui/skeleton'
 import { useAction } from './action'
 import { useLoad } from './load'
+import { LogInFailure } from './log-in-failure'
 import { Outside } from './outside'
+import { address, place } from './router'
 import { session } from './session'
 
 export function SignIn() {
@@ -33,8 +35,10 @@ function FirstFactor({ next }: { next(ticket: string): void }) {
   })
   if (methods.error) return <ErrorBox error={methods.error} retry={methods.reload} />
   if (!methods.data) return <Skeleton rows={3} />
+  const failedAt = methods.data.oidc.find(({ name }) => name === place.value.query.get('provider'))
   return (
     <>
+      <LogInFailure provider={failedAt?.title} />
       {methods.data.password && (
         <form class="stack" onSubmit={(event) => { event.preventDefault(); void signIn.run() }}>
           <TextField label={t('session.email')} type="email" autocomplete="username" value={email} onChange={setEmail} required autofocus />
@@ -47,12 +51,18 @@ function FirstFactor({ next }: { next(ticket: string): void }) {
       {methods.data.oidc.length > 0 && (
         <div class="stack">
           {methods.data.oidc.map(({ name, title }) => (
-            <a key={name} class="button plain" href={`${API}/v1/session/oidc/${encodeURIComponent(name)}`}>{t('signIn.with', { provider: title })}</a>
+            <a key={name} class="button plain" href={`${API}/v1/session/oidc/${encodeURIComponent(name)}?${new URLSearchParams({ to: here() })}`}>{t('signIn.with', { provider: title })}</a>
           ))}
         </div>
       )}
     </>
   )
+}
+
+/** The present address without the reason of a failed log-in. */
+function here(): string {
+  const { log_in: _, provider: __, ...query } = Object.fromEntries(place.value.query)
+  return address(place.value.page, query)
 }
 
 function SecondFactor({ ticket, back }: { ticket: string; back(): void }) {

@@ -9,7 +9,7 @@ import { Tabs } from '../ui/tabs'
 import { OwnSessions } from './account-sessions'
 import { Password } from './account-password'
 import { SecondFactor } from './account-totp'
-import { Roles } from './roles'
+import { LogInMethods, Roles } from './roles'
 
 export default function Account() {
   const person = session.value?.person
@@ -21,6 +21,7 @@ export default function Account() {
         [t('session.name'), person.name],
         [t('session.email'), person.email],
         [t('people.roles'), <Roles roles={session.value?.roles ?? []} />],
+        [t('logIn.method'), <LogInMethods person={person} />],
       ]} />
       <Tabs
         label={t('page.account')}

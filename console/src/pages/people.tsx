@@ -20,7 +20,7 @@ import { PAGE_ROWS } from './device-table'
 import { NewLink } from './new-link'
 import { InviteForm, RoleForm } from './people-form'
 import { PeopleOfApp } from './people-of-app'
-import { Roles } from './roles'
+import { LogInMethods, Roles } from './roles'
 
 type Person = SessionSchemas['Person']
 type Invitation = SessionSchemas['Invitation']
@@ -72,6 +72,7 @@ function Everybody() {
         columns={[
           { title: t('session.name'), cell: (person) => <><strong>{person.name || person.email}</strong>{person.id === own && <> <Badge>{t('people.you')}</Badge></>}{person.disabled_at && <> <Badge tone="bad">{t('people.isDisabled')}</Badge></>}<small class="below">{person.email}</small></> },
           { title: t('people.roles'), cell: (person) => <Roles roles={person.roles} /> },
+          { title: t('logIn.method'), wide: true, cell: (person) => <LogInMethods person={person} /> },
           { title: t('people.totp'), wide: true, cell: (person) => person.totp ? <Badge tone="good">{t('people.totpOn')}</Badge> : <span class="soft">{t('people.totpOff')}</span> },
           { title: t('column.created'), wide: true, cell: (person) => <When at={person.created_at} /> },
           {

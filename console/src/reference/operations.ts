@@ -155,6 +155,8 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"logIn","method":"POST","path":"/v1/session","tag":"Session","summary":"Log in with a password","documents":["session"],"needed":{"where":"anybody"}},
   {"id":"logOut","method":"DELETE","path":"/v1/session","tag":"Session","summary":"Log out","documents":["session"],"needed":{"where":"person"}},
   {"id":"showMethods","method":"GET","path":"/v1/session/methods","tag":"Session","summary":"How people can log in","documents":["session"],"needed":{"where":"anybody"}},
+  {"id":"startOpenId","method":"GET","path":"/v1/session/oidc/{name}","tag":"Session","summary":"Log in with an OpenID provider","documents":["session"],"needed":{"where":"anybody"}},
+  {"id":"finishOpenId","method":"GET","path":"/v1/session/oidc/{name}/callback","tag":"Session","summary":"Return from an OpenID provider","documents":["session"],"needed":{"where":"anybody"}},
   {"id":"logInWithCode","method":"POST","path":"/v1/session/totp","tag":"Session","summary":"Log in: the second step","documents":["session"],"needed":{"where":"anybody"}},
   {"id":"logInWithLink","method":"POST","path":"/v1/session/link","tag":"Session","summary":"Log in with a link","documents":["session"],"needed":{"where":"anybody"}},
   {"id":"confirmLogIn","method":"POST","path":"/v1/session/confirm","tag":"Session","summary":"Confirm the log-in","documents":["session"],"needed":{"where":"person"}},

@@ -4,7 +4,7 @@ import { PAGES } from '../../src/app/routes'
 import { allowed, app, can, mayOpen, refusal, type Session, session } from '../../src/app/session'
 
 const person = (permissions: Session['permissions'], apps: string[]): Session => ({
-  person: { id: '1', email: 'a@example.com', name: 'A', password: true, totp: false },
+  person: { id: '1', email: 'a@example.com', name: 'A', password: true, totp: false, openid: null },
   roles: [], permissions, apps, front: false, csrf: 'c', confirmed_until: '2026-11-27T12:00:00Z', expires_at: '2026-11-27T12:00:00Z',
 })
 

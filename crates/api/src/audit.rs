@@ -31,6 +31,8 @@ struct Found {
     app: Option<AppId>,
     before: Option<String>,
     after: Option<String>,
+    /// The change stays although the request fails.
+    is_kept: bool,
 }
 
 /// The request that leaves an entry.
@@ -79,6 +81,15 @@ impl Trail {
 
     pub(crate) fn after(&self, value: &impl Serialize) {
         self.0.lock().after = text(value);
+    }
+
+    /// The request changed something, whatever its status.
+    pub(crate) fn keep(&self) {
+        self.0.lock().is_kept = true;
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.lock().is_kept
     }
 
     /// Records the entry and emits it as an event, if the caller was recognized.

@@ -28,6 +28,7 @@ pub(crate) mod me;
 pub(crate) mod nodes;
 pub(crate) mod notice;
 pub(crate) mod notification;
+pub(crate) mod openid;
 pub(crate) mod page;
 pub(crate) mod person;
 pub(crate) mod preferences;

@@ -36,6 +36,14 @@ struct FromLabels {
     from: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LogInLabels {
+    /// `password`, `code`, `link`, `invitation` or `openid`
+    method: &'static str,
+    /// `ok`, or why it failed.
+    result: &'static str,
+}
+
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Families>);
@@ -53,6 +61,7 @@ struct Families {
     receipts_waiting: Gauge,
     first_calls: Family<FromLabels, Counter>,
     audit_failures: Counter,
+    log_ins: Family<LogInLabels, Counter>,
 }
 
 /// Counts in a gauge until dropped, also if the client disconnects.
@@ -85,6 +94,9 @@ impl Metrics {
         let first_calls: Family<FromLabels, Counter> = register(http, "first_calls", help);
         let help = "Changes that could not be written to the audit log";
         let audit_failures = register(http, "audit_failures", help);
+        let console = registry.sub_registry_with_prefix("console");
+        let help = "Log-ins of people, by method and result";
+        let log_ins: Family<LogInLabels, Counter> = register(console, "log_ins", help);
         let web_push = registry.sub_registry_with_prefix("web_push");
         let help = "Messages accepted at Web Push endpoints, by urgency";
         let web_push_accepted: Family<UrgencyLabels, Counter> = register(web_push, "accepted", help);
@@ -99,6 +111,9 @@ impl Metrics {
         }
         for code in [Code::EndpointGone, Code::TooManyRequests] {
             drop(web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
+        }
+        for method in ["password", "code", "link", "invitation", "openid"] {
+            drop(log_ins.get_or_create_owned(&LogInLabels { method, result: "ok" }));
         }
         for from in ["memory", "store"] {
             drop(first_calls.get_or_create_owned(&FromLabels { from }));
@@ -115,6 +130,7 @@ impl Metrics {
             receipts_waiting,
             first_calls,
             audit_failures,
+            log_ins,
         }))
     }
 
@@ -128,6 +144,11 @@ impl Metrics {
 
     pub(crate) fn audit_failed(&self) {
         self.0.audit_failures.inc();
+    }
+
+    /// `result`: `ok`, or why it failed.
+    pub(crate) fn log_in(&self, method: &'static str, result: &'static str) {
+        self.0.log_ins.get_or_create_owned(&LogInLabels { method, result }).inc();
     }
 
     pub(crate) fn panicked(&self) {

@@ -27,6 +27,7 @@ use tracing::{Instrument, Level};
 use crate::audit::{Done, Trail};
 use crate::connection::{Client, Handle};
 use crate::error::{Code, Delayed, Problem};
+use crate::handler::openid;
 use crate::load::Quantity;
 use crate::metrics::Metrics;
 use crate::request::access::Listener;
@@ -78,7 +79,9 @@ pub(crate) async fn observe(
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace, client);
     let mut response = answer(&observer, request, next).instrument(span.clone()).await;
 
-    if let Some((trail, done)) = audited.filter(|_| response.status().is_success()) {
+    if let Some((trail, done)) =
+        audited.filter(|(trail, _)| response.status().is_success() || trail.is_kept())
+    {
         let now = observer.delivery.clock().now();
         let observed = (&observer.delivery.context.outcomes, &observer.metrics);
         trail.record(&observer.console, observed, done, now).instrument(span.clone()).await;
@@ -165,7 +168,7 @@ impl Observer {
     /// Whether the request may leave an entry in the audit log. Those of providers and devices do not.
     fn is_audited(&self, request: &Request) -> bool {
         let is_managed = self.listener != Listener::Public || request.uri().path().starts_with("/v1/apps/");
-        is_managed && is_change(request.method())
+        is_managed && (is_change(request.method()) || openid::is_callback(request.uri().path()))
     }
 
     /// The entry of a request that changes something.

@@ -13,7 +13,10 @@ use noroshi_types::Permission::{self, Define, Devices, Manage, Own, Publish, Rea
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    activity, app, audit, batch, campaign, cell, channel, connect, console, credential, device, drain, endpoint, experiment, health, inspection, invalidation, item, me, nodes, notice, notification, page, person, preferences, presence, profile, push_token, queues, quota, relay, series, session as session_handler, topic, topic_rules, user, web_push,
+    activity, app, audit, batch, campaign, cell, channel, connect, console, credential, device, drain,
+    endpoint, experiment, health, inspection, invalidation, item, me, nodes, notice, notification, openid,
+    page, person, preferences, presence, profile, push_token, queues, quota, relay, series,
+    session as session_handler, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
 pub use crate::request::session::CONSOLE_API;
@@ -162,6 +165,8 @@ fn session_routes() -> Vec<Route> {
         post("/v1/session", session_handler::log_in).for_anybody(),
         delete("/v1/session", session_handler::log_out).for_any_person(),
         get("/v1/session/methods", session_handler::methods).for_anybody(),
+        get("/v1/session/oidc/{name}", openid::start).for_anybody(),
+        get("/v1/session/oidc/{name}/callback", openid::finish).for_anybody(),
         post("/v1/session/totp", session_handler::log_in_with_code).for_anybody(),
         post("/v1/session/link", session_handler::log_in_with_link).for_anybody(),
         post("/v1/session/confirm", session_handler::confirm).for_any_person(),

@@ -244,5 +244,6 @@ components! {
         auth: api.auth.clone(),
         delivery: api.delivery.clone(),
         front: api.config.front,
+        metrics: api.metrics.clone(),
     };
 }

@@ -12,7 +12,7 @@
 //! device anyway, decides whether a device token was revoked.
 //!
 //! Also here: capability URLs (`capability`), VAPID signatures of senders to key-bound endpoints (`vapid`), and the
-//! client of a request (`client`).
+//! client of a request (`client`), and signatures of an OpenID provider (`id_token`).
 //!
 //! Reading order: `identity`, `refused`, `key`, `token`, `provider`, `select`, `jwt`, `subject`, `jwks`, `jwk_sets`,
 //! `capability`, `snapshot`; `verdicts`, `failures` and `pool`, which bound the cost of a log-in; then [`Auth`], which
@@ -24,6 +24,7 @@ mod client;
 mod failures;
 #[doc(hidden)]
 pub mod fuzzing;
+mod id_token;
 mod identity;
 mod jwk_sets;
 mod jwks;
@@ -46,6 +47,7 @@ pub use auth::{Auth, Checked, Costly, Credential};
 pub use capability::Permit;
 pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use failures::FailureLimits;
+pub use id_token::{IdTokenRefused, SigningKeys};
 pub use identity::{Access, Identity};
 pub use jwks::Error as JwksError;
 pub use key::{ApiKey, hash as key_hash};

@@ -29,6 +29,8 @@ const ACCOUNT_FROM_NETWORK: Allowance = in_minutes(10, 15);
 const ACCOUNT: Allowance = in_minutes(100, 60);
 const NETWORK: Allowance = in_minutes(60, 15);
 const CODES: Allowance = in_minutes(10, 15);
+/// Starts and callbacks of log-ins with a provider, which cost requests to it. Many people may share an address.
+const OPENID: Allowance = in_minutes(300, 15);
 
 /// The time at which all failures would be forgotten: a leaky bucket.
 struct Table<K>(Recent<K, Timestamp>, Allowance);
@@ -69,6 +71,7 @@ pub(crate) struct Attempts {
     of_account: Mutex<Table<[u8; 32]>>,
     of_both: Mutex<Table<Attempt>>,
     codes: Mutex<Table<u64>>,
+    openid: Mutex<Table<String>>,
 }
 
 impl Attempts {
@@ -78,6 +81,7 @@ impl Attempts {
             of_account: Mutex::new(Table::new(ACCOUNT)),
             of_both: Mutex::new(Table::new(ACCOUNT_FROM_NETWORK)),
             codes: Mutex::new(Table::new(CODES)),
+            openid: Mutex::new(Table::new(OPENID)),
         }
     }
 
@@ -98,6 +102,17 @@ impl Attempts {
     /// As [`Self::wait`], for a code of the person of this number.
     pub(crate) fn wait_for_code(&self, person: u64, now: Timestamp) -> Duration {
         self.codes.lock().wait(&person, now)
+    }
+
+    /// Counts a step of a log-in with a provider. False: the network has used up its allowance.
+    pub(crate) fn admit_openid(&self, network: &str, now: Timestamp) -> bool {
+        let mut table = self.openid.lock();
+        let network = network.to_owned();
+        let is_admitted = table.wait(&network, now).is_zero();
+        if is_admitted {
+            table.failed(network, now);
+        }
+        is_admitted
     }
 
     pub(crate) fn code_failed(&self, person: u64, now: Timestamp) {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_egress::Egress;
 use noroshi_store::{
     Error, NewPerson, NewPersonSession, NewTicket, Person, PersonChange, PersonSession, Store, Ticket,
     TicketPurpose, TotpChange,
@@ -12,6 +13,7 @@ use noroshi_types::{AppId, Permission, Permissions, PersonId, Role, Timestamp};
 
 use crate::attempts::{Attempt, Attempts};
 use crate::error::Refused;
+use crate::openid::{OpenIds, Provider, Seal as OpenIdSeal};
 use crate::password::Passwords;
 use crate::token::{self, Tickets};
 use crate::totp::{self, Seal};
@@ -150,10 +152,11 @@ pub struct Console {
     store: Arc<dyn Store>,
     config: Config,
     passwords: Passwords,
-    attempts: Attempts,
+    pub(crate) attempts: Attempts,
     tickets: Tickets,
     /// `None`: the node has no key, so nobody can set up an authenticator app.
     seal: Option<Seal>,
+    pub(crate) openids: OpenIds,
 }
 
 impl Console {
@@ -162,7 +165,32 @@ impl Console {
         let fresh = token::random::<32>().to_vec();
         let tickets = Tickets::new(&store.secret("console-ticket-key", fresh).await?);
         let seal = key.as_ref().map(Seal::new);
-        Ok(Self { store, config, passwords: Passwords::new(), attempts: Attempts::new(), tickets, seal })
+        let openids = OpenIds::none();
+        Ok(Self {
+            store,
+            config,
+            passwords: Passwords::new(),
+            attempts: Attempts::new(),
+            tickets,
+            seal,
+            openids,
+        })
+    }
+
+    /// Log-in with these providers. `url` is the origin at which browsers reach the console.
+    pub async fn with_openid(
+        mut self,
+        providers: Vec<Provider>,
+        url: &str,
+        egress: &Arc<Egress>,
+    ) -> Result<Self, Error> {
+        if !providers.is_empty() {
+            let fresh = token::random::<32>().to_vec();
+            let key = self.store.secret("console-openid-key", fresh).await?;
+            let key = token::hash_of(&key);
+            self.openids = OpenIds::new(providers, url, egress, OpenIdSeal::new(&key));
+        }
+        Ok(self)
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -197,7 +225,7 @@ impl Console {
             let ticket = self.tickets.issue(person.id, now.saturating_add(TICKET_LIFETIME));
             return Ok(Step::Code { ticket });
         }
-        Ok(Step::LoggedIn(Box::new(self.begin(person, client, now).await?)))
+        Ok(Step::LoggedIn(Box::new(self.begin(person, client, now, now).await?)))
     }
 
     /// The second step of [`Self::log_in`].
@@ -211,7 +239,7 @@ impl Console {
         let id = self.tickets.open(ticket, now).ok_or(Refused::Ticket)?;
         let person = self.store.person(id).await?.filter(can_log_in).ok_or(Refused::Ticket)?;
         self.check_code(&person, code, now).await?;
-        self.begin(person, client, now).await
+        self.begin(person, client, now, now).await
     }
 
     /// With a link that another person, or the operator, made.
@@ -226,14 +254,22 @@ impl Console {
             return Err(Refused::Link);
         };
         let person = self.store.person(id).await?.filter(can_log_in).ok_or(Refused::Link)?;
-        self.begin(person, client, now).await
+        self.begin(person, client, now, now).await
     }
 
-    async fn begin(&self, person: Person, client: &Client, now: Timestamp) -> Result<LoggedIn, Refused> {
+    /// `confirmed_at`: when the person proved who they are.
+    pub(crate) async fn begin(
+        &self,
+        person: Person,
+        client: &Client,
+        confirmed_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<LoggedIn, Refused> {
         let (token, hash) = token::fresh();
         let session = NewPersonSession {
             hash,
             person: person.id,
+            confirmed_at,
             expires_at: now.saturating_add(self.config.session_max),
             address: cut(&client.address, ADDRESS_BYTES_MAX),
             agent: cut(&client.agent, AGENT_BYTES_MAX),
@@ -451,7 +487,7 @@ impl Console {
         let Some(TicketPurpose::Invitation { email, roles }) = taken else { return Err(Refused::Link) };
         let new = NewPerson { email, name, password, openid: None, roles };
         let person = self.store.create_person(new, now).await?;
-        self.begin(person, client, now).await
+        self.begin(person, client, now, now).await
     }
 
     /// The person of this address, made an owner of all apps if there is none. For a development node.
@@ -484,7 +520,7 @@ fn can_log_in(person: &Person) -> bool {
     person.disabled_at.is_none()
 }
 
-fn wait(retry_after: Duration) -> Result<(), Refused> {
+pub(crate) fn wait(retry_after: Duration) -> Result<(), Refused> {
     match retry_after.is_zero() {
         true => Ok(()),
         false => Err(Refused::TooMany { retry_after }),

@@ -36,6 +36,17 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// For a metric.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::LogIn | Self::Code | Self::Link | Self::Ticket | Self::Session => "wrong",
+            Self::TooMany { .. } => "too_many",
+            Self::Busy => "busy",
+            Self::NotConfirmed(_) | Self::Lacks(_) | Self::Invalid { .. } | Self::State(_) => "refused",
+            Self::Store(_) => "failed",
+        }
+    }
+
     pub(crate) fn invalid(field: &'static str, rule: impl Into<String>) -> Self {
         Self::Invalid { field, rule: Invalid::new(rule.into()) }
     }

@@ -7,16 +7,18 @@
 //!   password     Argon2id, on few threads at a time
 //!   totp         codes of an authenticator app; the secret is sealed
 //!   token        random tokens and their hashes; signed tickets
+//!   openid       log-in with an OpenID provider, and roles from its groups
 //!
 //!   assets       the files of the page
 //! ```
 //!
-//! The crate knows no HTTP. Rows are in the store ([`noroshi_store::People`]); tokens are stored as hashes only.
+//! The crate serves no HTTP. Rows are in the store ([`noroshi_store::People`]); tokens are stored as hashes only.
 
 mod assets;
 mod attempts;
 mod console;
 mod error;
+mod openid;
 mod password;
 mod token;
 mod totp;
@@ -27,4 +29,8 @@ pub use console::{
     check_email, check_name,
 };
 pub use error::Refused;
+pub use openid::{
+    AppOf, AppRef, AuthorizationResponse, Finished, MappedRoles, Mapping, OpenIdFailure, OpenIdOutcome,
+    PENDING_LIFETIME, Provider, StartFor, Started,
+};
 pub use token::{SESSION_TOKEN_CHARS, csrf_of};

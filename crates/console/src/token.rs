@@ -28,6 +28,11 @@ pub(crate) fn hash(token: &str) -> TokenHash {
     sha256(&[token.as_bytes()])
 }
 
+/// For a key of exactly this length.
+pub(crate) fn hash_of(bytes: &[u8]) -> [u8; 32] {
+    sha256(&[bytes])
+}
+
 fn sha256(parts: &[&[u8]]) -> TokenHash {
     let mut context = digest::Context::new(&digest::SHA256);
     parts.iter().for_each(|part| context.update(part));

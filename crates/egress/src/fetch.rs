@@ -48,11 +48,21 @@ pub struct Response {
 impl Egress {
     /// Fetches the body of a URL; any status but 2xx is [`Error::Status`]. Cancel-safe.
     pub async fn get(&self, url: &str, limits: Limits) -> Result<Bytes, Error> {
-        let response = self.exchange(Method::GET, url, None, limits).await?;
+        let response = self.get_with(url, &[], limits).await?;
         match response.status {
             200..=299 => Ok(response.body),
             status => Err(Error::Status(status)),
         }
+    }
+
+    /// As [`Self::get`] with further headers, whose names are in lower case; every status is a response.
+    pub async fn get_with(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        limits: Limits,
+    ) -> Result<Response, Error> {
+        self.exchange(Method::GET, url, headers, None, limits).await
     }
 
     /// Posts `application/x-www-form-urlencoded` text. An OAuth2 server reports errors in the body (RFC 6749 §5.2), so
@@ -64,18 +74,20 @@ impl Egress {
 
     /// Posts a body; every status is a response. Cancel-safe, but the server may have processed the request.
     pub async fn post(&self, url: &str, post: Post<'_>, limits: Limits) -> Result<Response, Error> {
-        self.exchange(Method::POST, url, Some(post), limits).await
+        let Post { content_type, headers, body } = post;
+        self.exchange(Method::POST, url, headers, Some((content_type, body)), limits).await
     }
 
     async fn exchange(
         &self,
         method: Method,
         url: &str,
-        post: Option<Post<'_>>,
+        headers: &[(&str, &str)],
+        body: Option<(&'static str, Bytes)>,
         limits: Limits,
     ) -> Result<Response, Error> {
         let (target, path) = Target::of_url(url)?;
-        let request = request(method, &target, &path, post)?;
+        let request = request(method, &target, &path, headers, body)?;
         match tokio::time::timeout(limits.timeout, self.ask(&target, request, limits.body_bytes_max)).await {
             Ok(result) => result,
             Err(_) => Err(Error::Timeout { host: target.host.to_string(), limit: limits.timeout }),
@@ -123,7 +135,8 @@ fn request(
     method: Method,
     target: &Target,
     path: &str,
-    post: Option<Post<'_>>,
+    headers: &[(&str, &str)],
+    body: Option<(&'static str, Bytes)>,
 ) -> Result<Request<Full<Bytes>>, Error> {
     let mut request = Request::builder()
         .method(method)
@@ -131,16 +144,14 @@ fn request(
         .header(HOST, target.authority())
         .header(USER_AGENT, AGENT)
         .header(ACCEPT, "application/json");
-    let mut body = Bytes::new();
-    if let Some(post) = post {
-        request = request.header(CONTENT_TYPE, HeaderValue::from_static(post.content_type));
-        for (name, value) in post.headers {
-            request = request.header(*name, *value);
-        }
-        body = post.body;
+    if let Some((content_type, _)) = &body {
+        request = request.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
     }
     request
-        .body(Full::new(body))
+        .body(Full::new(body.map(|(_, body)| body).unwrap_or_default()))
         .map_err(|_| Error::Invalid("its path or a header is not allowed in a request"))
 }
 

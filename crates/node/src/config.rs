@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use keys::{
-    Auth, Bus, Cluster, Console, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling,
-    Publish, Push, Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
+    Auth, Bus, Cluster, Console, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, OpenIds,
+    Profiling, Publish, Push, Queue, Server, Sqs, Store, TlsFiles, Tracing, Xmpp,
 };
 pub use layer::{FILE_NAME, Flag, Inputs};
 pub use print::{by_section, print, reference};
@@ -120,6 +120,8 @@ impl Config {
         config.push.check(&mut reader);
         config.sqs.check(&mut reader, config.push.queue);
         config.events.complete(&mut reader);
+        let Console { oidc, url, .. } = &mut config.console;
+        oidc.complete(&mut reader, &config.server, url);
         config.tracing.complete(&mut reader);
         config.profiling.check(&mut reader);
         config.front.complete(&mut reader, config.node.roles.has(Role::Front));

@@ -7,11 +7,14 @@ use axum::Router;
 use noroshi_api::State;
 use noroshi_cells::Front;
 use noroshi_console::{Console, Refused};
+use noroshi_egress::Egress;
 use noroshi_store::Store;
 use noroshi_types::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Role};
+use crate::build;
+use crate::config::{self, Config, Role};
+use crate::egress;
 
 /// The person who owns a development node.
 const DEVELOPER: &str = "developer@localhost";
@@ -26,13 +29,20 @@ pub(crate) async fn open(
     config: &Config,
     store: Arc<dyn Store>,
     key: Option<[u8; 32]>,
-) -> Result<Arc<Console>, noroshi_store::Error> {
+) -> Result<Arc<Console>, build::Error> {
     let console = noroshi_console::Config {
         session_idle: config.console.session_idle,
         session_max: config.console.session_max,
         audit_retention: config.console.audit_retention,
     };
-    Console::open(store, console, key).await.map(Arc::new)
+    let console = Console::open(store, console, key).await?;
+    let config::Console { oidc, url, .. } = &config.console;
+    let Some(url) = url.as_ref().filter(|_| !oidc.providers.is_empty()) else { return Ok(Arc::new(console)) };
+    // The operator names these servers, which may be in a private network. Apps must not reach it, so the node's restricted
+    // egress does not open for them.
+    let allow = noroshi_egress::Config::anywhere().allow;
+    let egress = Egress::new(noroshi_egress::Config { allow, ..egress::config(config)? })?;
+    Ok(Arc::new(console.with_openid(oidc.providers.clone(), url, &Arc::new(egress)).await?))
 }
 
 /// The routers of the public and the admin address, with the console where it is served.

@@ -408,6 +408,8 @@ calls! { People {
     write(3) delete_person(id: PersonId) -> () = shared person::delete(*id);
     write(1) set_role(id: PersonId, app: Option<AppId>, role: Option<Role>) -> Person
         = shared person::set_role(*id, *app, *role);
+    write(2) map_roles(id: PersonId, roles: Vec<(Option<AppId>, Role)>) -> Person
+        = shared person::map_roles(*id, roles);
     write(1) use_totp(id: PersonId, step: u64) -> bool = shared person::use_totp(*id, *step);
     write(1) use_recovery_code(id: PersonId, code: TokenHash) -> bool
         = shared person::use_recovery_code(*id, code);

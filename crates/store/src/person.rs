@@ -21,6 +21,8 @@ pub struct Person {
     pub disabled_at: Option<Timestamp>,
     /// In the order of the apps. `None` stands for all apps.
     pub roles: Vec<(Option<AppId>, Role)>,
+    /// Those of `roles` that an OpenID provider's mapping gave. People gave the others.
+    pub mapped: Vec<Option<AppId>>,
 }
 
 /// How a person logs in.
@@ -95,6 +97,8 @@ pub struct PersonSession {
 pub struct NewPersonSession {
     pub hash: TokenHash,
     pub person: PersonId,
+    /// When the person proved who they are.
+    pub confirmed_at: Timestamp,
     pub expires_at: Timestamp,
     pub address: String,
     pub agent: String,
@@ -202,6 +206,9 @@ pub trait People: Send + Sync {
     async fn delete_person(&self, id: PersonId) -> Result<(), Error>;
     /// Gives the person a role in an app (`None`: in all apps), or takes it. As [`People::change_person`] for the last owner.
     async fn set_role(&self, id: PersonId, app: Option<AppId>, role: Option<Role>) -> Result<Person, Error>;
+    /// Replaces the roles that an OpenID provider's mapping gave. A role that a person gave stays, and takes precedence in its
+    /// app. The last owner can lose a mapped role: the provider decides, and the operator can invite an owner.
+    async fn map_roles(&self, id: PersonId, roles: Vec<(Option<AppId>, Role)>) -> Result<Person, Error>;
     /// Whether the code of this time step may be used: no code works twice.
     async fn use_totp(&self, id: PersonId, step: u64) -> Result<bool, Error>;
     /// Whether the person had the recovery code, which is used then.

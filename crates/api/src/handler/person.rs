@@ -11,6 +11,7 @@ use noroshi_types::{AppId, PersonId, Role};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::openid::{OpenIdBody, openid_body};
 use super::session::ALL_APPS;
 use crate::audit::Trail;
 use crate::body::person::{AppInvitation, Named, NewInvitation, NewRole, PersonChanges, RoleInApp};
@@ -24,36 +25,43 @@ use crate::request::session::{Desk, Person};
 use crate::respond::{self, Answer};
 
 #[derive(Serialize)]
-struct PersonBody {
+pub(super) struct PersonBody {
     id: String,
     email: String,
     name: String,
     password: bool,
     totp: bool,
+    /// How the person logs in with a provider.
+    openid: Option<OpenIdBody>,
     created_at: String,
     disabled_at: Option<String>,
     roles: Value,
 }
 
-fn person_body(auth: &Auth, person: &noroshi_store::Person) -> PersonBody {
+pub(super) fn person_body(desk: &Desk, person: &noroshi_store::Person) -> PersonBody {
     PersonBody {
         id: person.id.0.to_string(),
         email: person.email.clone(),
         name: person.name.clone(),
         password: person.login.password.is_some(),
         totp: person.login.totp_is_on,
+        openid: openid_body(desk, &person.login),
         created_at: person.created_at.to_string(),
         disabled_at: person.disabled_at.map(|at| at.to_string()),
-        roles: roles_body(auth, &person.roles),
+        roles: roles_body(&desk.auth, &person.roles, &person.mapped),
     }
 }
 
-fn roles_body(auth: &Auth, roles: &[(Option<AppId>, Role)]) -> Value {
+/// `mapped`: the apps whose role an OpenID provider's groups gave.
+pub(super) fn roles_body(auth: &Auth, roles: &[(Option<AppId>, Role)], mapped: &[Option<AppId>]) -> Value {
     let apps = auth.apps();
     let name_of = |id: AppId| apps.iter().find(|app| app.id == id).map(|app| app.name.to_string());
     let role = |(app, role): &(Option<AppId>, Role)| {
-        let app = app.map_or(Some(ALL_APPS.to_owned()), name_of)?;
-        Some(json!({"app": app, "role": role.as_str()}))
+        let name = app.map_or(Some(ALL_APPS.to_owned()), name_of)?;
+        Some(match mapped.contains(app) {
+            true => json!({"app": name, "role": role.as_str(), "mapped": true}),
+            false => json!({"app": name, "role": role.as_str()}),
+        })
     };
     roles.iter().filter_map(role).collect()
 }
@@ -75,7 +83,7 @@ fn invitation_body(auth: &Auth, ticket: Ticket, token: Option<&str>) -> Option<I
     Some(InvitationBody {
         id: ticket.id.to_string(),
         email,
-        roles: roles_body(auth, &roles),
+        roles: roles_body(auth, &roles, &[]),
         created_at: ticket.created_at.to_string(),
         expires_at: ticket.expires_at.to_string(),
         link: token.map(|token| format!("/console/invitation#token={token}")),
@@ -114,7 +122,7 @@ pub(crate) async fn list(caller: Person, Query(page): Query<Page>) -> Answer {
     let after = page.after().map_or(Ok(0), |text| text.parse().map_err(|_| not_a_position()))?;
     let found = caller.desk.console.store().people(PersonId(after), limit).await?;
     let next = next(&found, limit, |last| last.id.0.to_string());
-    let bodies = found.iter().map(|person| person_body(&caller.desk.auth, person)).collect();
+    let bodies = found.iter().map(|person| person_body(&caller.desk, person)).collect();
     respond::page("people", bodies, next)
 }
 
@@ -122,7 +130,7 @@ pub(crate) async fn list(caller: Person, Query(page): Query<Page>) -> Answer {
 pub(crate) async fn show(caller: Person, Path(id): Path<String>) -> Answer {
     let found = caller.desk.console.store().person(person_id(&id)?).await?;
     let found = found.ok_or_else(|| Problem::not_found("person"))?;
-    respond::ok(&person_body(&caller.desk.auth, &found))
+    respond::ok(&person_body(&caller.desk, &found))
 }
 
 /// `PATCH /v1/people/{id}`
@@ -150,8 +158,8 @@ fn changed(
     before: &noroshi_store::Person,
     after: &noroshi_store::Person,
 ) -> Answer {
-    let after = person_body(&caller.desk.auth, after);
-    trail.before(&person_body(&caller.desk.auth, before));
+    let after = person_body(&caller.desk, after);
+    trail.before(&person_body(&caller.desk, before));
     trail.after(&after);
     respond::ok(&after)
 }
@@ -165,7 +173,7 @@ pub(crate) async fn delete(
     let (id, store) = (person_id(&id)?, caller.desk.console.store());
     let before = store.person(id).await?.ok_or_else(|| Problem::not_found("person"))?;
     store.delete_person(id).await.map_err(refused)?;
-    trail.before(&person_body(&caller.desk.auth, &before));
+    trail.before(&person_body(&caller.desk, &before));
     Ok(StatusCode::NO_CONTENT)
 }
 

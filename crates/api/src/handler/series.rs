@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, header};
+use noroshi_console::Made;
 use noroshi_series::live::{Refused, VIEWERS_MAX};
 use noroshi_series::reader::{POINTS_MAX, Span};
 use noroshi_series::{Answer as Figures, Kind, Query as Asked, SHOWN, Scope, Series, Shown, Step, Viewer};
@@ -276,7 +277,7 @@ impl Stream {
             self.checked = Instant::now();
             let Person { desk, token, .. } = &self.person;
             // A session or a role that ended ends the stream, and so does a store that does not answer: the page tries again.
-            let caller = desk.console.caller(token, desk.now()).await.ok()?;
+            let caller = desk.console.caller(token, Made::InBackground, desk.now()).await.ok()?;
             let app = match self.scope {
                 Scope::All => None,
                 Scope::App(app) => Some(app),

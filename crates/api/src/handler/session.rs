@@ -2,12 +2,14 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
-use noroshi_console::{Caller, LoggedIn, Proof, Step, csrf_of};
+use noroshi_console::{Caller, LoggedIn, Proof, Refused, Step, csrf_of};
 use noroshi_store::PersonSession;
-use noroshi_types::{AppId, Permissions, Timestamp};
+use noroshi_types::{Permissions, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::openid::{buttons, openid_body};
+use super::person::roles_body;
 use crate::body::person::{Acceptance, Confirmation, Link, LogIn, NewPassword, SecondStep, TotpCode};
 use crate::error::Problem;
 use crate::request::body::SmallJson;
@@ -29,14 +31,8 @@ struct SessionBody {
 
 /// Who is logged in, and what they may do.
 fn session_body(desk: &Desk, caller: &Caller, token: &str) -> Value {
-    let auth = &desk.auth;
     let person = &caller.person;
-    let apps = auth.apps();
-    let name_of = |id: AppId| apps.iter().find(|app| app.id == id).map(|app| app.name.as_str());
-    let roles = person.roles.iter().filter_map(|(app, role)| {
-        let app = app.map_or(Some(ALL_APPS), name_of)?;
-        Some(json!({"app": app, "role": role.as_str()}))
-    });
+    let apps = desk.auth.apps();
     let permissions = apps.iter().filter_map(|app| {
         let permissions = caller.permissions(Some(app.id));
         (!permissions.is_empty()).then(|| (app.name.to_string(), names_of(permissions)))
@@ -53,8 +49,9 @@ fn session_body(desk: &Desk, caller: &Caller, token: &str) -> Value {
             "name": person.name,
             "password": person.login.password.is_some(),
             "totp": person.login.totp_is_on,
+            "openid": openid_body(desk, &person.login),
         },
-        "roles": roles.collect::<Value>(),
+        "roles": roles_body(&desk.auth, &person.roles, &person.mapped),
         "apps": readable.collect::<Value>(),
         "permissions": permissions.chain(on_node).collect::<Map<_, _>>(),
         "csrf": csrf_of(token),
@@ -70,6 +67,12 @@ fn names_of(permissions: Permissions) -> Value {
     permissions.iter().map(|permission| permission.as_str()).collect()
 }
 
+/// Counts a log-in. A right password that needs a code counts as `ok` too; the code counts for itself.
+fn counted<T>(visitor: &Visitor, method: &'static str, result: Result<T, Refused>) -> Result<T, Refused> {
+    visitor.desk.metrics.log_in(method, result.as_ref().map_or_else(Refused::label, |_| "ok"));
+    result
+}
+
 /// A new session: its cookie and its person.
 fn begun(visitor: &Visitor, logged_in: &LoggedIn, now: Timestamp) -> Answer {
     let LoggedIn { token, caller } = logged_in;
@@ -82,8 +85,8 @@ fn begun(visitor: &Visitor, logged_in: &LoggedIn, now: Timestamp) -> Answer {
 }
 
 /// `GET /v1/session/methods`
-pub(crate) async fn methods(_: Visitor) -> Answer {
-    respond::ok(&json!({"password": true, "oidc": []}))
+pub(crate) async fn methods(visitor: Visitor) -> Answer {
+    respond::ok(&json!({"password": true, "oidc": buttons(&visitor.desk)}))
 }
 
 /// `GET /v1/session`
@@ -96,8 +99,8 @@ pub(crate) async fn show(person: Person) -> Answer {
 /// `POST /v1/session`
 pub(crate) async fn log_in(visitor: Visitor, SmallJson(body): SmallJson<LogIn>) -> Answer {
     let now = visitor.desk.now();
-    let step = visitor.desk.console.log_in(&body.email, body.password, &visitor.client, now).await?;
-    match step {
+    let step = visitor.desk.console.log_in(&body.email, body.password, &visitor.client, now).await;
+    match counted(&visitor, "password", step)? {
         Step::LoggedIn(logged_in) => begun(&visitor, &logged_in, now),
         Step::Code { ticket } => respond::ok(&json!({"next": "totp", "ticket": ticket})),
     }
@@ -107,14 +110,14 @@ pub(crate) async fn log_in(visitor: Visitor, SmallJson(body): SmallJson<LogIn>) 
 pub(crate) async fn log_in_with_code(visitor: Visitor, SmallJson(body): SmallJson<SecondStep>) -> Answer {
     let now = visitor.desk.now();
     let logged_in = visitor.desk.console.log_in_with_code(&body.ticket, &body.code, &visitor.client, now);
-    begun(&visitor, &logged_in.await?, now)
+    begun(&visitor, &counted(&visitor, "code", logged_in.await)?, now)
 }
 
 /// `POST /v1/session/link`
 pub(crate) async fn log_in_with_link(visitor: Visitor, SmallJson(body): SmallJson<Link>) -> Answer {
     let now = visitor.desk.now();
-    let logged_in = visitor.desk.console.log_in_with_link(&body.token, &visitor.client, now).await?;
-    begun(&visitor, &logged_in, now)
+    let logged_in = visitor.desk.console.log_in_with_link(&body.token, &visitor.client, now).await;
+    begun(&visitor, &counted(&visitor, "link", logged_in)?, now)
 }
 
 /// `POST /v1/invitations/accept`
@@ -122,8 +125,8 @@ pub(crate) async fn accept_invitation(visitor: Visitor, SmallJson(body): SmallJs
     let now = visitor.desk.now();
     let Acceptance { token, name, password } = body;
     let console = &visitor.desk.console;
-    let logged_in = console.accept_invitation(&token, &name, password, &visitor.client, now).await?;
-    begun(&visitor, &logged_in, now)
+    let logged_in = console.accept_invitation(&token, &name, password, &visitor.client, now).await;
+    begun(&visitor, &counted(&visitor, "invitation", logged_in)?, now)
 }
 
 /// `DELETE /v1/session`

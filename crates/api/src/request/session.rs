@@ -20,6 +20,7 @@ use noroshi_types::{AppId, Permission, Timestamp};
 use crate::audit::Trail;
 use crate::connection;
 use crate::error::{Code, Problem};
+use crate::metrics::Metrics;
 use crate::request::caller::record_provider;
 
 const COOKIE: &str = "noroshi_session";
@@ -58,6 +59,7 @@ pub(crate) struct Desk {
     pub(crate) delivery: Arc<Delivery>,
     /// Whether the node is a front.
     pub(crate) front: bool,
+    pub(crate) metrics: Metrics,
 }
 
 impl Desk {
@@ -212,10 +214,14 @@ fn check_csrf(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
     }
 }
 
-fn session_token(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
+    cookie_of(headers, COOKIE)
+}
+
+pub(crate) fn cookie_of<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 fn client(extensions: &http::Extensions, headers: &HeaderMap) -> Client {

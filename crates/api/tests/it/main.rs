@@ -19,6 +19,7 @@ mod inspection;
 mod items;
 mod nodes;
 mod notification;
+mod openid;
 mod preferences;
 mod profile;
 mod push;

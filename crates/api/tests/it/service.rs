@@ -72,6 +72,15 @@ impl Service {
 
     /// Of a node without a key for credentials.
     pub(crate) async fn without_push(change: impl FnOnce(&mut State)) -> Self {
+        Self::open(Vec::new(), change).await
+    }
+
+    /// People can log in with these providers.
+    pub(crate) async fn with_openid(providers: Vec<noroshi_console::Provider>) -> Self {
+        Self::open(providers, |_| {}).await
+    }
+
+    async fn open(providers: Vec<noroshi_console::Provider>, change: impl FnOnce(&mut State)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut registry = noroshi_telemetry::registry();
         let store = Sqlite::open(folder.path(), sqlite::Options::default(), &mut registry).expect("a store");
@@ -107,8 +116,7 @@ impl Service {
         .await;
         let edge = Arc::new(FakeEdge::default());
         delivery.context.attach_edge(edge.clone());
-        let console = Console::open(store.clone(), noroshi_console::Config::default(), Some([7; 32])).await;
-        let console = Arc::new(console.expect("a console"));
+        let console = Arc::new(console_of(&store, providers).await);
         let metrics = Metrics::new(&mut registry);
         let registry = Arc::new(registry);
         let series = noroshi_series::Series::new(registry.clone(), &delivery, "node", Default::default());
@@ -244,6 +252,15 @@ impl Answer {
         assert!(body["title"].is_string() && body["detail"].is_string(), "{body}");
         body
     }
+}
+
+/// Another node with the same store has one of its own.
+pub(crate) async fn console_of(store: &Arc<dyn Store>, providers: Vec<noroshi_console::Provider>) -> Console {
+    let console = Console::open(store.clone(), noroshi_console::Config::default(), Some([7; 32])).await;
+    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::anywhere());
+    let egress = Arc::new(egress.expect("egress"));
+    let console = console.expect("a console").with_openid(providers, "https://push.example.com", &egress);
+    console.await.expect("a console")
 }
 
 pub(crate) fn request(method: Method, path: &str, bearer: &str, body: &str) -> Request<Body> {

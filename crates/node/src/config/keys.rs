@@ -54,6 +54,7 @@ macro_rules! section {
 
 mod cluster;
 mod events;
+mod oidc;
 mod outgoing;
 mod profiling;
 mod quota;
@@ -62,6 +63,8 @@ mod xmpp;
 
 pub use cluster::{Bus, Cluster, Front, Node, Sqs, Store};
 pub use events::Events;
+pub(super) use oidc::ANY_NAME;
+pub use oidc::OpenIds;
 pub use outgoing::{Egress, Push, Queue};
 pub use profiling::Profiling;
 pub use tracing::Tracing;
@@ -406,6 +409,10 @@ section! {
         pub session_max: Duration = duration("console.session_max", 7 * DAY, MINUTE..=90 * DAY),
         /// Retention of the audit log.
         pub audit_retention: Duration = duration("console.audit_retention", 400 * DAY, DAY..=3_650 * DAY),
+        /// Origin at which browsers reach the console. OpenID providers return people to it. Unset: with `server.dev`
+        /// the address `server.admin`.
+        pub url: Option<String> = optional("console.url", ("url", "https:// or http:// and a host"), public_url),
+        pub oidc: OpenIds = value(OpenIds::read(reader)),
     }
 }
 

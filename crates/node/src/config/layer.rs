@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::problem::{Problem, Source};
 
@@ -43,6 +43,8 @@ pub(super) enum Raw {
     Boolean(bool),
     /// An array of strings.
     List(Vec<String>),
+    /// An array of tables of strings, which is not empty.
+    Tables(Vec<Vec<(String, String)>>),
     /// A date, a fraction or another array, which no key accepts. Contains the name of the type.
     Other(&'static str),
 }
@@ -117,12 +119,34 @@ fn flatten(table: &DeTable<'_>, prefix: &str, text: &str, path: &Path, layers: &
             DeValue::Boolean(boolean) => Raw::Boolean(*boolean),
             DeValue::Array(items) => match items.iter().map(|item| item.get_ref().as_str()).collect() {
                 Some::<Vec<&str>>(items) => Raw::List(items.into_iter().map(str::to_owned).collect()),
-                None => Raw::Other("array"),
+                None => tables(items).map_or(Raw::Other("array"), Raw::Tables),
             },
             other => Raw::Other(other.type_str()),
         };
         let source = Source::File { path: path.to_owned(), line: line(text, name.span().start) };
         layers.insert(key, Layered { raw, source });
+    }
+}
+
+/// The items, if all are tables of strings.
+fn tables(items: &DeArray<'_>) -> Option<Vec<Vec<(String, String)>>> {
+    let field = |name: &str, value: &DeValue<'_>| Some((name.to_owned(), value.as_str()?.to_owned()));
+    let table = |item: &DeValue<'_>| match item {
+        DeValue::Table(table) => {
+            table.iter().map(|(name, value)| field(name.get_ref(), value.get_ref())).collect()
+        }
+        _ => None,
+    };
+    items.iter().map(|item| table(item.get_ref())).collect()
+}
+
+/// As in a file, for a variable of the environment.
+pub(super) fn parse_tables(text: &str) -> Option<Vec<Vec<(String, String)>>> {
+    let text = format!("value = {text}");
+    let table = DeTable::parse(&text).ok()?;
+    match table.get_ref().get("value")?.get_ref() {
+        DeValue::Array(items) if table.get_ref().len() == 1 => tables(items),
+        _ => None,
     }
 }
 

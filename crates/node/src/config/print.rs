@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use super::keys::ANY_NAME;
+use super::layer::{Layered, Raw};
 use super::problem::Source;
 use super::reader::{Entry, Reader};
 use super::{Config, Layers};
@@ -32,7 +34,10 @@ pub fn print(config: &Config) -> String {
 
 /// All keys as Markdown tables, one per section.
 pub fn reference() -> String {
-    let mut reader = Reader::new(Layers::new(), Vec::new());
+    // One provider stands for all.
+    let key = format!("console.oidc.{ANY_NAME}.title");
+    let layered = Layered { raw: Raw::Text(String::new()), source: Source::Default };
+    let mut reader = Reader::new(Layers::from([(key, layered)]), Vec::new());
     Config::read(&mut reader);
     let mut text = String::new();
     let mut section = "";

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use noroshi_egress::ProxyUrl;
 use noroshi_types::time::{format_duration, parse_duration};
 
-use super::layer::{Layers, Raw};
+use super::layer::{Layers, Raw, parse_tables};
 use super::problem::{Problem, Source};
 use super::redact;
 use super::size::{format_size, parse_size};
@@ -369,6 +369,76 @@ impl Reader {
         })
     }
 
+    /// The names that the operator gave: what follows `prefix` in keys, up to the next dot.
+    pub(super) fn names(&self, prefix: &str) -> Vec<String> {
+        let keys = self.layers.keys().filter_map(|key| key.strip_prefix(prefix));
+        let mut names: Vec<String> =
+            keys.map(|rest| rest.split_once('.').map_or(rest, |(name, _)| name).to_owned()).collect();
+        names.dedup(); // the keys are sorted
+        names
+    }
+
+    /// Removes the keys that begin with `prefix`, with one problem for all of them.
+    pub(super) fn forget(&mut self, prefix: &str, text: impl Into<String>) {
+        let keys: Vec<String> = self.layers.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
+        let mut removed =
+            keys.iter().filter_map(|key| self.layers.remove(key)).collect::<Vec<_>>().into_iter();
+        let source = removed.next().map_or(Source::Default, |layered| layered.source);
+        self.problem_from(source, prefix.trim_end_matches('.'), text);
+    }
+
+    /// Strings: an array, or a comma-separated string. `check` returns what it expects instead of an invalid item.
+    pub(super) fn texts(
+        &mut self,
+        key: &'static str,
+        range: &'static str,
+        check: impl Fn(&str) -> Result<(), String>,
+        help: &'static str,
+    ) -> Vec<String> {
+        let show = |value: &Vec<String>| found(&Raw::List(value.clone()));
+        let field = Field { unit: "list", range: range.to_owned(), default: Vec::new(), show: &show };
+        self.read(key, help, field, |raw| {
+            let items: Vec<String> = match raw {
+                Raw::List(items) => items.clone(),
+                Raw::Text(text) => text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|item| !item.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
+                _ => return Err(unexpected(raw, &format!("a list of {range}"))),
+            };
+            for item in &items {
+                check(item).map_err(|expected| format!("expected {expected}, got {}", quoted(item)))?;
+            }
+            Ok(items)
+        })
+    }
+
+    /// An array of tables of strings. In the environment: the same text as in a file.
+    pub(super) fn tables<T: Table + Clone>(
+        &mut self,
+        key: &'static str,
+        range: &'static str,
+        parse: impl Fn(&[Vec<(String, String)>]) -> Result<Vec<T>, String>,
+        help: &'static str,
+    ) -> Vec<T> {
+        let show = |value: &Vec<T>| match value.is_empty() {
+            true => "[]".to_owned(),
+            false => shown_tables(value),
+        };
+        let field = Field { unit: "list", range: range.to_owned(), default: Vec::new(), show: &show };
+        self.read(key, help, field, |raw| {
+            let tables = match raw {
+                Raw::Tables(tables) => Some(tables.clone()),
+                Raw::List(items) if items.is_empty() => Some(Vec::new()),
+                Raw::Text(text) => parse_tables(text),
+                _ => None,
+            };
+            parse(&tables.ok_or_else(|| unexpected(raw, &format!("a list, {range}")))?)
+        })
+    }
+
     /// Networks: an array of strings, or a comma-separated string.
     pub(super) fn networks(
         &mut self,
@@ -416,6 +486,18 @@ impl Reader {
             _ => Err("expected a proxy URL".to_owned()),
         })
     }
+}
+
+/// An entry of a list of tables.
+pub(super) trait Table {
+    fn fields(&self) -> Vec<(&'static str, &str)>;
+}
+
+fn shown_tables<T: Table>(tables: &[T]) -> String {
+    let field = |(name, value): (&str, &str)| format!("{name} = {}", quoted(value));
+    let table =
+        |table: &T| format!("{{ {} }}", table.fields().into_iter().map(field).collect::<Vec<_>>().join(", "));
+    format!("[{}]", tables.iter().map(table).collect::<Vec<_>>().join(", "))
 }
 
 /// The URL of PostgreSQL or Redis. Shown without its password.
@@ -504,6 +586,7 @@ fn found(raw: &Raw) -> String {
         Raw::Integer(text) => text.clone(),
         Raw::Boolean(value) => value.to_string(),
         Raw::List(items) => format!("[{}]", items.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+        Raw::Tables(_) => "a list of tables".to_owned(),
         Raw::Other(kind) => format!("a value of type {kind}"),
     }
 }

@@ -3,6 +3,7 @@
 mod config;
 mod documentation;
 mod layers;
+mod oidc;
 mod prose;
 mod tidy;
 mod unused;

@@ -71,7 +71,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "supervision", "telemetry", "store", "egress"]),
-        ("noroshi-console", &["types", "store"]),
+        ("noroshi-console", &["types", "store", "auth", "egress"]),
         (
             "noroshi-delivery",
             &[

@@ -14,6 +14,16 @@ const COLUMNS: &str = "p.id, p.email, p.name, p.password, p.totp, p.totp_on, p.r
 /// In [`crate::Person::roles`] `None`.
 const ALL_APPS: i64 = 0;
 
+/// Who gave a role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoleSource {
+    Person = 0,
+    Mapping = 1,
+}
+
+/// An app, the role in it, and whether a mapping gave the role.
+type RoleRow = (Option<AppId>, Role, bool);
+
 /// Without the roles.
 fn person_of(row: &dyn Record) -> Result<Person, Error> {
     let openid = row.string_or_null(7)?.zip(row.string_or_null(8)?);
@@ -31,7 +41,19 @@ fn person_of(row: &dyn Record) -> Result<Person, Error> {
         created_at: row.time(9)?,
         disabled_at: row.time_or_null(10)?,
         roles: Vec::new(),
+        mapped: Vec::new(),
     })
+}
+
+fn add_role(person: &mut Person, (app, role, is_mapped): RoleRow) {
+    person.roles.push((app, role));
+    person.mapped.extend(is_mapped.then_some(app));
+}
+
+/// From three columns.
+fn role_row(row: &dyn Record, column: usize) -> Result<RoleRow, Error> {
+    let is_mapped = row.int(column + 2)? == RoleSource::Mapping as i64;
+    Ok((app_of(row.int(column)?), role_of(row, column + 1)?, is_mapped))
 }
 
 fn hashes(row: &dyn Record, column: usize) -> Result<Vec<TokenHash>, Error> {
@@ -62,10 +84,15 @@ async fn first<S: Session>(
 ) -> Result<Option<Person>, S::Error> {
     let sql = format!("SELECT {COLUMNS} FROM people p WHERE {condition}");
     let Some(mut person) = session::first(session, &sql, values, person_of).await? else { return Ok(None) };
-    let sql = "SELECT app, role FROM person_roles WHERE person = $1 ORDER BY app";
-    let role = |row: &dyn Record| Ok((app_of(row.int(0)?), role_of(row, 1)?));
-    person.roles = session.query(sql, &values![of_id(person.id)], role).await?;
+    for role in roles_of(session, person.id).await? {
+        add_role(&mut person, role);
+    }
     Ok(Some(person))
+}
+
+async fn roles_of<S: Session>(session: &S, id: PersonId) -> Result<Vec<RoleRow>, S::Error> {
+    let sql = "SELECT app, role, source FROM person_roles WHERE person = $1 ORDER BY app";
+    session.query(sql, &values![of_id(id)], |row| role_row(row, 0)).await
 }
 
 pub(crate) async fn find<S: Session>(session: &S, id: PersonId) -> Result<Option<Person>, S::Error> {
@@ -92,12 +119,11 @@ pub(crate) async fn page<S: Session>(
     let sql = format!("SELECT {COLUMNS} FROM people p WHERE p.id > $1 ORDER BY p.id LIMIT $2");
     let mut people = session.query(&sql, &values![of_id(after), limit], person_of).await?;
     let Some(last) = people.last().map(|person| of_id(person.id)) else { return Ok(people) };
-    let sql =
-        "SELECT person, app, role FROM person_roles WHERE person > $1 AND person <= $2 ORDER BY person, app";
-    let role = |row: &dyn Record| Ok((PersonId(row.count(0)?), app_of(row.int(1)?), role_of(row, 2)?));
-    for (id, app, role) in session.query(sql, &values![of_id(after), last], role).await? {
+    let sql = "SELECT person, app, role, source FROM person_roles WHERE person > $1 AND person <= $2 ORDER BY person, app";
+    let role = |row: &dyn Record| Ok((PersonId(row.count(0)?), role_row(row, 1)?));
+    for (id, role) in session.query(sql, &values![of_id(after), last], role).await? {
         if let Ok(at) = people.binary_search_by_key(&id, |person| person.id) {
-            people[at].roles.push((app, role));
+            add_role(&mut people[at], role);
         }
     }
     Ok(people)
@@ -143,7 +169,7 @@ pub(crate) async fn create<S: Session>(
     ];
     let id = session::first(session, sql, &values, |row| row.int(0)).await?.ok_or(Error::Exists)?;
     for (app, role) in roles {
-        put_role(session, id, *app, *role).await?;
+        put_role(session, id, *app, *role, RoleSource::Person).await?;
     }
     Ok(find(session, PersonId(id as u64)).await?.ok_or(Error::NotFound)?)
 }
@@ -153,13 +179,15 @@ async fn put_role<S: Session>(
     person: i64,
     app: Option<AppId>,
     role: Role,
+    source: RoleSource,
 ) -> Result<(), S::Error> {
     if let Some(app) = app {
         session::require_app(session, app, S::FOR_KEY_SHARE).await?;
     }
-    let sql = "INSERT INTO person_roles (person, app, role) VALUES ($1, $2, $3)
-               ON CONFLICT (person, app) DO UPDATE SET role = excluded.role";
-    session.execute(sql, &values![person, number_of(app), role as u8]).await.map(drop)
+    let sql = "INSERT INTO person_roles (person, app, role, source) VALUES ($1, $2, $3, $4)
+               ON CONFLICT (person, app) DO UPDATE SET role = excluded.role, source = excluded.source";
+    let values = values![person, number_of(app), role as u8, source as u8];
+    session.execute(sql, &values).await.map(drop)
 }
 
 pub(crate) async fn set_role<S: Session>(
@@ -174,11 +202,33 @@ pub(crate) async fn set_role<S: Session>(
         owners.keep_one(id)?;
     }
     match role {
-        Some(role) => put_role(session, of_id(id), app, role).await?,
+        Some(role) => put_role(session, of_id(id), app, role, RoleSource::Person).await?,
         None => {
             let sql = "DELETE FROM person_roles WHERE person = $1 AND app = $2";
             session.execute(sql, &values![of_id(id), number_of(app)]).await?;
         }
+    }
+    Ok(find(session, id).await?.ok_or(Error::NotFound)?)
+}
+
+pub(crate) async fn map_roles<S: Session>(
+    session: &S,
+    id: PersonId,
+    roles: &[(Option<AppId>, Role)],
+) -> Result<Person, S::Error> {
+    // As for any change of roles, so that nobody counts on an owner whom this removes.
+    Owners::lock(session).await?;
+    let person = find(session, id).await?.ok_or(Error::NotFound)?;
+    for app in &person.mapped {
+        let sql = "DELETE FROM person_roles WHERE person = $1 AND app = $2";
+        session.execute(sql, &values![of_id(id), number_of(*app)]).await?;
+    }
+    let given = |app: &Option<AppId>| {
+        let has_role = person.roles.iter().any(|(of, _)| of == app);
+        has_role && !person.mapped.contains(app)
+    };
+    for (app, role) in roles.iter().filter(|(app, _)| !given(app)) {
+        put_role(session, of_id(id), *app, *role, RoleSource::Mapping).await?;
     }
     Ok(find(session, id).await?.ok_or(Error::NotFound)?)
 }

@@ -37,9 +37,9 @@ pub(crate) async fn create<S: Session>(
     session.execute(sql, &values![person, limits::SESSIONS_OF_A_PERSON_MAX - 1]).await?;
     let sql = format!(
         "INSERT INTO person_sessions (hash, person, created_at, seen_at, confirmed_at, expires_at, address, agent)
-         VALUES ($1, $2, $3, $3, $3, $4, $5, $6) RETURNING {COLUMNS}"
+         VALUES ($1, $2, $3, $3, $7, $4, $5, $6) RETURNING {COLUMNS}"
     );
-    let values = values![&new.hash, person, now, new.expires_at, &new.address, &new.agent];
+    let values = values![&new.hash, person, now, new.expires_at, &new.address, &new.agent, new.confirmed_at];
     session::one(session, &sql, &values, session_of).await
 }
 

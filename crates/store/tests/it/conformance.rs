@@ -130,7 +130,8 @@ macro_rules! conformance_tests {
                 a_live_message_is_not_stored, a_ttl_ends, a_newer_message_replaces_older_ones_of_its_collapse_key,
                 a_full_inbox_evicts_the_oldest, many_inboxes_keep_their_newest_rows,
                 an_ack_removes_once, concurrent_acknowledgements_count_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
-            people: a_person_is_found_by_address_and_openid, roles_of_a_deleted_app_are_gone, the_last_owner_stays,
+            people: a_person_is_found_by_address_and_openid, roles_of_a_deleted_app_are_gone,
+                mapped_roles_are_replaced_and_others_stay, a_mapped_owner_can_lose_the_role, the_last_owner_stays,
                 no_code_works_twice, sessions_expire_and_end, the_oldest_sessions_make_room, a_ticket_works_once,
                 changes_are_listed_by_what_is_asked, what_is_over_is_pruned;
             series: rows_are_read_by_step_and_time, rows_are_bounded_by_age_and_number;

@@ -31,6 +31,7 @@ async fn log_in(store: &dyn Store, person: PersonId, hash: u8, now: Timestamp) -
     let session = NewPersonSession {
         hash: [hash; 32],
         person,
+        confirmed_at: now,
         expires_at: after(now, 1_000),
         address: "192.0.2.1".to_owned(),
         agent: "Browser".to_owned(),
@@ -75,6 +76,43 @@ pub(crate) async fn roles_of_a_deleted_app_are_gone(store: &dyn Store) {
     store.delete_app(app).await.expect("deleted");
     while store.prune(NOW, 100).await.expect("pruned").more {}
     assert_eq!(store.person(ann.id).await.expect("read").expect("there").roles, []);
+}
+
+pub(crate) async fn mapped_roles_are_replaced_and_others_stay(store: &dyn Store) {
+    let (one, two) = (app(store, "a").await, app(store, "b").await);
+    let ann = create(store, "ann@example.com", &[(Some(one), Role::Viewer)]).await;
+    assert_eq!(ann.mapped, []);
+    let map = async |roles: &[(Option<AppId>, Role)]| store.map_roles(ann.id, roles.to_vec()).await;
+    let mapped = [(None, Role::Support), (Some(one), Role::Owner), (Some(two), Role::Author)];
+    let person = map(&mapped).await.expect("mapped");
+    let all = [(None, Role::Support), (Some(one), Role::Viewer), (Some(two), Role::Author)];
+    assert_eq!(person.roles, all, "the role that a person gave takes precedence");
+    assert_eq!(person.mapped, [None, Some(two)]);
+    assert_eq!(store.people(PersonId(0), 10).await.expect("listed"), [person]);
+    // A person gives a role where the mapping did: it stays from now on.
+    let given = store.set_role(ann.id, Some(two), Some(Role::Operator)).await.expect("given");
+    assert_eq!(given.mapped, [None]);
+    let person = map(&[(Some(two), Role::Viewer)]).await.expect("mapped");
+    assert_eq!(person.roles, [(Some(one), Role::Viewer), (Some(two), Role::Operator)]);
+    assert_eq!(person.mapped, []);
+    // Without it, the mapping applies again.
+    store.set_role(ann.id, Some(two), None).await.expect("removed");
+    let person = map(&[(Some(two), Role::Viewer)]).await.expect("mapped");
+    assert_eq!((person.roles.len(), person.mapped.as_slice()), (2, [Some(two)].as_slice()));
+    store.set_role(ann.id, Some(two), None).await.expect("a mapped role can be removed");
+    let nobody = store.map_roles(PersonId(9_999), Vec::new()).await;
+    assert!(matches!(nobody, Err(Error::NotFound)), "{nobody:?}");
+    let unknown = map(&[(Some(AppId(9_999)), Role::Viewer)]).await;
+    assert!(matches!(unknown, Err(Error::NotFound)), "{unknown:?}");
+}
+
+pub(crate) async fn a_mapped_owner_can_lose_the_role(store: &dyn Store) {
+    let ann = create(store, "ann@example.com", &[]).await.id;
+    store.map_roles(ann, vec![(None, Role::Owner)]).await.expect("mapped");
+    let refused = store.set_role(ann, None, None).await;
+    assert!(matches!(refused, Err(Error::Conflict)), "people keep the last owner: {refused:?}");
+    let person = store.map_roles(ann, Vec::new()).await.expect("the provider decides");
+    assert_eq!((person.roles, person.mapped), (Vec::new(), Vec::new()));
 }
 
 pub(crate) async fn the_last_owner_stays(store: &dyn Store) {
@@ -163,6 +201,7 @@ pub(crate) async fn sessions_expire_and_end(store: &dyn Store) {
     let refused = NewPersonSession {
         hash: [9; 32],
         person: ann,
+        confirmed_at: NOW,
         expires_at: after(NOW, 1),
         address: String::new(),
         agent: String::new(),

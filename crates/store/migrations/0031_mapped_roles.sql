@@ -1,0 +1,2 @@
+-- Where a role comes from: 0 a person gave it, 1 the mapping of an OpenID provider.
+ALTER TABLE person_roles ADD COLUMN source INTEGER NOT NULL DEFAULT 0;
