@@ -82,7 +82,7 @@ impl Reader {
         if let Some((_, answer)) = kept.answers.iter().find(|(asked, _)| *asked == query) {
             return Ok(answer.clone());
         }
-        let answer = Arc::new(self.answer(&query).await?);
+        let answer = Arc::new(self.answer(&query, now).await?);
         if kept.answers.len() == KEPT_MAX {
             kept.answers.remove(0);
         }
@@ -90,9 +90,9 @@ impl Reader {
         Ok(answer)
     }
 
-    async fn answer(&self, query: &Query) -> Result<Answer, Error> {
+    async fn answer(&self, query: &Query, now: Timestamp) -> Result<Answer, Error> {
         let Query { series, from, until, step, app, node } = query;
-        let rows = points(&*self.store, *step, *from, *until, node.as_deref()).await?;
+        let rows = points(&*self.store, (*step, now), *from, *until, node.as_deref()).await?;
         let count = usize::try_from((until.0 - from.0) / step.ms()).unwrap_or(0);
         let place = |at: Timestamp| usize::try_from((at.0 - from.0) / step.ms()).unwrap_or(usize::MAX);
         let mut covered_s = vec![0; count];
@@ -126,7 +126,7 @@ impl Reader {
 /// The sum of all nodes, or one node, in each step that has rows.
 async fn points(
     store: &dyn Store,
-    step: Step,
+    (step, now): (Step, Timestamp),
     from: Timestamp,
     until: Timestamp,
     node: Option<&str>,
@@ -138,8 +138,8 @@ async fn points(
     };
     let summed = found.last().map_or(from, |(at, _)| Timestamp(at.0 + step.ms()));
     // While no node leads, more may be missing; the next leader sums it up.
-    let recent = Timestamp(step.begin(until).0.saturating_sub(5 * step.ms()));
-    let rest = Box::pin(points(store, finer, summed.max(recent), until, node)).await?;
+    let recent = Timestamp(step.begin(until.min(now)).0.saturating_sub(5 * step.ms()));
+    let rest = Box::pin(points(store, (finer, now), summed.max(recent), until, node)).await?;
     found.extend(sums(step, &rest));
     Ok(found)
 }

@@ -42,7 +42,9 @@ proptest! {
     #[test]
     fn the_order_of_times_makes_no_difference(mut a in row(), mut b in row(), mut c in row()) {
         // With apps left out, only what is whole counts (below).
-        [&mut a, &mut b, &mut c].map(|row| row.has_more_apps = false);
+        for row in [&mut a, &mut b, &mut c] {
+            row.has_more_apps = false;
+        }
         let sum = |rows: [&Row; 3]| {
             let mut sum = Row::default();
             rows.iter().for_each(|row| sum.add_later(row));

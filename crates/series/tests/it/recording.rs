@@ -100,6 +100,9 @@ async fn the_end_of_a_range_is_summed_up_from_finer_rows() {
     let answer = answer(&world, query(&world, 0, 120, Step::Minute)).await;
     assert_eq!(points(&answer, "publishes"), [Some(30.0), Some(15.0)]);
     assert_eq!(answer.covered_s, [60, 30]);
+    // The present hour has just begun.
+    let hour = self::answer(&world, query(&world, 0, 3_600, Step::Hour)).await;
+    assert_eq!((points(&hour, "publishes"), &hour.covered_s[..]), (&[Some(45.0)][..], &[90][..]));
 }
 
 #[tokio::test]
