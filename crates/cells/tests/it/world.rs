@@ -338,7 +338,7 @@ impl World {
     /// A request to the console by a person with this role in all apps.
     pub(crate) async fn in_console(&self, role: Role, method: Method, path: &str, body: &str) -> Answer {
         let (front, state) = self.front();
-        let (console, now) = (&state.console, state.now());
+        let (console, now, client) = (&state.console, state.now(), nowhere());
         let email = format!("{}@example.com", role.as_str());
         let person = match console.store().person_with_email(&email).await.expect("the store") {
             Some(person) => person.id,
@@ -346,12 +346,12 @@ impl World {
                 let roles = vec![(None, role)];
                 let invited = console.invite(None, &email, roles, now).await.expect("an invitation");
                 let password = "correct horse battery".to_owned();
-                let accepted = console.accept_invitation(&invited.token, "Ann", password, &nowhere(), now);
+                let accepted = console.accept_invitation(&invited.token, "Ann", password, &client, now);
                 accepted.await.expect("a person").caller.person.id
             }
         };
         let link = console.link(None, person, Duration::from_secs(60), now).await.expect("a link");
-        let token = console.log_in_with_link(&link.token, &nowhere(), now).await.expect("a session").token;
+        let token = console.log_in_with_link(&link.token, &client, now).await.expect("a session").token;
         let (cookie, csrf) = (format!("noroshi_session={token}"), noroshi_console::csrf_of(&token));
         let headers = [("cookie", &*cookie), ("noroshi-csrf", &*csrf), ("noroshi-app", "dev")];
         send(front.console_router(false), method, &format!("{CONSOLE_API}{path}"), "", body, &headers).await
