@@ -338,7 +338,14 @@ async fn an_idempotency_key_creates_one_campaign_on_two_nodes() {
         assert_eq!(a.campaign.id, b.campaign.id);
         assert!(a.replayed != b.replayed, "round {round}");
     }
-    assert_eq!(one.campaigns(app, None, 99, NOW).await.expect("read").len(), 10);
+    assert_eq!(
+        one.list_campaigns(app, noroshi_store::CampaignFilter::first(99), NOW)
+            .await
+            .expect("read")
+            .campaigns
+            .len(),
+        10
+    );
 }
 
 /// Two nodes accept at once: every push is enqueued once.
