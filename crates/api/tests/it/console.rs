@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::service::{Answer, NOW, OPERATOR, Service, answer};
 
-const PASSWORD: &str = "correct horse battery";
+pub(crate) const PASSWORD: &str = "correct horse battery";
 
 /// A browser in which a person is logged in.
-struct Browser {
+pub(crate) struct Browser {
     id: PersonId,
     cookie: String,
     csrf: String,
@@ -22,7 +22,7 @@ struct Browser {
 }
 
 impl Browser {
-    async fn call(&self, service: &Service, method: Method, path: &str, body: &str) -> Answer {
+    pub(crate) async fn call(&self, service: &Service, method: Method, path: &str, body: &str) -> Answer {
         self.call_with(
             service,
             method,
@@ -33,7 +33,7 @@ impl Browser {
         .await
     }
 
-    async fn call_with(
+    pub(crate) async fn call_with(
         &self,
         service: &Service,
         method: Method,
@@ -71,7 +71,7 @@ fn session_of(answer: &Answer, app: &'static str) -> Browser {
 }
 
 /// Invites a person, who accepts.
-async fn person(service: &Service, email: &str, roles: Vec<(Option<AppId>, Role)>) -> Browser {
+pub(crate) async fn person(service: &Service, email: &str, roles: Vec<(Option<AppId>, Role)>) -> Browser {
     let invited = service.state.console.invite(None, email, roles, NOW).await.expect("invited");
     let body = json!({"token": invited.token, "name": "Ann", "password": PASSWORD}).to_string();
     let answer = visit(service, Method::POST, "/v1/invitations/accept", &body).await;
