@@ -58,13 +58,16 @@ export async function person(node, email, name, ...roles) {
   return { id: session.person.id, email, cookie }
 }
 
-/** For the tests of a file: a node with the data of a shop, the fakes of the push services, Chromium, and people. */
-export function shopConsole() {
+/**
+ * For the tests of a file: a node with the data of a shop, the fakes of the push services, Chromium, and people. `args` are
+ * those of the node.
+ */
+export function shopConsole({ args = [] } = {}) {
   const shop = { people: {} }
   before(async () => {
     if (!hasBrowser) return
     shop.push = await DevPush.start()
-    shop.node = await shop.push.node({ services: ['apns', 'fcm'] })
+    shop.node = await shop.push.node({ services: ['apns', 'fcm'], args })
     await checkBuild(shop.node)
     shop.ids = await openShop(shop.node, shop.push)
     shop.browser = await launch()
