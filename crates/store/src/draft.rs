@@ -54,7 +54,7 @@ pub enum Unready {
     Unapproved,
 }
 
-/// Starts a draft.
+/// Starts a campaign that has not started.
 #[derive(Debug, Clone, Copy)]
 pub struct StartDraft {
     pub app: AppId,
@@ -62,6 +62,8 @@ pub struct StartDraft {
     pub revision: u64,
     /// Only if the revision is approved.
     pub needs_approval: bool,
+    /// Draft, or scheduled if its time has come.
+    pub from: CampaignState,
     /// Running or scheduled.
     pub to: CampaignState,
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{
-    Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine, Uploader, Waiting,
+    Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, StartDraft, UploadLine, Uploader,
+    Waiting,
 };
 use noroshi_types::{AppId, CampaignId, Invalid, Quota, Timestamp};
 
@@ -227,14 +228,22 @@ impl Campaigns {
 
     /// Starts a scheduled campaign whose time has come. Returns false if it changed in the meantime.
     pub(crate) async fn start_scheduled(&self, campaign: &Campaign) -> Result<bool, noroshi_store::Error> {
-        let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
         let Campaign { app, id, .. } = *campaign;
-        match self.context.store.set_campaign_state(app, id, &from, to, self.context.now()).await {
-            Ok((state, _)) => {
-                self.context.outcomes.campaign_changed(app, id, state.as_str());
+        // Of this revision: a change has made it a draft, which may be scheduled again by now.
+        let start = StartDraft {
+            app,
+            id,
+            revision: campaign.draft.revision,
+            needs_approval: false,
+            from: CampaignState::Scheduled,
+            to: CampaignState::Running,
+        };
+        match self.context.store.start_draft(start, self.context.now()).await {
+            Ok(Ok(())) => {
+                self.context.outcomes.campaign_changed(app, id, CampaignState::Running.as_str());
                 Ok(true)
             }
-            Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
+            Ok(Err(_)) | Err(noroshi_store::Error::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -259,7 +259,7 @@ pub(crate) async fn start<S: Session>(
     now: Timestamp,
 ) -> Result<Result<(), Unready>, S::Error> {
     let Locked { num, state, draft, .. } = locked(session, start.app, start.id).await?;
-    if let Err(unready) = ready(state, &draft, start.revision) {
+    if let Err(unready) = ready(state, start.from, &draft, start.revision) {
         return Ok(Err(unready));
     }
     if start.needs_approval && draft.approved.is_none() {
@@ -280,7 +280,7 @@ pub(crate) async fn approve<S: Session>(
     now: Timestamp,
 ) -> Result<Result<(), Unready>, S::Error> {
     let Locked { num, state, draft, .. } = locked(session, app, id).await?;
-    if let Err(unready) = ready(state, &draft, revision) {
+    if let Err(unready) = ready(state, CampaignState::Draft, &draft, revision) {
         return Ok(Err(unready));
     }
     let sql = "UPDATE campaigns SET approved_by = $2, approved_at = $3 WHERE num = $1";
@@ -288,12 +288,17 @@ pub(crate) async fn approve<S: Session>(
     Ok(Ok(()))
 }
 
-fn ready(state: CampaignState, draft: &DraftState, revision: u64) -> Result<(), Unready> {
-    match (state, draft.revision == revision, draft.is_complete) {
-        (CampaignState::Draft, true, true) => Ok(()),
-        (CampaignState::Draft, true, false) => Err(Unready::Incomplete),
-        (CampaignState::Draft, false, _) => Err(Unready::Revision(draft.revision)),
-        _ => Err(Unready::State(state)),
+fn ready(
+    state: CampaignState,
+    wanted: CampaignState,
+    draft: &DraftState,
+    revision: u64,
+) -> Result<(), Unready> {
+    match (draft.revision == revision, draft.is_complete) {
+        _ if state != wanted => Err(Unready::State(state)),
+        (false, _) => Err(Unready::Revision(draft.revision)),
+        (true, false) => Err(Unready::Incomplete),
+        (true, true) => Ok(()),
     }
 }
 

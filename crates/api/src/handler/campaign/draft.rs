@@ -158,10 +158,17 @@ pub(crate) async fn start(
     }
     let approval_above = rules.approval_above(&author);
     if let Some(max) = approval_above
-        && found.draft.approved.is_some()
+        && found.state == CampaignState::Draft
+        && revision.is_none_or(|revision| revision == found.draft.revision)
+        && found.draft.is_complete
     {
+        // The checks below hold for this revision only.
+        revision = Some(found.draft.revision);
         let spec = Spec::from_json(&found.spec).map_err(Problem::internal)?;
         if delivery.campaigns.is_large(app, id, &spec, max).await? {
+            if found.draft.approved.is_none() {
+                return Err(needs_approval(max));
+            }
             author.require_confirmed()?;
         }
     }

@@ -173,7 +173,8 @@ impl Campaigns {
         };
         let to = started(&spec, self.context.now());
         let held = self.usage.admit_one(app, Quota::Campaigns).await?;
-        let start = StartDraft { app, id, revision, needs_approval, to };
+        let from = CampaignState::Draft;
+        let start = StartDraft { app, id, revision, needs_approval, from, to };
         if let Err(unready) = self.context.store.start_draft(start, self.context.now()).await? {
             return Ok(Err(unready));
         }

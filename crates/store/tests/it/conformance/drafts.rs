@@ -30,7 +30,14 @@ async fn start(
     revision: u64,
     needs_approval: bool,
 ) -> Result<(), Unready> {
-    let start = StartDraft { app, id, revision, needs_approval, to: CampaignState::Running };
+    let start = StartDraft {
+        app,
+        id,
+        revision,
+        needs_approval,
+        from: CampaignState::Draft,
+        to: CampaignState::Running,
+    };
     store.start_draft(start, at(9)).await.expect("known")
 }
 
@@ -66,9 +73,29 @@ pub(crate) async fn a_draft_is_changed_at_its_revision(store: &dyn Store) {
     let theirs = NewCampaign { app: other, ..changed.clone() };
     assert!(matches!(store.edit_campaign(id, 2, theirs, at(3)).await, Err(Error::NotFound)));
     // A scheduled campaign becomes a draft; a running one is not changed.
-    let scheduled = StartDraft { app, id, revision: 2, needs_approval: false, to: CampaignState::Scheduled };
+    let scheduled = StartDraft {
+        app,
+        id,
+        revision: 2,
+        needs_approval: false,
+        from: CampaignState::Draft,
+        to: CampaignState::Scheduled,
+    };
     assert_eq!(store.start_draft(scheduled, at(4)).await.expect("known"), Ok(()));
+    let due = |revision| StartDraft {
+        app,
+        id,
+        revision,
+        needs_approval: false,
+        from: CampaignState::Scheduled,
+        to: CampaignState::Running,
+    };
+    // Its time has come for a revision that is gone.
+    let gone = store.start_draft(due(1), at(4)).await.expect("known");
+    assert_eq!(gone, Err(Unready::Revision(2)));
     assert_eq!(edit(2).await, Ok(3));
+    let gone = store.start_draft(due(3), at(4)).await.expect("known");
+    assert_eq!(gone, Err(Unready::State(CampaignState::Draft)));
     assert_eq!(store.campaign(app, id, NOW).await.expect("read").expect("found").state, CampaignState::Draft);
     assert_eq!(start(store, app, id, 3, false).await, Ok(()));
     assert_eq!(edit(3).await, Err(Unready::State(CampaignState::Running)));
@@ -124,7 +151,14 @@ pub(crate) async fn new_recipients_change_a_draft(store: &dyn Store) {
     let found = store.campaign(app, id, NOW).await.expect("read").expect("found");
     assert_eq!((found.draft.revision, &*found.draft.edited_by, found.draft.approved), (2, "cid", None));
     assert_eq!(start(store, app, id, 1, false).await, Err(Unready::Revision(2)));
-    let scheduled = StartDraft { app, id, revision: 2, needs_approval: false, to: CampaignState::Scheduled };
+    let scheduled = StartDraft {
+        app,
+        id,
+        revision: 2,
+        needs_approval: false,
+        from: CampaignState::Draft,
+        to: CampaignState::Scheduled,
+    };
     assert_eq!(store.start_draft(scheduled, at(4)).await.expect("known"), Ok(()));
     assert!(matches!(upload(&["u3"], Some(2)).await, Err(Error::Limit(_))));
     let found = store.campaign(app, id, NOW).await.expect("read").expect("found");

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    InvalidToken, Lease, Maintenance, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal,
-    Sessions, Store, Take,
+    Accept, Ack, Audience, Batch, Campaign, CampaignDrafts, CampaignState, Campaigns, Error, Finished,
+    FinishedCounts, InvalidToken, Lease, Maintenance, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue,
+    Renewal, Sessions, Store, Take,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
