@@ -57,11 +57,6 @@ export class Autosave<T extends Saved> {
     await this.flush()
   }
 
-  /** Something else has changed the draft on purpose, such as an upload of this person. */
-  stop(): void {
-    clearTimeout(this.timer)
-  }
-
   private async drain(): Promise<void> {
     while (this.wanted && this.state !== 'conflict') {
       const content = this.wanted

@@ -1,6 +1,6 @@
 /** A campaign: progress with rate, funnel, errors and suppressed messages by reason, variants; pause, resume, abort. */
 
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
 import { perform } from '../app/action'
@@ -90,7 +90,11 @@ function RateChart({ campaign }: { campaign: Campaign }) {
       points: [...points, campaign.rate_per_second].slice(-SAMPLES_MAX),
     }))
   }, [campaign])
-  return <Chart title={t('campaign.rateChart')} unit="per_second" from={samples.from} stepMs={REFRESH_MS} lines={[{ label: t('campaign.rate'), points: samples.points }]} area />
+  // The same array while nothing changes, or the chart would be drawn again.
+  const lines = useMemo(() => [{ label: t('campaign.rate'), points: samples.points }], [samples])
+  // Two values make a line.
+  if (samples.points.length < 2) return null
+  return <Chart title={t('campaign.rateChart')} unit="per_second" from={samples.from} stepMs={REFRESH_MS} lines={lines} area />
 }
 
 function Actions({ campaign: { id, state }, reload }: { campaign: Campaign; reload(): void }) {

@@ -14,7 +14,7 @@ import { Head } from '../ui/head'
 import { Segmented } from '../ui/segmented'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
-import { Autosave } from './autosave'
+import { Autosave, type SaveState } from './autosave'
 import { AudienceFields, MessageFields, ScheduleFields } from './compose-fields'
 import { PersonValues, rendered, type Viewer } from './compose-person'
 import { Review } from './compose-review'
@@ -95,7 +95,7 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
         {saved && <a class="button plain" href={at('campaign', { id: saved.id })}>{t('compose.page')}</a>}
       </Head>
       {reason && <p class="notice-line">{reason}</p>}
-      <SaveLine autosave={autosave} />
+      <SaveLine state={autosave.state} saved={saved} error={autosave.error} again={() => void autosave.flush()} />
       {autosave.state === 'conflict' && <Conflict saved={saved} take={take} keep={keep} />}
       <Segmented label={t('compose.steps')} value={step} onChange={open} options={STEPS.map((value, index) => ({ value, label: `${index + 1}. ${t(`step.${value}`)}` }))} />
       <div class="compose">
@@ -116,14 +116,13 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   )
 }
 
-function SaveLine({ autosave }: { autosave: Autosave<Campaign> }) {
-  const { state, saved, error } = autosave
+function SaveLine({ state, saved, error, again }: { state: SaveState; saved: Campaign | undefined; error: unknown; again(): void }) {
   return (
     <>
       <p class={`save-line ${state}`} role="status">
         {t(`save.${state}`)}
-        {state === 'saved' && saved && <> <small class="soft">{t('compose.revision', { revision: saved.revision })} · <When at={saved.edited_at ?? saved.created_at} /></small></>}
-        {state === 'failed' && <> <Button small onClick={() => void autosave.flush()}>{t('save.again')}</Button></>}
+        {state === 'saved' && saved && <> <small class="soft">{t('compose.revision', { revision: saved.revision })} · <When at={saved.edited_at ?? saved.created_at} exact /></small></>}
+        {state === 'failed' && <> <Button small onClick={again}>{t('save.again')}</Button></>}
       </p>
       {state === 'failed' && <ErrorBox error={error} />}
     </>
@@ -136,7 +135,7 @@ function Conflict({ saved, take, keep }: { saved: Campaign | undefined; take(): 
   return (
     <section class="panel conflict" role="alert">
       <h2>{t('conflict.title')}</h2>
-      <p>{theirs.data ? t('conflict.by', { by: theirs.data.edited_by ?? '–', revision: theirs.data.revision }) : t('conflict.text')} {theirs.data?.edited_at && <When at={theirs.data.edited_at} />}</p>
+      <p>{theirs.data ? t('conflict.by', { by: theirs.data.edited_by ?? '–', revision: theirs.data.revision }) : t('conflict.text')} {theirs.data?.edited_at && <When at={theirs.data.edited_at} exact />}</p>
       <ErrorBox error={act.error ?? theirs.error} />
       <div class="row">
         <Button kind="primary" busy={act.busy} onClick={() => void act.run(take)}>{t('conflict.take')}</Button>
