@@ -58,7 +58,10 @@ export async function person(node, email, name, ...roles) {
   return { id: session.person.id, email, cookie }
 }
 
-/** For the tests of a file: a node (with these `args` of `serve`) with the data of a shop, the fakes of the push services, Chromium, and people. */
+/**
+ * For the tests of a file: a node (with these `args` of `serve`) with the data of a shop, the fakes of the push services,
+ * Chromium, and people.
+ */
 export function shopConsole({ args = [] } = {}) {
   const shop = { people: {} }
   before(async () => {

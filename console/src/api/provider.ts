@@ -414,7 +414,7 @@ export interface paths {
         delete: operations["deleteCampaign"];
         options?: never;
         head?: never;
-        patch?: never;
+        patch: operations["changeCampaign"];
         trace?: never;
     };
     "/v1/campaigns/{id}/abort": {
@@ -427,6 +427,22 @@ export interface paths {
         get?: never;
         put?: never;
         post: operations["abortCampaign"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/campaigns/{id}/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["estimateCampaign"];
         delete?: never;
         options?: never;
         head?: never;
@@ -459,6 +475,22 @@ export interface paths {
         get?: never;
         put?: never;
         post: operations["uploadRecipients"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/campaigns/{id}/recipients/{user}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["campaignRecipient"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1535,13 +1567,26 @@ export interface components {
             state: "waiting" | "sent" | "refused" | "expired" | "replaced" | "cancelled";
         };
         Campaign: {
+            approval: {
+                /** Format: date-time */
+                at: string;
+                by: string;
+            } | null;
             audience: components["schemas"]["Audience"];
+            complete: boolean;
             counts: {
                 [key: string]: number;
             };
             /** Format: date-time */
             created_at: string;
+            created_by: string | null;
+            definition?: {
+                [key: string]: unknown;
+            };
             done: number;
+            /** Format: date-time */
+            edited_at: string | null;
+            edited_by: string | null;
             errors: number;
             eta_s: number | null;
             experiment: {
@@ -1564,6 +1609,7 @@ export interface components {
             name: string | null;
             /** Format: uuid */
             notification: string;
+            problems?: components["schemas"]["CampaignProblem"][];
             queued: number;
             rate_per_second: number;
             reasons: {
@@ -1573,6 +1619,7 @@ export interface components {
                 reason: string | null;
             }[];
             recipients: number;
+            revision: number;
             schedule: {
                 batch_size: number;
                 local_time: string | null;
@@ -1597,6 +1644,33 @@ export interface components {
             uploaded: number;
             warnings?: components["schemas"]["Warning"][];
         };
+        CampaignChange: {
+            audience?: {
+                [key: string]: unknown;
+            } | null;
+            batch_size?: number | null;
+            experiment?: {
+                [key: string]: unknown;
+            } | null;
+            lane?: string | null;
+            local_time?: string | null;
+            locales?: {
+                [key: string]: unknown;
+            } | null;
+            message?: {
+                [key: string]: unknown;
+            } | null;
+            name?: string | null;
+            quiet_hours?: {
+                [key: string]: unknown;
+            } | null;
+            rate_per_second?: number | null;
+            revision: number;
+            start_at?: string | null;
+            variables?: {
+                [key: string]: unknown;
+            } | null;
+        };
         CampaignCount: {
             by_service: {
                 [key: string]: number;
@@ -1607,6 +1681,48 @@ export interface components {
             suspect: number;
             users: number | null;
             warnings?: components["schemas"]["Warning"][];
+        };
+        CampaignEstimate: {
+            approval_above: number | null;
+            by_locale: {
+                devices: components["schemas"]["EstimatedSize"];
+                locale: string | null;
+            }[];
+            by_service: {
+                [key: string]: components["schemas"]["EstimatedSize"];
+            };
+            devices: components["schemas"]["EstimatedSize"];
+            exact: boolean;
+            examined: number;
+            forecast: {
+                /** Format: date-time */
+                ends_at: string | null;
+                measured_campaigns: number;
+                /** @enum {string} */
+                rate_from: "limit" | "measured" | "unknown";
+                rate_per_second: number | null;
+                /** Format: date-time */
+                starts_at: string;
+                steps: {
+                    devices: number;
+                    /** Format: date-time */
+                    due_at: string;
+                }[];
+            };
+            needs_approval: boolean;
+            no_push_token: components["schemas"]["EstimatedSize"];
+            other_locales: components["schemas"]["EstimatedSize"];
+            revision: number;
+            sample: {
+                device: string;
+                locale: string | null;
+                platform: string | null;
+                service: ("apns" | "fcm" | "webpush" | "webhook" | "hms" | "wns") | null;
+                timezone: string | null;
+                user: string | null;
+            }[];
+            suspect: components["schemas"]["EstimatedSize"];
+            users: components["schemas"]["EstimatedSize"];
         };
         CampaignExperiment: {
             control?: string | null;
@@ -1629,6 +1745,21 @@ export interface components {
             urgency?: "very-low" | "low" | "normal" | "high" | null;
             /** @enum {string|null} */
             when?: "active" | "connected" | "stored" | null;
+        };
+        CampaignProblem: {
+            code: string;
+            detail: string;
+            field: string | null;
+        };
+        CampaignRecipient: {
+            data?: unknown;
+            notification?: {
+                [key: string]: unknown;
+            };
+            user: string;
+            variables?: {
+                [key: string]: string;
+            };
         };
         Campaigns: {
             campaigns: components["schemas"]["Campaign"][];
@@ -1831,6 +1962,11 @@ export interface components {
         };
         Endpoints: {
             endpoints: components["schemas"]["Endpoint"][];
+        };
+        EstimatedSize: {
+            high: number;
+            low: number;
+            value: number;
         };
         Experiment: {
             /** Format: date-time */
@@ -2388,7 +2524,7 @@ export interface components {
          */
         Problem: {
             /** @enum {string} */
-            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full" | "bad_handshake" | "bad_last_event_id" | "bad_topic" | "malformed_request" | "too_many_topics" | "expired" | "revoked" | "request_timeout" | "replaced" | "upgrade_required" | "websocket_version" | "head_too_large";
+            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "revision_conflict" | "campaign_incomplete" | "approval_required" | "own_approval" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full" | "bad_handshake" | "bad_last_event_id" | "bad_topic" | "malformed_request" | "too_many_topics" | "expired" | "revoked" | "request_timeout" | "replaced" | "upgrade_required" | "websocket_version" | "head_too_large";
             detail: string;
             field?: string;
             status: number;
@@ -4865,7 +5001,14 @@ export interface operations {
         parameters: {
             query?: {
                 after?: string;
+                created_by?: string;
+                created_since?: string;
+                created_until?: string;
                 limit?: number;
+                name?: string;
+                start_since?: string;
+                start_until?: string;
+                state?: string;
             };
             header?: never;
             path?: never;
@@ -4946,7 +5089,13 @@ export interface operations {
                      *           "latency": {
                      *             "p50_ms": 310,
                      *             "p99_ms": 1480
-                     *           }
+                     *           },
+                     *           "revision": 1,
+                     *           "complete": true,
+                     *           "created_by": "key:backend",
+                     *           "edited_by": "key:backend",
+                     *           "edited_at": null,
+                     *           "approval": null
                      *         }
                      *       ],
                      *       "next": null
@@ -4965,6 +5114,7 @@ export interface operations {
     createCampaign: {
         parameters: {
             query?: {
+                draft?: boolean;
                 dry_run?: boolean;
             };
             header?: {
@@ -5073,7 +5223,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];
@@ -5174,7 +5330,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];
@@ -5210,6 +5372,124 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+            507: components["responses"]["DiskFull"];
+        };
+    };
+    changeCampaign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "revision": 3,
+                 *       "message": {
+                 *         "notification": {
+                 *           "title": "Hello"
+                 *         }
+                 *       },
+                 *       "local_time": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["CampaignChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "0198c6e4-3b1f-7c43-9d3a-5b1e8f6a2c20",
+                     *       "name": "Spring",
+                     *       "state": "draft",
+                     *       "audience": {},
+                     *       "message": {
+                     *         "notification": {
+                     *           "title": "Hello"
+                     *         },
+                     *         "urgency": "normal",
+                     *         "ttl": "2h",
+                     *         "push": {
+                     *           "mode": "always"
+                     *         }
+                     *       },
+                     *       "locales": [],
+                     *       "experiment": null,
+                     *       "lane": "campaign",
+                     *       "schedule": {
+                     *         "local_time": null,
+                     *         "quiet_hours": null,
+                     *         "rate_per_second": 4000,
+                     *         "batch_size": 500
+                     *       },
+                     *       "notification": "0198c6e4-3b1f-7c43-9d3a-5b1e8f6a2c21",
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "start_at": null,
+                     *       "started_at": null,
+                     *       "finished_at": null,
+                     *       "uploaded": 0,
+                     *       "recipients": 0,
+                     *       "queued": 0,
+                     *       "done": 0,
+                     *       "total": null,
+                     *       "counts": {},
+                     *       "reasons": [],
+                     *       "errors": 0,
+                     *       "rate_per_second": 0,
+                     *       "eta_s": null,
+                     *       "latency": {
+                     *         "p50_ms": null,
+                     *         "p99_ms": null
+                     *       },
+                     *       "revision": 4,
+                     *       "complete": false,
+                     *       "created_by": "ann@example.com",
+                     *       "edited_by": "ben@example.com",
+                     *       "edited_at": "2026-01-15T09:31:00.000Z",
+                     *       "approval": null,
+                     *       "definition": {
+                     *         "name": "Spring",
+                     *         "audience": {
+                     *           "topic": ""
+                     *         },
+                     *         "message": {
+                     *           "notification": {
+                     *             "title": "Hello"
+                     *           }
+                     *         }
+                     *       },
+                     *       "problems": [
+                     *         {
+                     *           "field": "audience.topic",
+                     *           "code": "invalid_field",
+                     *           "detail": "a topic is not empty"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
@@ -5297,7 +5577,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];
@@ -5311,6 +5597,121 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    estimateCampaign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "exact": true,
+                     *       "examined": 1200,
+                     *       "revision": 4,
+                     *       "devices": {
+                     *         "value": 1000,
+                     *         "low": 1000,
+                     *         "high": 1000
+                     *       },
+                     *       "users": {
+                     *         "value": 800,
+                     *         "low": 800,
+                     *         "high": 800
+                     *       },
+                     *       "no_push_token": {
+                     *         "value": 40,
+                     *         "low": 40,
+                     *         "high": 40
+                     *       },
+                     *       "suspect": {
+                     *         "value": 2,
+                     *         "low": 2,
+                     *         "high": 2
+                     *       },
+                     *       "by_service": {
+                     *         "apns": {
+                     *           "value": 600,
+                     *           "low": 600,
+                     *           "high": 600
+                     *         },
+                     *         "fcm": {
+                     *           "value": 358,
+                     *           "low": 358,
+                     *           "high": 358
+                     *         }
+                     *       },
+                     *       "by_locale": [
+                     *         {
+                     *           "locale": "ja",
+                     *           "devices": {
+                     *             "value": 900,
+                     *             "low": 900,
+                     *             "high": 900
+                     *           }
+                     *         },
+                     *         {
+                     *           "locale": null,
+                     *           "devices": {
+                     *             "value": 100,
+                     *             "low": 100,
+                     *             "high": 100
+                     *           }
+                     *         }
+                     *       ],
+                     *       "other_locales": {
+                     *         "value": 0,
+                     *         "low": 0,
+                     *         "high": 0
+                     *       },
+                     *       "sample": [
+                     *         {
+                     *           "device": "d1",
+                     *           "user": "u1",
+                     *           "platform": "ios",
+                     *           "locale": "ja",
+                     *           "timezone": "Asia/Tokyo",
+                     *           "service": "apns"
+                     *         }
+                     *       ],
+                     *       "forecast": {
+                     *         "starts_at": "2026-01-15T09:30:00.000Z",
+                     *         "ends_at": "2026-01-15T09:30:02.000Z",
+                     *         "rate_per_second": 500,
+                     *         "rate_from": "measured",
+                     *         "measured_campaigns": 3,
+                     *         "steps": [
+                     *           {
+                     *             "due_at": "2026-01-15T09:30:00.000Z",
+                     *             "devices": 958
+                     *           }
+                     *         ]
+                     *       },
+                     *       "approval_above": null,
+                     *       "needs_approval": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignEstimate"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     pauseCampaign: {
@@ -5395,7 +5796,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];
@@ -5453,6 +5860,42 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    campaignRecipient: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "user": "u1",
+                     *       "variables": {
+                     *         "name": "Ann"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignRecipient"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     resumeCampaign: {
@@ -5537,7 +5980,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];
@@ -5555,7 +6004,9 @@ export interface operations {
     };
     startCampaign: {
         parameters: {
-            query?: never;
+            query?: {
+                revision?: number;
+            };
             header?: never;
             path: {
                 id: string;
@@ -5635,7 +6086,13 @@ export interface operations {
                      *       "latency": {
                      *         "p50_ms": 310,
                      *         "p99_ms": 1480
-                     *       }
+                     *       },
+                     *       "revision": 1,
+                     *       "complete": true,
+                     *       "created_by": "key:backend",
+                     *       "edited_by": "key:backend",
+                     *       "edited_at": null,
+                     *       "approval": null
                      *     }
                      */
                     "application/json": components["schemas"]["Campaign"];

@@ -21,6 +21,7 @@ export function Variants({ experiment }: { experiment: Experiment }) {
               <th scope="col" class="end">{t('variants.targeted')}</th>
               <th scope="col">{t('variants.delivered')}</th>
               <th scope="col">{t('variants.opened')}</th>
+              <th scope="col">{t('variants.difference')}</th>
             </tr>
           </thead>
           <tbody>
@@ -30,13 +31,14 @@ export function Variants({ experiment }: { experiment: Experiment }) {
                 <td class="end">{number(variant.targeted)}</td>
                 <td><RateCell rate={variant.delivered} /></td>
                 <td><RateCell rate={variant.opened} /></td>
+                <td>{difference(variant)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
       <ul class="sentences">
-        {experiment.variants.filter(({ name }) => name !== experiment.control).map((variant) => <li key={variant.name}>{meaning(variant, experiment.control)}</li>)}
+        {experiment.variants.filter(({ name }) => name !== experiment.control).map((variant) => <li key={variant.name}>{meaning(variant, experiment.control, experiment.variants.find(({ name }) => name === experiment.control)?.targeted ?? 0)}</li>)}
       </ul>
     </Section>
   )
@@ -58,9 +60,21 @@ function RateCell({ rate: { count, rate, low, high } }: { rate: Rate }) {
   )
 }
 
-function meaning({ name, held_out: heldOut, against_control: against }: Report, control: string): string {
+/** In percentage points, with its interval. */
+function difference({ against_control: against }: Report): string {
+  if (!against?.opened) return '–'
+  const { difference: value, low, high } = against.opened
+  const points = (share: number): string => `${share > 0 ? '+' : ''}${number(Math.round(share * 1000) / 10)}`
+  return `${points(value)} (${points(low)} … ${points(high)})`
+}
+
+/** Below it an interval says little, whatever the difference. */
+const FEW = 30
+
+function meaning({ name, targeted, held_out: heldOut, against_control: against }: Report, control: string, controlTargeted: number): string {
   if (heldOut) return t('variants.means.heldOut', { name })
   if (!against?.opened) return t('variants.means.nothing', { name })
+  if (Math.min(targeted, controlTargeted) < FEW) return t('variants.means.few', { name, count: Math.min(targeted, controlTargeted) })
   const { difference, low, high, distinguishable } = against.opened
   const values = { name, control, difference: percent(Math.abs(difference)), low: percent(low), high: percent(high) }
   if (!distinguishable) return t('variants.means.same', values)

@@ -1,4 +1,6 @@
-/** A campaign: progress, funnel, errors by reason, variants; pause, resume, abort, start. */
+/** A campaign: progress with rate, funnel, errors and suppressed messages by reason, variants; pause, resume, abort. */
+
+import { useEffect, useMemo, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
 import { perform } from '../app/action'
@@ -10,6 +12,7 @@ import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { outcomeTone, State } from '../ui/badge'
 import { Button } from '../ui/button'
+import { Chart } from '../ui/chart'
 import { CodeBlock } from '../ui/code'
 import { Id } from '../ui/copy'
 import { ErrorBox } from '../ui/error'
@@ -20,6 +23,7 @@ import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
 import { audienceText, messageTitle } from './campaign-text'
 import { Variants } from './campaign-variants'
+import { Review } from './compose-review'
 
 type Campaign = Schemas['Campaign']
 
@@ -36,36 +40,77 @@ export default function CampaignPage() {
         <Actions campaign={campaign} reload={load.reload} />
       </Head>
       <ErrorBox error={load.error} retry={load.reload} />
-      <ProgressView campaign={campaign} />
-      <div class="split">
+      {campaign.state === 'draft' && <Review campaign={campaign} reload={load.reload} />}
+      {campaign.state !== 'draft' && <ProgressView campaign={campaign} />}
+      {campaign.state === 'running' && <RateChart key={id} campaign={campaign} />}
+      {campaign.state !== 'draft' && <div class="split">
         <Section title={t('campaign.funnel')}>
           <Bars label={t('campaign.funnel')} bars={funnel(campaign)} whole={campaign.total ?? campaign.recipients} />
         </Section>
         <Section title={t('campaign.reasons')}>
-          {campaign.reasons.length === 0
-            ? <p class="soft">{t('campaign.noReason')}</p>
-            : <Bars label={t('campaign.reasons')} bars={campaign.reasons.map(({ outcome, reason, count }) => ({ label: [tValue('outcome', outcome), reason].filter(Boolean).join(' · '), value: count, tone: outcomeTone(outcome) }))} whole={campaign.reasons.reduce((sum, { count }) => sum + count, 0)} />}
+          <Reasons label={t('campaign.reasons')} rows={campaign.reasons.filter(({ outcome }) => ERRORS.has(outcome))} none={t('campaign.noError')} />
         </Section>
-      </div>
+      </div>}
+      {campaign.state !== 'draft' && <div class="split">
+        <Section title={t('campaign.suppressed')}>
+          <Reasons label={t('campaign.suppressed')} rows={campaign.reasons.filter(({ outcome }) => SUPPRESSED.has(outcome))} none={t('campaign.noSuppressed')} />
+        </Section>
+        <Section title={t('campaign.outcomes')}>
+          <Reasons label={t('campaign.outcomes')} rows={campaign.reasons} none={t('campaign.noReason')} />
+        </Section>
+      </div>}
       {campaign.experiment && <Variants experiment={campaign.experiment} />}
       <div class="split">
         <Section title={t('campaign.plan')}><Plan campaign={campaign} /></Section>
-        <Section title={t('campaign.message')}><CodeBlock label={t('campaign.message')} value={campaign.message} /></Section>
+        <Section title={t('campaign.message')}><CodeBlock label={t('campaign.message')} value={campaign.definition?.['message'] ?? campaign.message} /></Section>
       </div>
     </>
   )
 }
 
-function Actions({ campaign: { id, state, total }, reload }: { campaign: Campaign; reload(): void }) {
+/** Outcomes of devices that no push service accepted. */
+const ERRORS = new Set<string>(['push_refused', 'push_token_gone', 'push_token_suspect', 'push_not_configured', 'push_expired', 'evicted', 'slow'])
+/** Devices that were left out on purpose, or have nothing to receive it with. */
+const SUPPRESSED = new Set<string>(['no_push_token', 'push_not_needed', 'muted', 'channel_off', 'quiet', 'capped', 'push_muted', 'push_channel_off', 'push_capped', 'held_out', 'cancelled', 'unknown'])
+
+function Reasons({ label, rows, none }: { label: string; rows: Campaign['reasons']; none: string }) {
+  if (rows.length === 0) return <p class="soft">{none}</p>
+  const bars = rows.map(({ outcome, reason, count }) => ({ label: [tValue('outcome', outcome), reason].filter(Boolean).join(' · '), value: count, tone: outcomeTone(outcome) }))
+  return <Bars label={label} bars={bars} whole={rows.reduce((sum, { count }) => sum + count, 0)} />
+}
+
+const SAMPLES_MAX = 300
+
+/** The rate since the page was opened: one value for each answer. */
+function RateChart({ campaign }: { campaign: Campaign }) {
+  const [samples, setSamples] = useState<{ from: number; points: number[] }>(() => ({ from: Date.now(), points: [] }))
+  useEffect(() => {
+    setSamples(({ from, points }) => ({
+      from: from + Math.max(0, points.length + 1 - SAMPLES_MAX) * REFRESH_MS,
+      points: [...points, campaign.rate_per_second].slice(-SAMPLES_MAX),
+    }))
+  }, [campaign])
+  // The same array while nothing changes, or the chart would be drawn again.
+  const lines = useMemo(() => [{ label: t('campaign.rate'), points: samples.points }], [samples])
+  // Two values make a line.
+  if (samples.points.length < 2) return null
+  return <Chart title={t('campaign.rateChart')} unit="per_second" from={samples.from} stepMs={REFRESH_MS} lines={lines} area />
+}
+
+function Actions({ campaign: { id, state }, reload }: { campaign: Campaign; reload(): void }) {
   const path = { params: { path: { id } } }
   const reason = refusal('publish')
   const change = async (work: () => Promise<unknown>, done: string): Promise<void> => {
     if (await perform(work, done)) reload()
   }
-  async function start(): Promise<void> {
-    const text = total === null ? t('campaign.start.unknown') : t('campaign.start.text', { count: total })
-    if (await ask({ title: t('campaign.start'), text, confirm: t('campaign.start'), danger: false })) {
-      await change(() => provider.POST('/v1/campaigns/{id}/start', path), t('campaign.started'))
+  async function pause(): Promise<void> {
+    if (await ask({ title: t('campaign.pause'), text: t('campaign.pause.text'), confirm: t('campaign.pause'), danger: false })) {
+      await change(() => provider.POST('/v1/campaigns/{id}/pause', path), t('campaign.paused'))
+    }
+  }
+  async function resume(): Promise<void> {
+    if (await ask({ title: t('campaign.resume'), text: t('campaign.resume.text'), confirm: t('campaign.resume'), danger: false })) {
+      await change(() => provider.POST('/v1/campaigns/{id}/resume', path), t('campaign.resumed'))
     }
   }
   async function abort(): Promise<void> {
@@ -80,9 +125,9 @@ function Actions({ campaign: { id, state, total }, reload }: { campaign: Campaig
   const ended = state === 'done' || state === 'aborted'
   return (
     <>
-      {state === 'draft' && <Button kind="primary" icon="play" reason={reason} onClick={() => void start()}>{t('campaign.start')}</Button>}
-      {(state === 'running' || state === 'scheduled') && <Button icon="pause" reason={reason} onClick={() => void change(() => provider.POST('/v1/campaigns/{id}/pause', path), t('campaign.paused'))}>{t('campaign.pause')}</Button>}
-      {state === 'paused' && <Button kind="primary" icon="play" reason={reason} onClick={() => void change(() => provider.POST('/v1/campaigns/{id}/resume', path), t('campaign.resumed'))}>{t('campaign.resume')}</Button>}
+      {(state === 'draft' || state === 'scheduled') && <Button reason={reason} onClick={() => go(at('new-campaign', { id }))}>{t('campaign.edit')}</Button>}
+      {(state === 'running' || state === 'scheduled') && <Button icon="pause" reason={reason} onClick={() => void pause()}>{t('campaign.pause')}</Button>}
+      {state === 'paused' && <Button kind="primary" icon="play" reason={reason} onClick={() => void resume()}>{t('campaign.resume')}</Button>}
       {!ended && <Button kind="danger" icon="stop" reason={reason} onClick={() => void abort()}>{t('campaign.abort')}</Button>}
       {ended && <Button kind="danger" reason={reason} onClick={() => void remove()}>{t('action.delete')}</Button>}
     </>
@@ -121,7 +166,10 @@ function Plan({ campaign }: { campaign: Campaign }) {
   return (
     <Facts facts={[
       [t('campaign.id'), <Id value={campaign.id} />],
-      [t('campaign.audience'), audienceText(campaign.audience)],
+      [t('campaign.audience'), campaign.complete ? audienceText(campaign.audience) : t('campaigns.incomplete')],
+      campaign.created_by !== null && [t('campaigns.author'), campaign.created_by],
+      campaign.edited_by !== null && campaign.edited_at !== null && [t('campaign.editedBy'), <>{campaign.edited_by} <When at={campaign.edited_at} /></>],
+      campaign.approval !== null && [t('review.approved'), <>{campaign.approval.by} <When at={campaign.approval.at} /></>],
       campaign.uploaded > 0 && [t('campaign.uploaded'), number(campaign.uploaded)],
       campaign.locales.length > 0 && [t('campaign.locales'), campaign.locales.join(', ')],
       [t('campaign.lane'), tValue('lane', campaign.lane)],

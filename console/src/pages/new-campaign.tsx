@@ -1,125 +1,146 @@
-/** A new campaign as a draft: audience, message, languages, schedule, with a count of recipients before it is saved. */
+/** The composer: audience, message, schedule, review. Each change is saved as a draft, which several people may write. */
 
-import { useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
 import { useAction } from '../app/action'
-import { number } from '../app/format'
-import { go } from '../app/router'
-import { at, refusal } from '../app/session'
-import { t, tValue } from '../i18n'
+import { useLoad } from '../app/load'
+import { amend, place } from '../app/router'
+import { app, at, refusal } from '../app/session'
+import { t } from '../i18n'
 import { Button } from '../ui/button'
 import { ErrorBox } from '../ui/error'
-import { Facts } from '../ui/facts'
-import { Checks, Select, Switch, TextArea, TextField } from '../ui/field'
-import { Head, Section } from '../ui/head'
-import { type Draft, EMPTY, PLATFORMS, toCampaign, WHOM } from './draft'
+import { Head } from '../ui/head'
+import { Segmented } from '../ui/segmented'
+import { Skeleton } from '../ui/skeleton'
+import { When } from '../ui/when'
+import { Autosave, type SaveState } from './autosave'
+import { AudienceFields, MessageFields, ScheduleFields } from './compose-fields'
+import { PersonValues, rendered, type Viewer } from './compose-person'
+import { Review } from './compose-review'
+import { type Definition, type Draft, EMPTY, fromDefinition, STEPS, toDefinition, withoutNulls } from './draft'
 import { Preview } from './preview'
 
+type Campaign = Schemas['Campaign']
+
+const read = (id: string): Promise<Campaign> => body(provider.GET('/v1/campaigns/{id}', { params: { path: { id } } }))
+
 export default function NewCampaign() {
-  const [draft, setDraft] = useState(EMPTY)
-  const [count, setCount] = useState<Schemas['CampaignCount'] | undefined>(undefined)
+  const [opened] = useState(() => place.value.query.get('id') ?? undefined)
+  const load = useLoad(`compose ${app.value} ${opened ?? ''}`, async () => (opened ? read(opened) : undefined))
+  if (opened && !load.data) return <><Head kind={t('kind.campaign')} title={t('campaigns.new')} />{load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton rows={8} />}</>
+  return <Composer key={`${app.value} ${opened ?? ''}`} campaign={load.data} />
+}
+
+function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
+  const [, redraw] = useState(0)
+  const [draft, setDraft] = useState<Draft>(first?.definition ? fromDefinition(first.definition) : EMPTY)
+  const [viewer, choose] = useState<Viewer | undefined>(undefined)
+  const autosave = useMemo(() => {
+    const saver = {
+      create: async (content: Record<string, unknown>) => {
+        // A draft may lack what a request has.
+        const made = await body(provider.POST('/v1/campaigns', { params: { query: { draft: true } }, body: withoutNulls(content) as never }))
+        amend({ id: (made as Campaign).id })
+        return made as Campaign
+      },
+      change: (id: string, revision: number, content: Record<string, unknown>) =>
+        body(provider.PATCH('/v1/campaigns/{id}', { params: { path: { id } }, body: { ...content, revision } })),
+    }
+    const made = new Autosave<Campaign>(saver, () => redraw((n) => n + 1))
+    if (first) made.begin(first)
+    return made
+  }, [])
+  useEffect(() => () => void autosave.flush(), [])
+  useEffect(() => {
+    const leave = (event: BeforeUnloadEvent): void => {
+      if (autosave.state !== 'waiting' && autosave.state !== 'saving' && autosave.state !== 'failed') return
+      void autosave.flush()
+      event.preventDefault()
+    }
+    addEventListener('beforeunload', leave)
+    return () => removeEventListener('beforeunload', leave)
+  }, [])
+
+  const saved = autosave.saved
+  const base = (): Definition => saved?.definition ?? {}
+  const reason = refusal('publish') ?? (saved && saved.state !== 'draft' && saved.state !== 'scheduled' ? t('compose.started') : undefined)
   const set = (change: Partial<Draft>): void => {
-    setDraft({ ...draft, ...change })
-    setCount(undefined)
+    const next = { ...draft, ...change }
+    setDraft(next)
+    if (!reason) autosave.write(toDefinition(next, base()))
   }
-  const estimate = useAction(async () => {
-    setCount(await body(provider.POST('/v1/campaigns', { params: { query: { dry_run: true } }, body: toCampaign(draft) })) as Schemas['CampaignCount'])
-  })
-  const save = useAction(async () => {
-    const campaign = await body(provider.POST('/v1/campaigns', { body: toCampaign(draft) })) as Schemas['Campaign']
-    go(at('campaign', { id: campaign.id }), 'replace')
-  })
-  const reason = refusal('publish')
+  const take = async (): Promise<void> => {
+    if (!saved) return
+    const theirs = await read(saved.id)
+    autosave.begin(theirs)
+    setDraft(fromDefinition(theirs.definition ?? {}))
+  }
+  const keep = async (): Promise<void> => {
+    if (saved) await autosave.overwrite((await read(saved.id)).revision)
+  }
+  const refresh = async (): Promise<void> => {
+    if (saved) autosave.begin(await read(saved.id))
+  }
+  const step = STEPS.find((one) => one === place.value.query.get('step')) ?? 'audience'
+  const open = (to: (typeof STEPS)[number]): void => {
+    void autosave.flush()
+    amend({ step: to })
+  }
+  const next = STEPS[STEPS.indexOf(step) + 1]
+  const shown = rendered(draft, viewer)
   return (
     <>
-      <Head kind={t('kind.campaign')} title={t('campaigns.new')} text={t('compose.lead')} />
-      <form class="compose" onSubmit={(event) => { event.preventDefault(); if (!reason) void save.run() }}>
+      <Head kind={t('kind.campaign')} title={draft.name || t('campaigns.new')} text={t('compose.lead')}>
+        {saved && <a class="button plain" href={at('campaign', { id: saved.id })}>{t('compose.page')}</a>}
+      </Head>
+      {reason && <p class="notice-line">{reason}</p>}
+      <SaveLine state={autosave.state} saved={saved} error={autosave.error} again={() => void autosave.flush()} />
+      {autosave.state === 'conflict' && <Conflict saved={saved} take={take} keep={keep} />}
+      <Segmented label={t('compose.steps')} value={step} onChange={open} options={STEPS.map((value, index) => ({ value, label: `${index + 1}. ${t(`step.${value}`)}` }))} />
+      <div class="compose">
         <div class="compose-fields">
-          <Audience draft={draft} set={set} />
-          <Message draft={draft} set={set} />
-          <Schedule draft={draft} set={set} />
-          <ErrorBox error={estimate.error ?? save.error} />
-          <div class="row">
-            <Button busy={estimate.busy} reason={reason ?? (draft.whom === 'upload' ? t('compose.uploadLater') : undefined)} onClick={() => void estimate.run()}>{t('compose.estimate')}</Button>
-            <Button type="submit" kind="primary" busy={save.busy} reason={reason}>{t('compose.save')}</Button>
-          </div>
-          {count && <Count count={count} />}
+          {step === 'audience' && <AudienceFields draft={draft} set={set} />}
+          {step === 'message' && <><MessageFields draft={draft} set={set} /><PersonValues draft={draft} id={saved?.id} viewer={viewer} choose={choose} /></>}
+          {step === 'schedule' && <ScheduleFields draft={draft} set={set} />}
+          {step === 'review' && (saved && autosave.state === 'saved'
+            ? <Review campaign={saved} open={open} reload={() => void refresh()} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
+            : <p class="soft">{saved ? t('compose.saving') : t('compose.empty')}</p>)}
+          {next && <div class="row"><Button kind="primary" onClick={() => open(next)}>{t('compose.next', { step: t(`step.${next}`) })}</Button></div>}
         </div>
         <aside class="compose-preview" aria-label={t('preview.title')}>
-          <Preview title={draft.title} text={draft.text} />
+          <Preview title={shown.title} text={shown.text} url={draft.url} of={viewer && [viewer.user, viewer.device?.locale].filter(Boolean).join(' · ')} />
         </aside>
-      </form>
+      </div>
     </>
   )
 }
 
-interface PartProps { draft: Draft; set(change: Partial<Draft>): void }
-
-function Audience({ draft, set }: PartProps) {
+function SaveLine({ state, saved, error, again }: { state: SaveState; saved: Campaign | undefined; error: unknown; again(): void }) {
   return (
-    <Section title={t('campaign.audience')}>
-      <TextField label={t('compose.name')} hint={t('compose.nameHint')} value={draft.name} onChange={(name) => set({ name })} />
-      <Select label={t('compose.whom')} value={draft.whom} onChange={(whom) => set({ whom })} options={WHOM.map((value) => ({ value, label: tValue('compose.whom', value) }))} />
-      {draft.whom === 'topic' && <TextField label={t('kind.topic')} value={draft.topic} onChange={(topic) => set({ topic })} required mono />}
-      {draft.whom === 'condition' && <TextField label={t('experiments.condition')} hint={t('experiments.conditionHint')} value={draft.condition} onChange={(condition) => set({ condition })} required mono />}
-      {draft.whom !== 'upload' && <Checks label={t('compose.platforms')} value={draft.platforms} onChange={(platforms) => set({ platforms })} options={PLATFORMS.map((value) => ({ value, label: tValue('platform', value) }))} />}
-    </Section>
+    <>
+      <p class={`save-line ${state}`} role="status">
+        {t(`save.${state}`)}
+        {state === 'saved' && saved && <> <small class="soft">{t('compose.revision', { revision: saved.revision })} · <When at={saved.edited_at ?? saved.created_at} exact /></small></>}
+        {state === 'failed' && <> <Button small onClick={again}>{t('save.again')}</Button></>}
+      </p>
+      {state === 'failed' && <ErrorBox error={error} />}
+    </>
   )
 }
 
-function Message({ draft, set }: PartProps) {
-  const amend = (index: number, change: Partial<Draft['translations'][number]>): void =>
-    set({ translations: draft.translations.map((one, here) => here === index ? { ...one, ...change } : one) })
+function Conflict({ saved, take, keep }: { saved: Campaign | undefined; take(): Promise<void>; keep(): Promise<void> }) {
+  const theirs = useLoad(`conflict ${saved?.id ?? ''} ${saved?.revision ?? 0}`, async () => (saved ? read(saved.id) : undefined))
+  const act = useAction((work: () => Promise<void>) => work())
   return (
-    <Section title={t('campaign.message')}>
-      <TextField label={t('test.title')} value={draft.title} onChange={(title) => set({ title })} required />
-      <TextArea label={t('test.body')} hint={t('compose.variables', { example: '{{name}}' })} value={draft.text} onChange={(text) => set({ text })} rows={3} />
-      <TextField label={t('compose.url')} type="url" hint={t('field.optional')} value={draft.url} onChange={(url) => set({ url })} />
-      {draft.translations.map((one, index) => (
-        <div class="field-row" key={index}>
-          <TextField label={t('notices.locale')} placeholder="ja" value={one.locale} onChange={(locale) => amend(index, { locale })} mono required />
-          <TextField label={t('test.title')} value={one.title} onChange={(title) => amend(index, { title })} required />
-          <TextField label={t('test.body')} value={one.text} onChange={(text) => amend(index, { text })} />
-          <Button small kind="quiet" icon="close" label={t('action.removeNamed', { name: one.locale })} onClick={() => set({ translations: draft.translations.filter((_, here) => here !== index) })} />
-        </div>
-      ))}
-      <div class="row"><Button small icon="plus" onClick={() => set({ translations: [...draft.translations, { locale: '', title: '', text: '' }] })}>{t('notices.addLocale')}</Button></div>
-    </Section>
-  )
-}
-
-function Schedule({ draft, set }: PartProps) {
-  return (
-    <Section title={t('campaign.plan')}>
-      <div class="field-row">
-        <TextField label={t('campaign.startAt')} type="datetime-local" hint={t('field.now')} value={draft.startAt} onChange={(startAt) => set({ startAt })} />
-        <TextField label={t('campaign.localTime')} type="time" hint={t('compose.localTimeHint')} value={draft.localTime} onChange={(localTime) => set({ localTime })} />
-        <TextField label={t('campaign.rateMax')} type="number" hint={t('compose.rateHint')} value={draft.rate} onChange={(rate) => set({ rate })} />
+    <section class="panel conflict" role="alert">
+      <h2>{t('conflict.title')}</h2>
+      <p>{theirs.data ? t('conflict.by', { by: theirs.data.edited_by ?? '–', revision: theirs.data.revision }) : t('conflict.text')} {theirs.data?.edited_at && <When at={theirs.data.edited_at} exact />}</p>
+      <ErrorBox error={act.error ?? theirs.error} />
+      <div class="row">
+        <Button kind="primary" busy={act.busy} onClick={() => void act.run(take)}>{t('conflict.take')}</Button>
+        <Button kind="danger" busy={act.busy} onClick={() => void act.run(keep)}>{t('conflict.keep')}</Button>
       </div>
-      <Switch label={t('preferences.quiet')} hint={t('compose.quietHint')} value={draft.quiet} onChange={(quiet) => set({ quiet })} />
-      {draft.quiet && (
-        <div class="field-row">
-          <TextField label={t('preferences.from')} type="time" value={draft.quietFrom} onChange={(quietFrom) => set({ quietFrom })} required />
-          <TextField label={t('preferences.to')} type="time" value={draft.quietTo} onChange={(quietTo) => set({ quietTo })} required />
-        </div>
-      )}
-    </Section>
-  )
-}
-
-function Count({ count }: { count: Schemas['CampaignCount'] }) {
-  return (
-    <div class="panel" role="status">
-      <Facts facts={[
-        [t('page.devices'), <strong>{number(count.devices)}</strong>],
-        count.users !== null && [t('compose.users'), number(count.users)],
-        [t('compose.noToken'), number(count.no_push_token)],
-        [t('device.suspect'), number(count.suspect)],
-        [t('compose.filtered'), number(count.filtered)],
-        ...Object.entries(count.by_service).map(([service, devices]) => [tValue('service', service), number(devices)] as const),
-        ...(count.warnings ?? []).map(({ service, field, warning }) => [`${t('campaign.warning')}: ${tValue('service', service)} ${field}`, warning] as const),
-      ]} />
-    </div>
+    </section>
   )
 }

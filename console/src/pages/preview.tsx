@@ -6,23 +6,37 @@ import { Mark } from '../app/mark'
 
 const KINDS = ['ios', 'android', 'web'] as const
 
-export function Preview({ title, text }: { title: string; text: string }) {
+interface Props { title: string; text: string; url?: string; /** Whom the values are of. */ of?: string | undefined }
+
+export function Preview({ title, text, url, of }: Props) {
   return (
     <div class="previews">
       <h2 class="small-head">{t('preview.title')}</h2>
+      {of && <p class="hint">{t('preview.of', { of })}</p>}
       {KINDS.map((kind) => (
         <figure key={kind} class={`preview ${kind}`}>
           <figcaption>{t(`platform.${kind}`)}</figcaption>
           <div class="preview-card">
             <span class="preview-icon"><Mark /></span>
             <div class="preview-text">
-              <p class="preview-meta"><span>{app.value}</span><span>{t('preview.now')}</span></p>
+              <p class="preview-meta"><span>{kind === 'web' ? t('preview.browser', { app: app.value ?? '' }) : app.value}</span><span>{t('preview.now')}</span></p>
               <p class="preview-title">{title || t('preview.noTitle')}</p>
               {text && <p class="preview-body">{text}</p>}
             </div>
           </div>
         </figure>
       ))}
+      <figure class="preview inbox">
+        <figcaption>{t('preview.inbox')}</figcaption>
+        <div class="preview-card">
+          <span class="preview-unread" aria-hidden="true" />
+          <div class="preview-text">
+            <p class="preview-meta"><span class="preview-title">{title || t('preview.noTitle')}</span><span>{t('preview.now')}</span></p>
+            {text && <p class="preview-body">{text}</p>}
+            {url && <p class="preview-link">{url}</p>}
+          </div>
+        </div>
+      </figure>
     </div>
   )
 }

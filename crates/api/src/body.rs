@@ -27,6 +27,7 @@ mod topic_rules;
 pub use activity::{activity, activity_end, activity_id, activity_update};
 pub use app::{Author, NewAppKey, app, app_change, key};
 pub use broadcast::{broadcast, channel, channel_change, channel_id};
+pub(crate) use campaign::draft;
 pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};

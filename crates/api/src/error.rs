@@ -92,6 +92,14 @@ codes! {
     /// The detail names the current state. For example, a campaign that ended cannot resume, and a running one
     /// takes no more recipients.
     WrongState = "wrong_state", 409, "The state does not allow this";
+    /// The detail names the present revision. Read the campaign, and repeat the change with that revision.
+    RevisionConflict = "revision_conflict", 409, "Somebody changed it in the meantime";
+    /// The detail and `problems` of the campaign say what is missing, and where.
+    CampaignIncomplete = "campaign_incomplete", 409, "The campaign is not complete";
+    /// A second person must approve its present revision. Every change and new recipients remove the approval.
+    ApprovalRequired = "approval_required", 409, "The campaign needs an approval";
+    /// Who created a campaign, or changed it last, cannot approve it.
+    OwnApproval = "own_approval", 403, "Another person must approve it";
     /// Credentials are stored encrypted. The operator must set `push.key_file`.
     PushKeyMissing = "push_key_missing", 409, "The node has no key for push credentials";
     /// The detail names the limit, such as 1,000 topics per device.

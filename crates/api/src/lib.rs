@@ -62,4 +62,4 @@ pub use metrics::Metrics;
 pub use rate_limit::RateLimits;
 pub use request::session::Needed;
 pub use router::{admin_router, console_router, no_capacity_router, router};
-pub use state::{Api, Config, State};
+pub use state::{Api, CampaignRules, Config, State};

@@ -4,6 +4,7 @@
 //! such as [`access::Authenticator`] or [`body::BodyReader`], and does not know what else the state contains.
 
 pub(crate) mod access;
+pub(crate) mod author;
 pub(crate) mod body;
 pub(crate) mod caller;
 mod coding;

@@ -26,6 +26,7 @@ use crate::{connection, observe, origin};
 
 /// Sends to devices of this node.
 const TEST_NOTIFICATIONS: &str = "/v1/test-notifications";
+const APPROVAL: &str = "/v1/campaigns/{id}/approve";
 
 /// A path and its handler.
 pub struct Route {
@@ -98,7 +99,7 @@ pub(crate) fn console_router_with(state: Arc<State>, routes: Vec<Route>, is_publ
         .into_iter()
         .chain(admin_routes())
         .map(|route| (route.method, route.path))
-        .filter(|(_, path)| *path != TEST_NOTIFICATIONS)
+        .filter(|(_, path)| ![TEST_NOTIFICATIONS, APPROVAL].contains(path))
         .collect();
     let of_front = |route: Route| {
         let key = (route.method.clone(), route.path);
@@ -187,6 +188,8 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations", person::invite).on_node(Own).dangerous(),
         delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
+        post(APPROVAL, campaign::draft::approve).in_app(Publish),
+        delete(APPROVAL, campaign::draft::withdraw).in_app(Publish),
         post(TEST_NOTIFICATIONS, notification::publish_test).in_app(Devices),
         get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/live", series::live).on_node(Read),
@@ -224,9 +227,12 @@ fn public_routes() -> Vec<Route> {
         post("/v1/campaigns", campaign::create).in_app(Publish),
         get("/v1/campaigns", campaign::list).in_app(Read),
         get("/v1/campaigns/{id}", campaign::show).in_app(Read),
+        patch("/v1/campaigns/{id}", campaign::draft::change).in_app(Publish),
+        post("/v1/campaigns/{id}/estimate", campaign::draft::estimate).in_app(Read),
+        get("/v1/campaigns/{id}/recipients/{user}", campaign::draft::uploaded).in_app(Read),
         delete("/v1/campaigns/{id}", campaign::delete).in_app(Publish),
         post("/v1/campaigns/{id}/recipients", campaign::upload).in_app(Publish),
-        post("/v1/campaigns/{id}/start", campaign::start).in_app(Publish),
+        post("/v1/campaigns/{id}/start", campaign::draft::start).in_app(Publish),
         post("/v1/campaigns/{id}/pause", campaign::pause).in_app(Publish),
         post("/v1/campaigns/{id}/resume", campaign::resume).in_app(Publish),
         post("/v1/campaigns/{id}/abort", campaign::abort).in_app(Publish),

@@ -58,6 +58,22 @@ pub struct Config {
     pub bodies_bytes_max: usize,
     /// Rate limits of Web Push endpoints.
     pub web_push: RateLimits,
+    pub campaigns: CampaignRules,
+}
+
+/// Which campaigns need the approval of a second person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CampaignRules {
+    /// Those with more recipients. 0: none.
+    pub large: u64,
+    /// Also those that an API key starts.
+    pub keys_need_approval: bool,
+}
+
+impl Default for CampaignRules {
+    fn default() -> Self {
+        Self { large: 10_000, keys_need_approval: false }
+    }
 }
 
 impl Default for Config {
@@ -79,6 +95,7 @@ impl Default for Config {
                 endpoint_per_minute: limits::ENDPOINT_MESSAGES_PER_MINUTE,
                 app_per_second: limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
             },
+            campaigns: CampaignRules::default(),
         }
     }
 }
@@ -239,6 +256,7 @@ components! {
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };
     Limits: |api| api.config.limits;
+    CampaignRules: |api| api.config.campaigns;
     Desk: |api| Desk {
         console: api.console.clone(),
         auth: api.auth.clone(),

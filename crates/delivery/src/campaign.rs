@@ -8,6 +8,7 @@
 mod audience;
 pub mod count;
 pub(crate) mod done;
+pub mod estimate;
 pub(crate) mod latency;
 mod lifecycle;
 mod pacer;
@@ -26,6 +27,7 @@ pub use crate::{filter, template};
 pub use crate::filter::{Filter, VersionRange};
 pub use count::Count;
 pub(crate) use lifecycle::Campaigns;
+pub use lifecycle::{Busy, Starting, Written};
 pub use progress::CampaignProgress;
 pub use proportion::{Difference, Estimate, Share};
 pub use report::{Report, VariantReport};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use noroshi_api::{Http2, Limits, Pool, PoolLimits, PoolMetrics, Serving};
+use noroshi_api::{CampaignRules, Http2, Limits, Pool, PoolLimits, PoolMetrics, Serving};
 use noroshi_gateway::Gateway;
 use tokio::sync::watch;
 
@@ -28,6 +28,10 @@ pub(crate) fn config(config: &Config) -> noroshi_api::Config {
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
         web_push: config.web_push,
+        campaigns: CampaignRules {
+            large: config.console.large_campaign,
+            keys_need_approval: config.console.approve_keys,
+        },
         ..Default::default()
     }
 }

@@ -177,6 +177,7 @@ async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), E
             expires_at: Timestamp(NOW.0 + 86_400_000),
             variants: Vec::new(),
             idempotency: None,
+            draft: Default::default(),
         };
         let id = store.create_campaign(new, NOW).await?.campaign.id;
         for cursor in 0..WAITING as u64 / 2 / 1_000 {

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use noroshi_types::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
-    EndpointId, ItemCounts, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role, Timestamp,
-    TokenKey, Topic, UserId,
+    EndpointId, ItemCounts, JsonText, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role,
+    Timestamp, TokenKey, Topic, UserId,
 };
 
 use crate::cells::{
@@ -299,11 +299,10 @@ calls! { Campaigns {
         = own campaign::find(*app, *id, *now);
     read waiting_batches(app: AppId, id: CampaignId, now: Timestamp, limit: usize) -> Waiting
         = shared campaign::waiting(*app, *id, *now, *limit);
-    read campaigns(app: AppId, before: Option<CampaignId>, limit: usize, now: Timestamp) -> Vec<Campaign>
-        = own campaign::list(*app, *before, *limit, *now);
     read active_campaigns(now: Timestamp) -> Vec<Campaign> = own campaign::active(*now);
-    write(lines.len()) upload(app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> u64
-        = own campaign::upload(*app, *id, lines);
+    write(lines.len()) upload(app: AppId, id: CampaignId, lines: Vec<UploadLine>, uploader: Uploader, now: Timestamp)
+        -> u64
+        = own campaign::upload(*app, *id, lines, uploader, *now);
     call set_campaign_state(app: AppId, id: CampaignId, &from: [CampaignState], to: CampaignState, now: Timestamp)
         -> (CampaignState, RemovedMessages)
         = here set_campaign_state(app, id, from, to, now);
@@ -314,6 +313,25 @@ calls! { Campaigns {
     write(64) make_due(id: CampaignId, started_at: Timestamp, now: Timestamp) -> u64
         = shared campaign::make_due(*id, *started_at, *now);
     call delete_campaign(app: AppId, id: CampaignId) -> () = here delete_campaign(app, id);
+}}
+
+calls! { CampaignDrafts {
+    read list_campaigns(app: AppId, filter: CampaignFilter, now: Timestamp) -> CampaignPage
+        = own campaign::list(*app, filter, *now);
+    ask definition_of_campaign(app: AppId, id: CampaignId) -> Option<(u64, JsonText)>
+        = shared draft::definition(*app, *id);
+    write(4) edit_campaign(id: CampaignId, revision: u64, campaign: NewCampaign, now: Timestamp)
+        -> Result<u64, Unready>
+        = own campaign::edit(*id, *revision, campaign, *now);
+    write(1) start_draft(start: StartDraft, now: Timestamp) -> Result<(), Unready>
+        = shared draft::start(start, *now);
+    write(1) approve_campaign(app: AppId, id: CampaignId, revision: u64, by: Option<String>, now: Timestamp)
+        -> Result<(), Unready>
+        = shared draft::approve(*app, *id, *revision, by.as_ref(), *now);
+    ask uploaded_line(app: AppId, id: CampaignId, &user: UserId) -> Option<JsonText>
+        = shared draft::line(*app, *id, user);
+    ask device_ids(app: AppId, devices: Vec<DeviceNum>) -> Vec<(DeviceNum, DeviceId)>
+        = shared draft::device_ids(*app, devices);
 }}
 
 calls! { Definitions {

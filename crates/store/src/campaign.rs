@@ -7,7 +7,9 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{CampaignState, Error, Idempotency, NewBatch, PushPart, RemovedMessages};
+use crate::{
+    CampaignState, DraftState, Error, Idempotency, NewBatch, NewDraft, PushPart, RemovedMessages, Uploader,
+};
 
 /// The content of one of a new campaign's variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub struct NewCampaign {
     pub variants: Vec<NewVariant>,
     /// Campaigns and notifications of an app share one set of keys: a key used for the other kind conflicts.
     pub idempotency: Option<Idempotency>,
+    pub draft: NewDraft,
 }
 
 #[derive(Debug, Clone)]
@@ -90,6 +93,7 @@ pub struct Campaign {
     pub batches_later: u64,
     /// Those of `batches_open` that are leased.
     pub batches_taken: u64,
+    pub draft: DraftState,
 }
 
 /// Batches of a campaign that wait for their time.
@@ -141,21 +145,20 @@ pub trait Campaigns: Send + Sync {
         limit: usize,
     ) -> Result<Waiting, Error>;
 
-    /// Newest first, only those created before `before`, which need not exist.
-    async fn campaigns(
-        &self,
-        app: AppId,
-        before: Option<CampaignId>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Campaign>, Error>;
-
     /// All campaigns of all apps that have not ended, oldest first.
     async fn active_campaigns(&self, now: Timestamp) -> Result<Vec<Campaign>, Error>;
 
     /// Adds lines; a later line of the same user replaces the earlier one. Returns how many lines there are.
-    /// [`Error::Conflict`] unless the campaign is a draft or scheduled.
-    async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> Result<u64, Error>;
+    /// [`Error::Conflict`] unless the campaign is a draft or scheduled; [`Error::Limit`] if it is scheduled and the
+    /// uploader may not add as many. Raises the revision of the draft, unless there are no lines.
+    async fn upload(
+        &self,
+        app: AppId,
+        id: CampaignId,
+        lines: Vec<UploadLine>,
+        uploader: Uploader,
+        now: Timestamp,
+    ) -> Result<u64, Error>;
 
     /// [`Error::Conflict`] if the state is not one of `from`. Resuming a campaign without remaining work ends it.
     /// Returns the new state.

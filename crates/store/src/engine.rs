@@ -24,6 +24,7 @@ pub(crate) mod credential;
 pub(crate) mod definition;
 pub(crate) mod device;
 pub(crate) mod device_list;
+pub(crate) mod draft;
 pub(crate) mod endpoint;
 pub(crate) mod expansion;
 pub(crate) mod inbox;

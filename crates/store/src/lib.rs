@@ -49,6 +49,7 @@ pub mod channel;
 pub mod credential;
 pub mod definition;
 pub mod device;
+pub mod draft;
 pub mod endpoint;
 mod engine;
 mod ids;
@@ -92,6 +93,9 @@ pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
 pub use device::{
     Attributes, Device, DeviceChange, DeviceFilter, DeviceToken, Devices, NewToken, Registration, Suspect,
     TokenChange,
+};
+pub use draft::{
+    CampaignDrafts, CampaignFilter, CampaignPage, DraftState, NewDraft, StartDraft, Unready, Uploader,
 };
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
@@ -145,6 +149,7 @@ pub trait Store:
     + PushQueue
     + Channels
     + Campaigns
+    + CampaignDrafts
     + Definitions
     + Usages
     + Shares

@@ -4,6 +4,7 @@
 //! Texts may contain placeholders (`{{name}}`). They are validated here and kept unchanged.
 
 pub(super) mod audience;
+pub(crate) mod draft;
 mod recipient;
 
 use std::collections::BTreeMap;

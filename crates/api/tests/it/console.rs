@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::service::{Answer, NOW, OPERATOR, Service, answer};
 
-const PASSWORD: &str = "correct horse battery";
+pub(crate) const PASSWORD: &str = "correct horse battery";
 
 /// A browser in which a person is logged in.
 pub(crate) struct Browser {
@@ -33,7 +33,7 @@ impl Browser {
         .await
     }
 
-    async fn call_with(
+    pub(crate) async fn call_with(
         &self,
         service: &Service,
         method: Method,

@@ -10,6 +10,7 @@ mod console;
 mod consumer;
 mod device;
 mod document;
+mod draft;
 mod drain;
 mod experiment;
 mod first_call;

@@ -121,6 +121,9 @@ async fn every_code_is_reachable() {
     }
     // People of the console: see `console`.
     met.extend(["csrf", "confirm_log_in"].map(str::to_owned));
+    // Drafts of campaigns: see `draft`.
+    let drafts = ["revision_conflict", "campaign_incomplete", "approval_required", "own_approval"];
+    met.extend(drafts.map(str::to_owned));
     // A full disk and an incomplete body have their own tests: one in `error`, one below.
     met.extend(["disk_full".to_owned(), "body_timeout".to_owned()]);
     // A node without a role, and a front: see `connection` and the tests of `cells`.

@@ -28,6 +28,7 @@ fn body(method: &Method, path: &str) -> &'static str {
             r#"{"audience":{"everyone":true},"message":{"data":"theirs"},"start":false}"#
         }
         ("POST", "/v1/campaigns/{id}/recipients") => r#"{"user":"u1"}"#,
+        ("PATCH", "/v1/campaigns/{id}") => r#"{"revision":1,"name":"theirs"}"#,
         ("POST", "/v1/apps/{app}/keys") => r#"{"name":"k","scopes":["admin"]}"#,
         _ => "",
     }

@@ -62,7 +62,14 @@ async fn batches_and_campaigns_keep_the_trace() {
     let campaign = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
     let answer = post(&service, "/v1/campaigns", campaign, &[PARENT]).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
-    let kept = service.state.delivery.campaigns.list(service.app(), None, 1).await.expect("read");
+    let kept = service
+        .state
+        .delivery
+        .campaigns
+        .list(service.app(), noroshi_store::CampaignFilter::first(1))
+        .await
+        .expect("read")
+        .0;
     let spec = Spec::from_json(&kept[0].campaign.spec).expect("a campaign");
     assert_eq!(spec.trace.expect("kept").trace.to_string(), TRACE);
 }

@@ -7,9 +7,10 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use noroshi_store::{AudienceMember, Error, Store};
-use noroshi_types::{AppId, CampaignId, PushService};
+use noroshi_store::{AudienceMember, Device, DeviceFilter, Error, Store};
+use noroshi_types::{AppId, CampaignId, PushService, UserId};
 
+use crate::campaign::audience::Audience;
 use crate::campaign::spec::Spec;
 
 const PAGE: usize = 10_000;
@@ -98,4 +99,49 @@ pub(crate) async fn count(
     }
     let users = (!counter.too_many).then_some(counter.users.len() as u64);
     Ok(Count { users, ..counter.count })
+}
+
+/// Rows of a page of [`exceeds`]: 10 ms.
+const SHORT_PAGE: usize = 1_000;
+
+/// Whether the campaign selects more than `max` devices. Reads no further than needed. Cancel-safe.
+pub(crate) async fn exceeds(
+    store: &dyn Store,
+    app: AppId,
+    campaign: CampaignId,
+    spec: &Spec,
+    max: u64,
+) -> Result<bool, Error> {
+    let audience = spec.audience.stored(campaign);
+    let token = &spec.message.push.token;
+    let (mut devices, mut cursor) = (0, 0);
+    loop {
+        let page = store.audience(app, &audience, cursor, SHORT_PAGE, token.clone()).await?;
+        devices +=
+            page.members.iter().filter(|member| spec.filter.matches(&member.attributes)).count() as u64;
+        if devices > max {
+            return Ok(true);
+        }
+        let Some(next) = page.next else { return Ok(false) };
+        cursor = next;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Devices of a user that are looked at.
+const DEVICES_OF_USER_MAX: usize = 100;
+
+/// How many of a user's devices the campaign selects.
+pub(crate) async fn devices_of_user(
+    store: &dyn Store,
+    app: AppId,
+    user: &UserId,
+    spec: &Spec,
+) -> Result<u64, Error> {
+    let filter = DeviceFilter { user: Some(user.clone()), after: None, limit: DEVICES_OF_USER_MAX };
+    let selected = |device: &&Device| match spec.audience {
+        Audience::Upload => true,
+        _ => spec.selects(&device.attributes, &device.topics),
+    };
+    Ok(store.devices(app, filter).await?.iter().filter(selected).count() as u64)
 }

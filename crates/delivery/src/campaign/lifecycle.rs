@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::{Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine, Waiting};
-use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Quota, Timestamp};
+use noroshi_store::{
+    Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, StartDraft, UploadLine, Uploader,
+    Waiting,
+};
+use noroshi_types::{AppId, CampaignId, Invalid, Quota, Timestamp};
 
 use crate::campaign::audience::Audience;
 use crate::campaign::count::{self, Count};
-use crate::campaign::plan;
 use crate::campaign::progress::CampaignProgress;
 use crate::campaign::spec::Spec;
 use crate::campaign::tracker::Tracker;
@@ -21,6 +23,10 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::push_work::PushWork;
 use crate::quota::{Held, Usage};
+
+mod drafts;
+
+pub use drafts::{Busy, Starting, Written};
 
 /// The longest delay of a device in local time: time zones differ by 26 hours, and quiet hours last up to 24.
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
@@ -34,6 +40,7 @@ pub struct Campaigns {
     usage: Arc<Usage>,
     push_work: Arc<PushWork>,
     pub(crate) tracker: Tracker,
+    estimates: drafts::Estimates,
 }
 
 impl Campaigns {
@@ -43,7 +50,14 @@ impl Campaigns {
         usage: Arc<Usage>,
         push_work: Arc<PushWork>,
     ) -> Self {
-        Self { context, nodes, usage, push_work, tracker: Tracker::default() }
+        Self {
+            context,
+            nodes,
+            usage,
+            push_work,
+            tracker: Tracker::default(),
+            estimates: drafts::Estimates::default(),
+        }
     }
 
     /// The campaign that an earlier request with this idempotency key created, even if what it needed is gone.
@@ -65,6 +79,17 @@ impl Campaigns {
         spec: Spec,
         idempotency: Option<Idempotency>,
     ) -> Result<(CampaignProgress, bool), Error> {
+        self.create_written(app, spec, idempotency, Written::default()).await
+    }
+
+    /// As [`Campaigns::create`], with who wrote the request.
+    pub async fn create_written(
+        &self,
+        app: AppId,
+        spec: Spec,
+        idempotency: Option<Idempotency>,
+        written: Written,
+    ) -> Result<(CampaignProgress, bool), Error> {
         if let Some(token) = &spec.message.push.token {
             self.nodes.require_token(token)?;
         }
@@ -73,25 +98,7 @@ impl Campaigns {
             false => CampaignState::Draft,
             true => started(&spec, now),
         };
-        let schedule = spec.schedule(now);
-        let span = if schedule.is_local() { LOCAL_SPAN } else { Duration::ZERO };
-        let mut push = spec.message.push.clone();
-        if spec.message.when.is_none() {
-            push.mode = PushMode::Always;
-        }
-        let campaign = NewCampaign {
-            app,
-            spec: spec.to_json(),
-            state,
-            notification: spec.message.notification.clone(),
-            data: spec.message.data.clone(),
-            urgency: spec.message.urgency,
-            when: spec.message.when,
-            push,
-            expires_at: schedule.start.saturating_add(span).saturating_add(spec.message.ttl.duration()),
-            variants: plan::notifications(&spec),
-            idempotency,
-        };
+        let campaign = NewCampaign { idempotency, ..self.new_campaign(app, &spec, state, written) };
         let held = match state {
             CampaignState::Draft => Held::default(),
             _ => match self.usage.admit_one(app, Quota::Campaigns).await {
@@ -136,27 +143,27 @@ impl Campaigns {
 
     /// Adds recipients to a draft. Returns the number of all recipients, or [`noroshi_store::Error::Conflict`] if the
     /// audience is not uploaded.
-    pub async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
+    pub async fn upload(
+        &self,
+        app: AppId,
+        id: CampaignId,
+        lines: Vec<Line>,
+        uploader: Uploader,
+    ) -> Result<u64, Error> {
         let campaign = self.found(app, id).await?;
-        let uploads = Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload);
+        let uploads = match campaign.draft.is_complete {
+            true => Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload),
+            false => self.definition(app, id).await?.is_some_and(|(_, text)| drafts::is_upload(&text)),
+        };
         if !uploads {
             return Err(noroshi_store::Error::Conflict.into());
         }
         let line = |line: Line| UploadLine { user: line.user, line: Own::to_json(&line.own) };
-        Ok(self.context.store.upload(app, id, lines.into_iter().map(line).collect()).await?)
-    }
-
-    /// Starts a draft: now, or at its `start_at`.
-    pub async fn start(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
-        let to = self.state_when_started(app, id).await?;
-        // Only a draft needs room. For others the conflict comes before a refusal by the quota.
-        if self.found(app, id).await?.state != CampaignState::Draft {
-            return Err(noroshi_store::Error::Conflict.into());
-        }
-        let held = self.usage.admit_one(app, Quota::Campaigns).await?;
-        let started = self.change(app, id, &[CampaignState::Draft], to).await?;
-        held.settle();
-        Ok(started)
+        Ok(self
+            .context
+            .store
+            .upload(app, id, lines.into_iter().map(line).collect(), uploader, self.context.now())
+            .await?)
     }
 
     /// Sends no further batches; batches in flight are finished.
@@ -190,17 +197,6 @@ impl Campaigns {
         Ok(self.progress(campaign).with_waiting(waiting, now))
     }
 
-    /// Campaigns created before `before`, newest first.
-    pub async fn list(
-        &self,
-        app: AppId,
-        before: Option<CampaignId>,
-        limit: usize,
-    ) -> Result<Vec<CampaignProgress>, Error> {
-        let campaigns = self.context.store.campaigns(app, before, limit, self.context.now()).await?;
-        Ok(campaigns.into_iter().map(|campaign| self.progress(campaign)).collect())
-    }
-
     async fn change(
         &self,
         app: AppId,
@@ -232,14 +228,22 @@ impl Campaigns {
 
     /// Starts a scheduled campaign whose time has come. Returns false if it changed in the meantime.
     pub(crate) async fn start_scheduled(&self, campaign: &Campaign) -> Result<bool, noroshi_store::Error> {
-        let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
         let Campaign { app, id, .. } = *campaign;
-        match self.context.store.set_campaign_state(app, id, &from, to, self.context.now()).await {
-            Ok((state, _)) => {
-                self.context.outcomes.campaign_changed(app, id, state.as_str());
+        // Of this revision: a change has made it a draft, which may be scheduled again by now.
+        let start = StartDraft {
+            app,
+            id,
+            revision: campaign.draft.revision,
+            needs_approval: false,
+            from: CampaignState::Scheduled,
+            to: CampaignState::Running,
+        };
+        match self.context.store.start_draft(start, self.context.now()).await {
+            Ok(Ok(())) => {
+                self.context.outcomes.campaign_changed(app, id, CampaignState::Running.as_str());
                 Ok(true)
             }
-            Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
+            Ok(Err(_)) | Err(noroshi_store::Error::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
     }

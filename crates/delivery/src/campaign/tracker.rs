@@ -36,13 +36,15 @@ impl Tracker {
         self.entries.lock().get(&id)?.plan.clone()
     }
 
-    /// The plan of a started campaign, created if there is none. The first plan stays, because it counts the turns.
-    /// `None`: this version cannot read the campaign.
+    /// The plan of a campaign, created if there is none. The first plan of a started campaign stays, because it counts the
+    /// turns. That of one that has not started is not kept: the campaign may still be changed. `None`: this version cannot
+    /// read the campaign.
     pub(crate) fn plan_of(&self, campaign: &Campaign, now: Timestamp) -> Option<Arc<Plan>> {
         if let Some(plan) = self.plan(campaign.id) {
             return Some(plan);
         }
         match Plan::new(campaign, now) {
+            Ok(plan) if campaign.started_at.is_none() => Some(Arc::new(plan)),
             Ok(plan) => {
                 let mut entries = self.entries.lock();
                 let entry = entries.entry(plan.id).or_default();

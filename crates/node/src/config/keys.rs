@@ -407,6 +407,11 @@ section! {
         pub session_idle: Duration = duration("console.session_idle", 12 * HOUR, MINUTE..=30 * DAY),
         /// A session ends this long after its log-in.
         pub session_max: Duration = duration("console.session_max", 7 * DAY, MINUTE..=90 * DAY),
+        /// A campaign with more recipients needs the approval of a second person, and its start a recent log-in. 0:
+        /// none does.
+        pub large_campaign: u64 = count("console.large_campaign", 10_000, 0..=1_000_000_000, "recipients"),
+        /// API keys need the approval too.
+        pub approve_keys: bool = switch("console.approve_keys", false),
         /// Retention of the audit log.
         pub audit_retention: Duration = duration("console.audit_retention", 400 * DAY, DAY..=3_650 * DAY),
         /// Origin at which browsers reach the console. OpenID providers return people to it. Unset: with `server.dev`

@@ -2,6 +2,7 @@
 
 use noroshi_types::{AppId, CampaignId, JsonText, Outcome, Timestamp, When};
 
+use super::draft;
 use super::notification::{TO_CAMPAIGN, push_text};
 use super::record::{Record, array, unknown};
 use super::session::{self, Session, values};
@@ -44,7 +45,7 @@ pub(crate) fn state_of(row: &(impl Record + ?Sized), column: usize) -> Result<Ca
 }
 
 pub(crate) const COLUMNS: &str = "num, id, app, spec, state, created_at, started_at, finished_at, notification, cursor, \
-     walked, recipients, uploaded";
+     walked, recipients, uploaded, revision, complete, created_by, edited_by, edited_at, approved_by, approved_at";
 
 /// Counts by outcome and reason.
 pub(crate) type Counts = Vec<(Outcome, String, u64)>;
@@ -86,6 +87,7 @@ pub(crate) fn campaign_of(
         batches_open,
         batches_later,
         batches_taken,
+        draft: draft::state(row, 13)?,
     })
 }
 
@@ -117,6 +119,18 @@ pub(crate) async fn create<S: Session>(
                VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, 0, 0, $7) RETURNING num";
     let values = values![id.as_bytes(), new.app, new.state as u8, now, started, num, new.spec.as_str()];
     let campaign = session::one(session, sql, &values, |row| row.int(0)).await?;
+    draft::create(session, campaign, new).await?;
+    create_variants(session, campaign, next, new, now).await?;
+    Ok(id)
+}
+
+pub(crate) async fn create_variants<S: Session>(
+    session: &S,
+    campaign: CampaignNum,
+    next: impl Fn() -> Num + Send,
+    new: &NewCampaign,
+    now: Timestamp,
+) -> Result<(), S::Error> {
     for (variant, content) in (1_u8..).zip(&new.variants) {
         let num = next();
         let shown = (&content.notification, &content.data);
@@ -126,7 +140,7 @@ pub(crate) async fn create<S: Session>(
         let sql = "INSERT INTO variant_notifications (num, campaign, variant) VALUES ($1, $2, $3)";
         session.execute(sql, &values![num, campaign, variant]).await?;
     }
-    Ok(id)
+    Ok(())
 }
 
 /// Inserts the notification that outcomes of a campaign, or of one of its variants, are recorded under. It is kept until
@@ -307,6 +321,7 @@ pub(crate) async fn delete<S: Session>(session: &S, num: CampaignNum) -> Result<
         "DELETE FROM campaign_lines WHERE campaign = $1",
         "DELETE FROM campaign_variants WHERE campaign = $1",
         "DELETE FROM campaign_variant_counts WHERE campaign = $1",
+        "DELETE FROM campaign_definitions WHERE campaign = $1",
     ] {
         session.execute(sql, &values![num]).await?;
     }

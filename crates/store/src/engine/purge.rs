@@ -95,6 +95,7 @@ const OWNED: [Owned; 24] = [
             ("campaign_latency", "campaign, bucket", "campaign"),
             ("campaign_variants", "campaign, variant", "campaign"),
             ("campaign_variant_counts", "campaign, variant, outcome, reason", "campaign"),
+            ("campaign_definitions", "campaign", "campaign"),
         ],
     ),
     with_children("cell_messages", "num", "num", &[("cell_parts", "num, cell", "num")]),

@@ -11,10 +11,11 @@ use super::transaction::{Failed, Tx};
 use super::{campaign_row, campaign_sum, outcome};
 use crate::engine::accept::key_expires_at;
 use crate::engine::campaign::{
-    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignSums, Count, PURGE_ROWS, before_bytes,
-    campaign_of, check_uploadable, continued,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignSums, Count, PURGE_ROWS, campaign_of,
+    check_uploadable, continued,
 };
 use crate::engine::cancel::removed_batch;
+use crate::engine::draft;
 use crate::engine::notification::TO_CAMPAIGN;
 use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
@@ -22,8 +23,8 @@ use crate::engine::record::{Record, to_array};
 use crate::engine::session::{Session, require_app};
 use crate::ids::Num;
 use crate::{
-    Campaign, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
-    RemovedMessages, UploadLine,
+    Campaign, CampaignFilter, CampaignPage, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch,
+    NewCampaign, PushPart, RemovedMessages, Unready, UploadLine, Uploader,
 };
 
 pub(crate) async fn find(
@@ -40,14 +41,24 @@ pub(crate) async fn find(
 pub(crate) async fn list(
     tx: &Tx,
     app: AppId,
-    before: Option<CampaignId>,
-    limit: usize,
+    filter: &CampaignFilter,
     now: Timestamp,
-) -> Result<Vec<Campaign>, Failed> {
-    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3");
-    let before = before_bytes(before);
-    let rows = tx.query(&sql, &[&i64::from(app.0), &before.as_slice(), &(limit as i64)]).await?;
-    campaigns_of(tx, &rows, now).await
+) -> Result<CampaignPage, Failed> {
+    let (nums, next) = draft::select(tx, app, filter).await?;
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE num = ANY($1) ORDER BY id DESC");
+    let rows = tx.query(&sql, &[&nums]).await?;
+    Ok(CampaignPage { campaigns: campaigns_of(tx, &rows, now).await?, next })
+}
+
+pub(crate) async fn edit(
+    tx: &Tx,
+    id: CampaignId,
+    revision: u64,
+    new: &NewCampaign,
+    now: Timestamp,
+) -> Result<Result<u64, Unready>, Failed> {
+    let loose = &tx.context().loose;
+    draft::edit(tx, id, revision, new, || loose.next(now), now).await
 }
 
 pub(crate) async fn active(tx: &Tx, now: Timestamp) -> Result<Vec<Campaign>, Failed> {
@@ -169,10 +180,24 @@ async fn remember(
     }
 }
 
-pub(crate) async fn upload(tx: &Tx, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Failed> {
+pub(crate) async fn upload(
+    tx: &Tx,
+    app: AppId,
+    id: CampaignId,
+    lines: &[UploadLine],
+    uploader: &Uploader,
+    now: Timestamp,
+) -> Result<u64, Failed> {
     let campaign = campaign::locked(tx, app, id).await?;
     check_uploadable(campaign.state)?;
+    let sql = "SELECT uploaded FROM campaigns WHERE num = $1";
+    let before = tx.query_one(sql, &[&campaign.num]).await?.count(0)?;
     let (users, texts): (Vec<&str>, Vec<&str>) = campaign::distinct_lines(lines).into_iter().unzip();
+    if users.is_empty() {
+        return Ok(before);
+    }
+    draft::check_room(campaign.state, before, users.len(), uploader.scheduled_max)?;
+    draft::uploaded(tx, campaign.num, &uploader.by, now).await?;
     // The campaign's row is locked, so no other call changes or numbers its lines.
     let replaced = tx
         .query(

@@ -14,7 +14,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 29] = [
+const MIGRATIONS: [&str; 30] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -44,17 +44,20 @@ const MIGRATIONS: [&str; 29] = [
     include_str!("../../migrations/postgres/0027_people.sql"),
     include_str!("../../migrations/postgres/0028_series.sql"),
     include_str!("../../migrations/postgres/0029_mapped_roles.sql"),
+    include_str!("../../migrations/postgres/0030_drafts.sql"),
 ];
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that
 /// are missing, or that a start left unfinished.
-const LARGE_INDEXES: [(&str, &str); 4] = [
+const LARGE_INDEXES: [(&str, &str); 5] = [
     // The notifications as which a campaign's batches were published, and those of its variants.
     ("notifications_by_campaign", "notifications (campaign) WHERE campaign IS NOT NULL"),
     // Main tokens that are suspended.
     ("devices_suspended", "devices (app, push_suspect_at) WHERE push_suspect_at IS NOT NULL"),
     // Deleted devices whose tokens have expired.
     ("deleted_devices_by_age", "deleted_devices (deleted_at)"),
+    // Campaigns, with all that a list filters by.
+    ("campaigns_listed", "campaigns (app, id, state, created_by, name, start_at)"),
     // Topics that nothing needs.
     ("topics_unused", "topics (unused_since) WHERE unused_since > 0"),
 ];

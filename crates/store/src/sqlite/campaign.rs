@@ -8,17 +8,18 @@ use super::statement::ready;
 use super::writer::Write;
 use super::{campaign_row, idempotency, notification, outcome, push_queue};
 use crate::engine::campaign::{
-    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS,
-    before_bytes, campaign_of, check_uploadable, continued,
+    self, COLUMNS, CONTINUED_COLUMNS, CampaignNum, CampaignRow, CampaignSums, Count, PURGE_ROWS, campaign_of,
+    check_uploadable, continued,
 };
 use crate::engine::cancel::removed_batch;
+use crate::engine::draft;
 use crate::engine::outcome::Part;
 use crate::engine::push::{campaign_entry, page_part, sorted};
 use crate::engine::record::Record;
 use crate::engine::session;
 use crate::{
-    Campaign, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
-    RemovedMessages, UploadLine,
+    Campaign, CampaignFilter, CampaignPage, CampaignState, CreatedCampaign, Error, Idempotency, NewBatch,
+    NewCampaign, PushPart, RemovedMessages, Unready, UploadLine, Uploader,
 };
 
 pub(crate) fn find(
@@ -34,13 +35,26 @@ pub(crate) fn find(
 pub(crate) fn list(
     read: Read<'_>,
     app: AppId,
-    before: Option<CampaignId>,
-    limit: usize,
+    filter: &CampaignFilter,
     now: Timestamp,
-) -> Result<Vec<Campaign>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE app = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3");
-    let values = (app.0, before_bytes(before), limit as i64);
-    read.db.all(&sql, values, |row| with_sums(read, row, now))
+) -> Result<CampaignPage, Error> {
+    let (nums, next) = ready(draft::select(read.db, app, filter))?;
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE num = ?1");
+    let mut campaigns = Vec::with_capacity(nums.len());
+    for num in nums {
+        campaigns.extend(read.db.first(&sql, (num,), |row| with_sums(read, row, now))?);
+    }
+    Ok(CampaignPage { campaigns, next })
+}
+
+pub(crate) fn edit(
+    w: &Write<'_>,
+    id: CampaignId,
+    revision: u64,
+    new: &NewCampaign,
+    now: Timestamp,
+) -> Result<Result<u64, Unready>, Error> {
+    ready(draft::edit(w.db, id, revision, new, || w.ids.next(now), now))
 }
 
 pub(crate) fn active(read: Read<'_>, now: Timestamp) -> Result<Vec<Campaign>, Error> {
@@ -100,20 +114,33 @@ pub(crate) fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result
     Ok(CreatedCampaign { campaign, replayed: false })
 }
 
-pub(crate) fn upload(w: &Write<'_>, app: AppId, id: CampaignId, lines: &[UploadLine]) -> Result<u64, Error> {
+pub(crate) fn upload(
+    w: &Write<'_>,
+    app: AppId,
+    id: CampaignId,
+    lines: &[UploadLine],
+    uploader: &Uploader,
+    now: Timestamp,
+) -> Result<u64, Error> {
     let db = w.db;
     let campaign = ready(campaign::locked(db, app, id))?;
     check_uploadable(campaign.state)?;
     let replace = "UPDATE campaign_lines SET line = ?3 WHERE campaign = ?1 AND user = ?2";
     let add = "INSERT INTO campaign_lines (campaign, seq, user, line) VALUES (?1, ?2, ?3, ?4)";
     let mut uploaded = db.int("SELECT uploaded FROM campaigns WHERE num = ?1", (campaign.num,))?;
-    for (user, line) in campaign::distinct_lines(lines) {
+    let lines = campaign::distinct_lines(lines);
+    if lines.is_empty() {
+        return Ok(uploaded as u64);
+    }
+    draft::check_room(campaign.state, uploaded as u64, lines.len(), uploader.scheduled_max)?;
+    for (user, line) in lines {
         if db.run(replace, (campaign.num, user, line))? == 0 {
             uploaded += 1;
             db.run(add, (campaign.num, uploaded, user, line))?;
         }
     }
     db.run("UPDATE campaigns SET uploaded = ?2, lines = 1 WHERE num = ?1", (campaign.num, uploaded))?;
+    ready(draft::uploaded(db, campaign.num, &uploader.by, now))?;
     Ok(uploaded as u64)
 }
 

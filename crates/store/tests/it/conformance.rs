@@ -14,6 +14,7 @@ pub(crate) mod clean_up;
 pub(crate) mod credentials;
 pub(crate) mod definitions;
 pub(crate) mod devices;
+pub(crate) mod drafts;
 pub(crate) mod endpoints;
 pub(crate) mod expansions;
 pub(crate) mod fixture;
@@ -166,6 +167,8 @@ macro_rules! conformance_tests {
                 retained_messages_are_found_by_range, log_pages_cover_all_topics;
             traces: a_trace_knows_who_was_named, a_trace_knows_since_when_a_device_subscribes, a_trace_knows_which_push_waits,
                 a_trace_of_a_campaign_covers_all_that_it_sends, a_trace_has_the_attempts_at_a_device;
+            drafts: a_draft_is_changed_at_its_revision, only_an_approved_revision_starts, new_recipients_change_a_draft,
+                campaigns_are_filtered, a_definition_ends_with_its_campaign, ids_of_devices_are_read;
             clean_up: a_deleted_device_is_remembered_until_its_tokens_expire, deleted_devices_are_pruned_in_bounded_steps,
                 a_topic_that_nothing_needs_is_removed, the_use_of_a_marked_topic_clears_the_mark,
                 a_removed_topic_starts_again, everyones_topic_is_never_removed,

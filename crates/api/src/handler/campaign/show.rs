@@ -8,7 +8,8 @@ use noroshi_delivery::campaign::count::Count;
 use noroshi_delivery::campaign::filter::{Filter, VersionRange};
 use noroshi_delivery::campaign::report::Against;
 use noroshi_delivery::campaign::{
-    Audience, CampaignMessage, CampaignProgress, Difference, Estimate, Report, Share, Spec, VariantReport,
+    Audience, CampaignMessage, CampaignProgress, Difference, Estimate, Own, Report, Share, Spec,
+    VariantReport,
 };
 use noroshi_push::Warning;
 use noroshi_store::{Campaign, WaitingStep};
@@ -59,8 +60,71 @@ pub(super) struct CampaignBody {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepBody>,
     latency: LatencyBody,
+    revision: u64,
+    complete: bool,
+    created_by: Option<String>,
+    edited_by: Option<String>,
+    edited_at: Option<String>,
+    approval: Option<ApprovalBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<ProblemBody>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<WarningBody>,
+}
+
+#[derive(Serialize)]
+struct ApprovalBody {
+    by: String,
+    at: String,
+}
+
+/// The answer to an approval.
+#[derive(Serialize)]
+pub(super) struct ApprovedBody {
+    id: String,
+    state: &'static str,
+    revision: u64,
+    approval: Option<ApprovalBody>,
+}
+
+impl ApprovedBody {
+    pub(super) fn new(campaign: Campaign) -> Self {
+        Self {
+            id: campaign.id.to_string(),
+            state: campaign.state.as_str(),
+            revision: campaign.draft.revision,
+            approval: campaign.draft.approved.map(|(by, at)| ApprovalBody { by, at: at.to_string() }),
+        }
+    }
+}
+
+/// What is missing or invalid in a draft.
+#[derive(Serialize)]
+struct ProblemBody {
+    field: Option<String>,
+    code: &'static str,
+    detail: String,
+}
+
+/// What one user of an uploaded audience gets.
+#[derive(Serialize)]
+pub(super) struct RecipientBody {
+    user: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    variables: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+impl RecipientBody {
+    pub(super) fn new(user: String, own: Own) -> Result<Self, Problem> {
+        let (notification, data) = (raw(own.notification.as_ref())?, raw(own.data.as_ref())?);
+        Ok(Self { user, variables: own.variables, notification, data })
+    }
 }
 
 #[derive(Serialize)]
@@ -221,6 +285,20 @@ pub(super) struct CountBody {
 }
 
 impl CampaignBody {
+    pub(super) fn with_definition(
+        self,
+        definition: Option<&JsonText>,
+        problems: Vec<Problem>,
+    ) -> Result<Self, Problem> {
+        let problem = |problem: Problem| ProblemBody {
+            field: problem.field_path().map(str::to_owned),
+            code: problem.code().as_str(),
+            detail: problem.detail().to_owned(),
+        };
+        let problems = problems.into_iter().map(problem).collect();
+        Ok(Self { definition: raw(definition)?, problems, ..self })
+    }
+
     pub(super) fn with(self, warnings: Vec<Warning>) -> Self {
         Self { warnings: warning::bodies(warnings), ..self }
     }
@@ -247,7 +325,11 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
     Ok(CampaignBody {
         id: campaign.id.to_string(),
         state: campaign.state.as_str(),
-        audience: audience(spec.audience, spec.filter),
+        audience: match campaign.draft.is_complete {
+            true => audience(spec.audience, spec.filter),
+            // It has a stand-in until it is complete.
+            false => AudienceBody::default(),
+        },
         message: message(spec.message)?,
         locales: spec.locales.into_keys().collect(),
         experiment: report.map(TrialBody::from),
@@ -279,6 +361,14 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         steps: steps.into_iter().map(StepBody::from).collect(),
         latency: LatencyBody { p50_ms: p50.map(milliseconds), p99_ms: p99.map(milliseconds) },
         name: spec.name,
+        revision: campaign.draft.revision,
+        complete: campaign.draft.is_complete,
+        created_by: Some(campaign.draft.created_by).filter(|by| !by.is_empty()),
+        edited_by: Some(campaign.draft.edited_by).filter(|by| !by.is_empty()),
+        edited_at: campaign.draft.edited_at.map(|at| at.to_string()),
+        approval: campaign.draft.approved.map(|(by, at)| ApprovalBody { by, at: at.to_string() }),
+        definition: None,
+        problems: Vec::new(),
         warnings: Vec::new(),
     })
 }

@@ -44,6 +44,7 @@ pub(crate) fn campaign(spec: &Spec) -> Campaign {
         batches_open: 0,
         batches_later: 0,
         batches_taken: 0,
+        draft: Default::default(),
     }
 }
 

@@ -135,8 +135,11 @@ async fn each_uploaded_user_gets_its_own_text() {
     };
     let own = Own { notification: Some(JsonText::from_valid(r#"{"title":"Only {{b}}"}"#)), ..Own::default() };
     let lines = vec![line("a", words("A \"quoted\"")), line("b", own), line("c", Own::default())];
-    assert_eq!(bench.delivery.campaigns.upload(bench.app, id, lines).await.expect("taken"), 3);
-    bench.delivery.campaigns.start(bench.app, id).await.expect("started");
+    assert_eq!(
+        bench.delivery.campaigns.upload(bench.app, id, lines, Default::default()).await.expect("taken"),
+        3
+    );
+    bench.delivery.campaigns.start(bench.app, id, Default::default()).await.expect("known").expect("started");
     let progress = bench.ended(id).await;
     let mut received: Vec<(String, String)> = bench
         .outlet

@@ -1,9 +1,9 @@
 //! Campaigns: states, uploads, sums and how they end.
 
 use noroshi_store::{
-    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
-    NewVariant, OfCampaign, OutcomePart, PushPart, RemovedMessages, Store, Take, UploadLine, VariantNum,
-    Waiting, WaitingStep, Work,
+    Accept, Again, Audience, Campaign, CampaignFilter, CampaignState, Error, Finished, Idempotency, NewBatch,
+    NewCampaign, NewVariant, OfCampaign, OutcomePart, PushPart, RemovedMessages, Store, Take, UploadLine,
+    Uploader, VariantNum, Waiting, WaitingStep, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -69,7 +69,10 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
         .expect("created")
         .campaign;
     let ids = |found: Vec<Campaign>| -> Vec<_> { found.iter().map(|campaign| campaign.id).collect() };
-    let list = async |before, limit| ids(store.campaigns(app, before, limit, NOW).await.expect("read"));
+    let list = async |before, limit| {
+        let filter = CampaignFilter { before, ..CampaignFilter::first(limit) };
+        ids(store.list_campaigns(app, filter, NOW).await.expect("read").campaigns)
+    };
     assert_eq!(list(None, 9).await, all);
     assert_eq!(list(None, 2).await, all[..2]);
     assert_eq!(list(Some(all[1]), 9).await, all[2..]);
@@ -131,7 +134,7 @@ pub(crate) async fn an_idempotency_key_creates_one_campaign(store: &dyn Store) {
     assert!(conflicts(send_once(store, app, request(), "k", 1, NOW).await.map(drop)), "a campaign's");
     send_once(store, app, request(), "n", 1, NOW).await.expect("accepted");
     assert!(conflicts(make(app, "n", 1, 1).await.map(drop)), "a notification's");
-    let made = store.campaigns(app, None, 9, NOW).await.expect("read");
+    let made = store.list_campaigns(app, CampaignFilter::first(9), NOW).await.expect("read").campaigns;
     assert_eq!(made.len(), 1, "a failed call changes nothing");
 
     go(store, app, id, &[Paused], Running, 2).await.expect("resumed");
@@ -347,13 +350,19 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
         .campaign
         .id;
     let first = vec![line("u2", "first"), line("nobody", "x"), line("u1", "old")];
-    assert_eq!(store.upload(app, id, first).await.expect("uploaded"), 3);
+    assert_eq!(store.upload(app, id, first, Uploader::default(), NOW).await.expect("uploaded"), 3);
     assert_eq!(
-        store.upload(app, id, vec![line("u1", "new"), line("u1", "newest")]).await.expect("uploaded"),
+        store
+            .upload(app, id, vec![line("u1", "new"), line("u1", "newest")], Uploader::default(), NOW)
+            .await
+            .expect("uploaded"),
         3
     );
     assert_eq!(campaign(store, app, id).await.uploaded, 3);
-    assert!(matches!(store.upload(other, id, vec![line("u1", "x")]).await, Err(Error::NotFound)));
+    assert!(matches!(
+        store.upload(other, id, vec![line("u1", "x")], Uploader::default(), NOW).await,
+        Err(Error::NotFound)
+    ));
     let audience = Audience::Upload(id);
     for limit in [1, 2, 3, 100] {
         let (mut nums, mut unknown, mut after) = (Vec::new(), 0, 0);
@@ -376,7 +385,10 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     let found = store.push_recipients(app, Work::Campaign(id), None, None, asked).await.expect("read");
     assert!(found.iter().all(|found| found.line.is_none()));
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
-    assert!(matches!(store.upload(app, id, vec![line("u3", "late")]).await, Err(Error::Conflict)));
+    assert!(matches!(
+        store.upload(app, id, vec![line("u3", "late")], Uploader::default(), NOW).await,
+        Err(Error::Conflict)
+    ));
     // Lines are kept for the retention after the end.
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
     let prune = async |seconds| store.prune(at(seconds), 2).await.expect("pruned");
@@ -518,7 +530,10 @@ pub(crate) async fn pushes_count_for_their_variant(store: &dyn Store) {
         found.variants[1].counts,
         [(Outcome::Pushed, none(), 1), refused, (Outcome::Opened, none(), 1)]
     );
-    assert_eq!(store.campaigns(app, None, 9, at(1)).await.expect("read")[1], found);
+    assert_eq!(
+        store.list_campaigns(app, CampaignFilter::first(9), at(1)).await.expect("read").campaigns[1],
+        found
+    );
     let trace = store.trace(app, two, &device("d3")).await.expect("read").expect("found").steps;
     assert_eq!((trace[0].outcome, trace[1].outcome), (Outcome::PushRefused, Outcome::Opened));
     assert!(store.trace(app, one, &device("d3")).await.expect("read").expect("found").steps.is_empty());
@@ -691,7 +706,7 @@ pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
         .expect("created")
         .campaign
         .id;
-    store.upload(app, id, vec![line("u0", "x")]).await.expect("uploaded");
+    store.upload(app, id, vec![line("u0", "x")], Uploader::default(), NOW).await.expect("uploaded");
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
     enqueue(store, id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches;

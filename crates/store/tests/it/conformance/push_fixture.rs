@@ -156,6 +156,7 @@ pub(crate) fn new_campaign(app: AppId, state: CampaignState) -> NewCampaign {
         expires_at: at(86_400),
         variants: Vec::new(),
         idempotency: None,
+        draft: noroshi_store::NewDraft::default(),
     }
 }
 

@@ -294,7 +294,7 @@ pub(crate) async fn walks_and_campaigns_keep_their_token(store: &dyn Store) {
         let campaign = new_campaign(app, noroshi_store::CampaignState::Draft);
         let id = store.create_campaign(campaign, NOW).await.expect("created").campaign.id;
         let line = UploadLine { user: user("u1"), line: JsonText::from_valid("{}") };
-        store.upload(app, id, vec![line]).await.expect("uploaded");
+        store.upload(app, id, vec![line], Default::default(), NOW).await.expect("uploaded");
         id
     };
     let condition = Condition::parse("'news' in topics").expect("a condition");

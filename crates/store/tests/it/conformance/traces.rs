@@ -205,7 +205,7 @@ pub(crate) async fn a_trace_of_a_campaign_covers_all_that_it_sends(store: &dyn S
     let draft = store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("created");
     let id: CampaignId = draft.campaign.id;
     let line = UploadLine { user: user("u1"), line: JsonText::from_valid("{}") };
-    store.upload(app, id, vec![line]).await.expect("uploaded");
+    store.upload(app, id, vec![line], Default::default(), NOW).await.expect("uploaded");
     let own = NotificationId::from_bytes(*id.as_bytes());
     let uploaded = async |of| of_campaign(own, of).await.1.uploaded;
     assert_eq!((uploaded("d1").await, uploaded("d2").await), (Some(true), Some(false)));

@@ -121,7 +121,7 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
         .expect("created")
         .campaign
         .id;
-    store.upload(app, id, vec![line]).await.expect("uploaded");
+    store.upload(app, id, vec![line], Default::default(), NOW).await.expect("uploaded");
     running(store, app).await;
     let taken = take(store, 6).await.batches;
     if let Some(batch) = taken.first() {
@@ -152,7 +152,10 @@ async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> 
         all.push(format!("{:?}", store.retained(app, &topic("news"), NOW).await.expect("read")));
         all.push(format!("{:?}", store.invalidations(app, 0, 99).await.expect("read")));
         all.push(format!("{:?}", store.audience(app, &Audience::Everyone, 0, 99, None).await.expect("read")));
-        all.push(format!("{:?}", store.campaigns(app, None, 99, NOW).await.expect("read")));
+        all.push(format!(
+            "{:?}",
+            store.list_campaigns(app, noroshi_store::CampaignFilter::first(99), NOW).await.expect("read")
+        ));
         for device in &devices {
             let mut logged_in =
                 log_in(store, Login { token_version: None, ..login(app, device.id.as_str()) }).await;

@@ -99,6 +99,8 @@ async fn fill(client: &tokio_postgres::Client) {
             // One row for each device.
             ("bigint" | "integer", "device") if table == "device_preferences" => "i",
             ("bigint" | "integer", "device") => "i % 3989",
+            // One row for each campaign.
+            ("bigint" | "integer", "campaign") if table == "campaign_definitions" => "i",
             ("bigint" | "integer", "topic" | "campaign") => "i % 2003",
             ("bigint" | "integer", "cell" | "kind" | "lane" | "state" | "standing" | "outcome" | "named") => {
                 "i % 5"

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    InvalidToken, Lease, Maintenance, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal,
-    Sessions, Store, Take,
+    Accept, Ack, Audience, Batch, Campaign, CampaignDrafts, CampaignState, Campaigns, Error, Finished,
+    FinishedCounts, InvalidToken, Lease, Maintenance, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue,
+    Renewal, Sessions, Store, Take,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
@@ -338,7 +338,14 @@ async fn an_idempotency_key_creates_one_campaign_on_two_nodes() {
         assert_eq!(a.campaign.id, b.campaign.id);
         assert!(a.replayed != b.replayed, "round {round}");
     }
-    assert_eq!(one.campaigns(app, None, 99, NOW).await.expect("read").len(), 10);
+    assert_eq!(
+        one.list_campaigns(app, noroshi_store::CampaignFilter::first(99), NOW)
+            .await
+            .expect("read")
+            .campaigns
+            .len(),
+        10
+    );
 }
 
 /// Two nodes accept at once: every push is enqueued once.

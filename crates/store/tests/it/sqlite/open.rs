@@ -146,7 +146,12 @@ fn a_damaged_database_is_rejected() {
 
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
-    "DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    "DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
+    ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
+    ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
+    ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
+    CREATE INDEX campaigns_by_app ON campaigns (app, id);
+    DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
     DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
@@ -181,9 +186,14 @@ async fn a_database_without_push_tokens_is_upgraded() {
     assert_eq!(rows(), 1);
 }
 
-/// Removes what the last two migrations added.
+/// Removes what the last three migrations added.
 const BEFORE_THE_CLEAN_UP: &str =
-    "DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    "DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
+    ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
+    ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
+    ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
+    CREATE INDEX campaigns_by_app ON campaigns (app, id);
+    DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
     DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     PRAGMA user_version = 27";
