@@ -21,6 +21,7 @@ import { Tabs } from '../ui/tabs'
 import { When } from '../ui/when'
 import { DeviceVariants } from './device-variants'
 import { PreferencesPanel } from './preferences'
+import { RecentNotifications } from './recent-notifications'
 import { TestMessage } from './test-message'
 import { TokenTable } from './token-table'
 import { TopicList } from './topic-list'
@@ -72,6 +73,7 @@ export default function Device() {
         onChoose={(tab) => amend({ tab })}
         tabs={[
           { id: 'tokens', label: t('tokens.title'), count: device.push_tokens.length, body: () => <TokenTable load={tokens} withDevice={false} deviceLink={(other) => at('device', { id: other })} /> },
+          { id: 'notifications', label: t('notifications.recent'), body: () => <RecentNotifications device={id} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: device.topics.length, body: () => <TopicList topics={device.topics.map((topic) => [topic, 0])} /> },
           { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ device: id }} /> },
           { id: 'variants', label: t('page.experiments'), body: () => <DeviceVariants device={id} /> },

@@ -29,6 +29,7 @@ pub use app::{Author, NewAppKey, app, app_change, key};
 pub use broadcast::{broadcast, channel, channel_change, channel_id};
 pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
+pub(crate) use device::PLATFORMS;
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainRequest, drain};
 pub use endpoint::{EndpointRequest, endpoint};

@@ -22,6 +22,7 @@ mod explanation;
 pub(crate) mod health;
 pub(crate) mod invalidation;
 pub(crate) mod item;
+pub(crate) mod listing;
 pub(crate) mod me;
 pub(crate) mod nodes;
 pub(crate) mod notice;

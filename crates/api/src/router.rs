@@ -14,8 +14,8 @@ use noroshi_types::Permission::{self, Define, Devices, Manage, Own, Publish, Rea
 use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, audit, batch, campaign, channel, connect, console, credential, device, drain, endpoint,
-    experiment, health, invalidation, item, me, nodes, notice, notification, page, person, preferences,
-    presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules, user,
+    experiment, health, invalidation, item, listing, me, nodes, notice, notification, page, person,
+    preferences, presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules, user,
     web_push,
 };
 use crate::request::access::Listener;
@@ -176,6 +176,7 @@ fn public_routes() -> Vec<Route> {
     let mut routes = app_routes();
     routes.extend([
         post("/v1/notifications", notification::publish).in_app(Publish),
+        get("/v1/notifications", listing::notifications).in_app(Read),
         post("/v1/notifications/batch", batch::notifications).in_app(Publish),
         post("/v1/notifications/relay", relay::notifications),
         get("/v1/notifications/{id}", notification::show).in_app(Read),

@@ -53,6 +53,7 @@ pub mod endpoint;
 mod engine;
 mod ids;
 pub mod item;
+pub mod listing;
 pub mod maintenance;
 mod metrics;
 pub mod migrate;
@@ -94,6 +95,11 @@ pub use device::{
 };
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
+pub use listing::{
+    DEVICES_READ_MAX, DevicePage, DeviceSearch, ListedNotification, ListedRecipient, Listings,
+    NOTIFICATIONS_READ_MAX, NotificationFilter, NotificationPage, Progress, Recipient, TARGET_KINDS,
+    TokenFilter, USER_DEVICES_MAX,
+};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
@@ -148,6 +154,7 @@ pub trait Store:
     + Shares
     + Activities
     + Items
+    + Listings
     + PreferenceStore
     + People
 {

@@ -16,6 +16,7 @@ mod first_call;
 mod http2;
 mod http2_frames;
 mod items;
+mod listing;
 mod nodes;
 mod notification;
 mod preferences;

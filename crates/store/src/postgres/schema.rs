@@ -46,13 +46,15 @@ const MIGRATIONS: [&str; 27] = [
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that
 /// are missing, or that a start left unfinished.
-const LARGE_INDEXES: [(&str, &str); 4] = [
+const LARGE_INDEXES: [(&str, &str); 5] = [
     // The notifications as which a campaign's batches were published, and those of its variants.
     ("notifications_by_campaign", "notifications (campaign) WHERE campaign IS NOT NULL"),
     // Main tokens that are suspended.
     ("devices_suspended", "devices (app, push_suspect_at) WHERE push_suspect_at IS NOT NULL"),
     // Deleted devices whose tokens have expired.
     ("deleted_devices_by_age", "deleted_devices (deleted_at)"),
+    // The notifications of an app, newest first.
+    ("notifications_by_app", "notifications (app, num)"),
     // Topics that nothing needs.
     ("topics_unused", "topics (unused_since) WHERE unused_since > 0"),
 ];

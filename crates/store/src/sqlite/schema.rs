@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 29] = [
+const MIGRATIONS: [&str; 30] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -44,6 +44,7 @@ const MIGRATIONS: [&str; 29] = [
     include_str!("../../migrations/0027_preferences.sql"),
     include_str!("../../migrations/0028_clean_up.sql"),
     include_str!("../../migrations/0029_people.sql"),
+    include_str!("../../migrations/0030_listing.sql"),
 ];
 
 /// The schema version this program writes.

@@ -146,7 +146,7 @@ fn a_damaged_database_is_rejected() {
 
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
-    "DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    "DROP INDEX notifications_by_app; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
     DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     DROP TRIGGER preferences_of_device; DROP TABLE user_preferences; DROP TABLE device_preferences; DROP TABLE preference_counts;
@@ -181,9 +181,9 @@ async fn a_database_without_push_tokens_is_upgraded() {
     assert_eq!(rows(), 1);
 }
 
-/// Removes what the last two migrations added.
+/// Removes what the last three migrations added.
 const BEFORE_THE_CLEAN_UP: &str =
-    "DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
+    "DROP INDEX notifications_by_app; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
     DROP INDEX topics_unused; ALTER TABLE topics DROP COLUMN unused_since; DROP TABLE clean_up;
     PRAGMA user_version = 27";
