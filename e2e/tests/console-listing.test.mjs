@@ -17,7 +17,7 @@ test('notifications are found by user, topic and category', visit({ as: 'vera' }
   const all = await rows(page).count()
   assert.ok(all >= 5, `${all} notifications`)
 
-  await page.getByLabel('Topic').fill('news')
+  await page.getByLabel('Topic', { exact: true }).fill('news')
   await button(page, 'Filter').click()
   await page.waitForURL(/topic=news/)
   await page.waitForFunction((before) => document.querySelectorAll('#content tbody tr').length < before, all)

@@ -242,6 +242,7 @@ export const en = {
   'notifications.onDevices': 'On devices',
   'notifications.onlyData': 'Data without text',
   'notifications.ofCampaign': 'of a campaign',
+  'notifications.ofTopic': 'Notifications to this topic',
   'notifications.campaign': 'Campaign id',
   'notifications.noDevice': 'reached no device',
   'notifications.noStep': 'no step recorded',

@@ -244,6 +244,7 @@ export const ja: Messages = {
   'notifications.onDevices': 'デバイスでの結果',
   'notifications.onlyData': '本文なし（データのみ）',
   'notifications.ofCampaign': 'キャンペーンの通知',
+  'notifications.ofTopic': 'このトピックへの通知',
   'notifications.campaign': 'キャンペーン ID',
   'notifications.noDevice': '届いたデバイスなし',
   'notifications.noStep': '記録なし',

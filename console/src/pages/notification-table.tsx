@@ -74,8 +74,8 @@ function Content({ listed: { id, title, text } }: { listed: Listed }) {
 
 function Target({ listed: { target, targets, campaign } }: { listed: Listed }) {
   const what = tValue('target', target.kind)
-  if (target.topic !== undefined) return <>{what}: <a href={at('topic', { id: target.topic })}>{target.topic}</a></>
-  if (target.condition !== undefined) return <>{what}: <code>{target.condition}</code></>
+  if (target.topic !== undefined) return <>{what}<span class="below"><a href={at('topic', { id: target.topic })}>{target.topic}</a></span></>
+  if (target.condition !== undefined) return <>{what}<span class="below"><code>{target.condition}</code></span></>
   return (
     <>
       {targets === null ? what : `${what}: ${number(targets)}`}
@@ -87,7 +87,7 @@ function Target({ listed: { target, targets, campaign } }: { listed: Listed }) {
 function Recipients({ listed: { id, recipients } }: { listed: Listed }) {
   if (!recipients?.length) return <span class="none">{t('notifications.noDevice')}</span>
   return (
-    <ul class="plain">
+    <ul class="bare-list">
       {recipients.map(({ device, outcome, at: when, reason, in_inbox: waits }) => (
         <li key={device}>
           <a class="mono" href={at('notification', { id, device })}>{device}</a>{' '}

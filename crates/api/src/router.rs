@@ -15,8 +15,8 @@ use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, audit, batch, campaign, channel, connect, console, credential, device, drain, endpoint,
     experiment, health, invalidation, item, listing, me, nodes, notice, notification, page, person,
-    preferences, presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules, user,
-    web_push,
+    preferences, presence, profile, push_token, quota, relay, session as session_handler, topic, topic_rules,
+    user, web_push,
 };
 use crate::request::access::Listener;
 pub use crate::request::session::CONSOLE_API;

@@ -17,7 +17,8 @@ use noroshi_store::{
     Postgres, PostgresOptions, Recipient, Sqlite, Store, TokenFilter,
 };
 use noroshi_types::{
-    AppId, AppName, JsonText, Push, PushService, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId, When,
+    AppId, AppName, JsonText, Push, PushService, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId,
+    When,
 };
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
@@ -43,9 +44,9 @@ enum Place {
 async fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let rows: i64 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
-    let place = arguments.next().unwrap_or_else(|| {
-        std::env::temp_dir().join("noroshi-listing-bench").to_string_lossy().into_owned()
-    });
+    let place = arguments
+        .next()
+        .unwrap_or_else(|| std::env::temp_dir().join("noroshi-listing-bench").to_string_lossy().into_owned());
     let place = match place.starts_with("postgres") {
         true => Place::Server(place),
         false if Path::new(&place).exists() => return Err(format!("{place} exists already").into()),
@@ -77,7 +78,9 @@ impl Place {
 
     async fn execute(&self, sql: &str) -> Result<(), Failure> {
         match self {
-            Self::Folder(folder) => rusqlite::Connection::open(folder.join("noroshi.db"))?.execute_batch(sql)?,
+            Self::Folder(folder) => {
+                rusqlite::Connection::open(folder.join("noroshi.db"))?.execute_batch(sql)?
+            }
             Self::Server(url) => {
                 let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
                 tokio::spawn(connection);
@@ -99,13 +102,14 @@ impl Place {
             Self::Server(_) => (
                 format!("WITH n AS (SELECT i FROM generate_series(1, {rows}) AS i)"),
                 "decode('a0b1c2d3e405', 'hex')",
-                "VACUUM ANALYZE devices; VACUUM ANALYZE notifications;",
+                "ANALYZE devices; ANALYZE notifications;",
             ),
         };
         let token = r#"'{"service":"fcm","token":"APA91b' || i || '"}'"#;
         let (app, first, end) = (app.0, NOW.0, NOW.0 + 7 * 86_400_000);
         let num = format!("({first} + i * {INTERVAL_MS}) * 4096");
-        let insert = |into: &str, values: &str| format!("{numbers} INSERT INTO {into} SELECT {values} FROM n;");
+        let insert =
+            |into: &str, values: &str| format!("{numbers} INSERT INTO {into} SELECT {values} FROM n;");
         let devices = insert(
             "devices (app, id, \"user\", platform, push_token, push_service, push_environment, push_token_at,
                  push_suspect_at, push_suspect_reason, token_version, created_at)",
@@ -135,7 +139,10 @@ impl Place {
 }
 
 /// The median and the slowest of some calls, and the result of the last.
-async fn timed<T>(name: &str, mut call: impl AsyncFnMut() -> Result<T, noroshi_store::Error>) -> Result<T, Failure> {
+async fn timed<T>(
+    name: &str,
+    mut call: impl AsyncFnMut() -> Result<T, noroshi_store::Error>,
+) -> Result<T, Failure> {
     let mut times = Vec::with_capacity(REPEATS);
     let mut last = None;
     for _ in 0..REPEATS {
@@ -154,7 +161,8 @@ async fn pages(store: &dyn Store, app: AppId, rows: i64) -> Result<(), Failure> 
     let list = async |filter: NotificationFilter| store.list_notifications(app, filter, now).await;
     timed("notifications: the newest", async || list(all()).await).await?;
     let middle = Some(Timestamp(NOW.0 + (rows / 2 * INTERVAL_MS) as u64));
-    timed("notifications: in the middle", async || list(NotificationFilter { until: middle, ..all() }).await).await?;
+    timed("notifications: in the middle", async || list(NotificationFilter { until: middle, ..all() }).await)
+        .await?;
     let topic = Some(Topic::parse("news")?);
     let none = async || list(NotificationFilter { topic: topic.clone(), ..all() }).await;
     timed("notifications: a topic that has none (reads 20,000)", none).await?;
@@ -174,9 +182,15 @@ async fn pages(store: &dyn Store, app: AppId, rows: i64) -> Result<(), Failure> 
     for (name, asked) in [
         ("devices: without a token", search(None, Some(TokenFilter::None))),
         ("devices: with a token of FCM in use", search(None, some(Some(PushService::Fcm), Some(false)))),
-        ("devices: with a suspended token (one of 1,000; reads 20,000)", search(None, some(None, Some(true)))),
+        (
+            "devices: with a suspended token (one of 1,000; reads 20,000)",
+            search(None, some(None, Some(true))),
+        ),
         ("devices: of a platform (one of 100,000; reads 20,000)", search(Some("console"), None)),
-        ("devices: with a token of APNs (none; reads 20,000)", search(None, some(Some(PushService::Apns), None))),
+        (
+            "devices: with a token of APNs (none; reads 20,000)",
+            search(None, some(Some(PushService::Apns), None)),
+        ),
         (
             "devices: of a user, with a token",
             DeviceSearch { user: Some(UserId::parse("user-7")?), ..search(None, some(None, None)) },
@@ -246,10 +260,13 @@ async fn accepted(store: &Arc<dyn Store>, app: AppId, round: usize) -> Result<f6
             campaign: None,
             gate: None,
         };
-        store.accept(accept, Box::new(move |result| {
-            result.expect("accepted");
-            drop(permit);
-        }));
+        store.accept(
+            accept,
+            Box::new(move |result| {
+                result.expect("accepted");
+                drop(permit);
+            }),
+        );
     }
     let _all = room.acquire_many(IN_FLIGHT as u32).await?;
     Ok(ACCEPTED as f64 / started.elapsed().as_secs_f64())

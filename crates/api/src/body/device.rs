@@ -124,13 +124,9 @@ pub(super) struct Platform(pub(super) &'static str);
 impl FromText for Platform {
     const WHAT: &'static str = "a platform (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        PLATFORMS
-            .into_iter()
-            .find(|platform| *platform == text)
-            .map(Platform)
-            .ok_or_else(|| {
-                Invalid::new("must be one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
-            })
+        PLATFORMS.into_iter().find(|platform| *platform == text).map(Platform).ok_or_else(|| {
+            Invalid::new("must be one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
+        })
     }
 }
 

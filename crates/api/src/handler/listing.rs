@@ -305,6 +305,8 @@ mod tests {
         assert_eq!(read("usable", None).ok(), Some(some(None, Some(false))));
         assert_eq!(read("suspended", None).ok(), Some(some(None, Some(true))));
         assert_eq!(token_filter(None, None, None).ok(), Some(None));
-        assert!(read("none", text("fcm")).is_err() && read("x", None).is_err() && read("any", text("x")).is_err());
+        assert!(
+            read("none", text("fcm")).is_err() && read("x", None).is_err() && read("any", text("x")).is_err()
+        );
     }
 }

@@ -17,7 +17,9 @@ pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
 pub(crate) fn page_limit_of(limit: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(default);
     let is_valid = (1..=max).contains(&limit);
-    is_valid.then_some(limit).ok_or_else(|| Problem::parameter("limit", format!("a page has 1 to {max} entries")))
+    is_valid
+        .then_some(limit)
+        .ok_or_else(|| Problem::parameter("limit", format!("a page has 1 to {max} entries")))
 }
 
 /// The parameters of a list.

@@ -24,7 +24,7 @@ async fn notifications_are_listed_with_filters() {
     let shown = &page["notifications"][1];
     let expected = json!({
         "id": to_user, "sent_at": NOW.to_string(), "expires_at": shown["expires_at"], "when": "stored",
-        "urgency": "high", "target": {"kind": "users"}, "targets": 1, "title": "狼煙", "text": "It is on its way",
+        "urgency": "normal", "target": {"kind": "users"}, "targets": 1, "title": "狼煙", "text": "It is on its way",
         "category": "orders", "campaign": null, "state": "pending", "counts": {"kept": 1},
     });
     assert_eq!(*shown, expected);

@@ -3,7 +3,7 @@
 
 use noroshi_types::{AppId, DeviceNum, Timestamp, Topic};
 
-use super::device::{COLUMNS, COLUMN_COUNT, device_of};
+use super::device::{COLUMN_COUNT, COLUMNS, device_of};
 use super::record::Record;
 use super::session::{Session, Value, values};
 use crate::{Device, DevicePage, DeviceSearch, TokenFilter};
@@ -18,8 +18,7 @@ pub(crate) async fn search<S: Session>(
     now: Timestamp,
 ) -> Result<DevicePage, S::Error> {
     let (sql, fixed) = statement(search, now);
-    let (mut after, mut left, mut found) =
-        (search.after.map_or(0, |num| num.0), search.rows_max, Vec::new());
+    let (mut after, mut left, mut found) = (search.after.map_or(0, |num| num.0), search.rows_max, Vec::new());
     let next = loop {
         let chunk = left.min(CHUNK);
         let mut values: Vec<Value<'_>> = values![app, after, chunk].to_vec();
@@ -85,7 +84,8 @@ fn statement(search: &DeviceSearch, now: Timestamp) -> (String, Vec<Value<'_>>) 
             if let Some(kind) = kind {
                 fixed.push(Value::from(*kind as u8));
                 of_row.push(format!("p.kind = ${}", fixed.len() + 3));
-                fixed.push(Value::from(kind.is_message().then_some(kind.service() as u8).unwrap_or(0)));
+                // Only tokens of message kinds are main tokens.
+                fixed.push(Value::from(if kind.is_message() { kind.service() as u8 } else { 0 }));
                 of_main.push(format!("d.push_service = ${}", fixed.len() + 3));
             }
             if let Some(suspended) = suspended {
@@ -114,11 +114,7 @@ const TOPICS: &str = "(SELECT string_agg(t.name, '\u{1f}') FROM subscriptions s 
      WHERE s.device = d.num AND s.named = 1)";
 
 /// The devices with their topics, in the order of their numbers.
-async fn devices<S: Session>(
-    session: &S,
-    app: AppId,
-    nums: &[DeviceNum],
-) -> Result<Vec<Device>, S::Error> {
+async fn devices<S: Session>(session: &S, app: AppId, nums: &[DeviceNum]) -> Result<Vec<Device>, S::Error> {
     if nums.is_empty() {
         return Ok(Vec::new());
     }

@@ -20,6 +20,8 @@ use crate::{ListedNotification, NotificationFilter, NotificationPage, Progress};
 const CHUNK: usize = 1_000;
 /// Rows of one statement that also reads names: 250 × 40 KB at most.
 const CHUNK_WITH_NAMES: usize = 250;
+/// Bytes of names after which a page reads no further: a request may name 10,000.
+const NAMES_BYTES_MAX: usize = 16 << 20;
 /// Notifications of a campaign that are looked at: a batch each.
 const OF_CAMPAIGN_MAX: usize = 100_000;
 /// Rows of outcomes of one notification that are summed.
@@ -66,13 +68,15 @@ pub(crate) async fn notifications<S: Session>(
         },
         None => None,
     };
-    let (mut left, mut found, mut is_complete) = (filter.rows_max, Vec::new(), false);
-    'pages: while left > 0 && found.len() < filter.limit {
+    let (mut left, mut names_bytes, mut found, mut is_complete) = (filter.rows_max, 0, Vec::new(), false);
+    'pages: while left > 0 && names_bytes < NAMES_BYTES_MAX && found.len() < filter.limit {
         let size = if recipients.is_some() { CHUNK_WITH_NAMES } else { CHUNK };
         let size = if filter.is_by_time() { filter.limit - found.len() } else { size };
         let size = size.min(left);
         let (chunk, is_last) = candidates(session, app, filter, &mut source, (first, below), size).await?;
         left -= chunk.len().min(left);
+        names_bytes +=
+            chunk.iter().map(|candidate| candidate.named.as_ref().map_or(0, Vec::len)).sum::<usize>();
         for candidate in chunk {
             let is_wanted = is_wanted(filter, &candidate)
                 && match &mut recipients {
@@ -169,8 +173,7 @@ async fn candidates<S: Session>(
     size: usize,
 ) -> Result<(Vec<Candidate>, bool), S::Error> {
     let (has_category, has_names) = (filter.category.is_some(), filter.recipient.is_some());
-    let mut columns =
-        "n.num, n.target, n.target_text, n.topic, n.created_at, n.urgency".to_owned();
+    let mut columns = "n.num, n.target, n.target_text, n.topic, n.created_at, n.urgency".to_owned();
     // Only if they are needed: both may be long.
     columns.push_str(if has_category { ", n.push" } else { "" });
     columns.push_str(if has_names { ", n.named" } else { "" });
@@ -206,8 +209,7 @@ async fn candidates<S: Session>(
                 S::numbers("$1"),
                 S::ORDERED_JOIN
             );
-            let mut chunk =
-                session.query(&sql, &values![&list(chunk.into_iter()), app], of_row).await?;
+            let mut chunk = session.query(&sql, &values![&list(chunk.into_iter()), app], of_row).await?;
             chunk.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.num));
             Ok((chunk, nums.is_empty()))
         }
@@ -226,7 +228,8 @@ pub(super) fn list(nums: impl Iterator<Item = Num>) -> String {
     format!("[{}]", nums.join(","))
 }
 
-/// What is shown of notifications, in their order. Leaves out those that were removed meanwhile.
+/// What is shown of notifications, in their order. Leaves out those that were removed meanwhile, and those of campaigns
+/// that have not started.
 async fn read<S: Session>(
     session: &S,
     ids: &Ids,
@@ -267,7 +270,12 @@ async fn read<S: Session>(
     rows.sort_unstable_by_key(|(num, ..)| std::cmp::Reverse(*num));
     let sums = sums(session, nums).await?;
     let campaigns = campaigns(session, rows.iter().map(|row| (row.0, row.4, row.5))).await?;
-    let shown = rows.into_iter().map(|(num, shown, standing, in_topic, _, _)| {
+    let shown = rows.into_iter().filter_map(|(num, shown, standing, in_topic, _, is_of_campaign)| {
+        let campaign = campaigns.iter().find(|(of, ..)| *of == num);
+        // The notification of a draft exists from the start; nothing was sent.
+        if is_of_campaign && campaign.is_some_and(|(_, _, has_started)| !has_started) {
+            return None;
+        }
         let of = |(_, sums): &(Num, Sums)| Progress {
             state: state_of(standing, sums, in_topic, shown.expires_at <= now),
             counts: Outcome::ALL
@@ -277,8 +285,7 @@ async fn read<S: Session>(
                 .collect(),
         };
         let progress = sums.iter().find(|(summed, _)| *summed == num).map(of);
-        let campaign = campaigns.iter().find(|(of, _)| *of == num).map(|(_, id)| *id);
-        ListedNotification { progress, campaign, ..shown }
+        Some(ListedNotification { progress, campaign: campaign.map(|(_, id, _)| *id), ..shown })
     });
     Ok(shown.collect())
 }
@@ -303,9 +310,8 @@ async fn sums<S: Session>(session: &S, nums: &[Num]) -> Result<Vec<(Num, Sums)>,
             sums.push((num, own));
         }
     }
-    let sql = format!(
-        "SELECT o.num, o.outcome, o.count FROM {numbers} AS k {join} outcomes o ON o.num = k.num"
-    );
+    let sql =
+        format!("SELECT o.num, o.outcome, o.count FROM {numbers} AS k {join} outcomes o ON o.num = k.num");
     let of_row = |row: &dyn Record| Ok((row.int(0)?, row.code(1)?, row.count(2)?));
     let few = list(sums.iter().map(|(num, _)| *num));
     for (num, outcome, count) in session.query(&sql, &values![&few], of_row).await? {
@@ -318,28 +324,30 @@ async fn sums<S: Session>(session: &S, nums: &[Num]) -> Result<Vec<(Num, Sums)>,
     Ok(sums)
 }
 
-/// The campaigns of notifications: those that published them, and those that are recorded under them.
+/// The campaigns of notifications, and whether each has started: those that published them, and those that are recorded
+/// under them.
 async fn campaigns<S: Session>(
     session: &S,
     rows: impl Iterator<Item = (Num, Option<CampaignNum>, bool)>,
-) -> Result<Vec<(Num, CampaignId)>, S::Error> {
+) -> Result<Vec<(Num, CampaignId, bool)>, S::Error> {
     let rows: Vec<_> = rows.filter(|(_, campaign, is_own)| campaign.is_some() || *is_own).collect();
     if rows.is_empty() {
         return Ok(Vec::new());
     }
     let (numbers, join) = (S::numbers("$1"), S::ORDERED_JOIN);
-    let by_num = format!("SELECT c.num, c.id FROM {numbers} AS k {join} campaigns c ON c.num = k.num");
+    let by_num =
+        format!("SELECT c.num, c.id, c.started_at FROM {numbers} AS k {join} campaigns c ON c.num = k.num");
     let by_notification = format!(
-        "SELECT c.notification, c.id FROM {numbers} AS k {join} campaigns c ON c.notification = k.num"
+        "SELECT c.notification, c.id, c.started_at FROM {numbers} AS k {join} campaigns c ON c.notification = k.num"
     );
-    let of_row = |row: &dyn Record| Ok((row.int(0)?, id_of(row, 1)?));
+    let of_row = |row: &dyn Record| Ok((row.int(0)?, id_of(row, 1)?, row.time_or_null(2)?.is_some()));
     let published = list(rows.iter().filter_map(|(_, campaign, _)| *campaign));
     let published = session.query(&by_num, &values![&published], of_row).await?;
     let recorded = list(rows.iter().filter(|(_, _, is_own)| *is_own).map(|(num, _, _)| *num));
     let mut found = session.query(&by_notification, &values![&recorded], of_row).await?;
     for (num, campaign, _) in rows {
-        let of = published.iter().find(|(of, _)| Some(*of) == campaign);
-        found.extend(of.map(|(_, id)| (num, *id)));
+        let of = published.iter().find(|(of, ..)| Some(*of) == campaign);
+        found.extend(of.map(|(_, id, has_started)| (num, *id, *has_started)));
     }
     Ok(found)
 }

@@ -94,9 +94,7 @@ impl Recipients {
         session: &S,
         candidate: &Candidate,
     ) -> Result<Option<bool>, S::Error> {
-        let names = |name: &str| {
-            candidate.named.as_ref().is_some_and(|named| named::contains(named, name))
-        };
+        let names = |name: &str| candidate.named.as_ref().is_some_and(|named| named::contains(named, name));
         if self.devices.iter().any(|device| device.inbox.contains(&candidate.num)) {
             return Ok(Some(true));
         }
@@ -182,8 +180,7 @@ impl Recipients {
         );
         let devices = list(self.devices.iter().map(|device| device.num.0 as i64));
         let of_row = |row: &dyn Record| Ok((row.int(0)?, row.device(1)?, row.time(2)?));
-        let opened =
-            session.query(&sql, &values![&list(nums.iter().copied()), &devices], of_row).await?;
+        let opened = session.query(&sql, &values![&list(nums.iter().copied()), &devices], of_row).await?;
         let mut left = STEPS_OF_PAGE_MAX;
         for (num, shown) in nums.into_iter().zip(notifications) {
             let (mut steps, rows) = self.steps(session, num, left.min(SEARCHED_MAX)).await?;

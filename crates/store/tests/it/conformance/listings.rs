@@ -6,8 +6,8 @@ use noroshi_store::{
     TokenFilter, TraceStep, Work,
 };
 use noroshi_types::{
-    AppId, CampaignId, Category, Condition, DeviceNum, Label, Lane, NotificationId, Outcome,
-    PushService, Request, Target, TokenKey, TokenKind, Topic, Urgency, When,
+    AppId, CampaignId, Category, Condition, DeviceNum, Label, Lane, NotificationId, Outcome, PushService,
+    Request, Target, TokenKey, TokenKind, Topic, Urgency, When,
 };
 
 use super::fixture::*;
@@ -75,7 +75,10 @@ pub(crate) async fn notifications_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(found, expected);
 
     let first = page(store, app, NotificationFilter { limit: 2, ..all() }).await;
-    assert_eq!((ids_of(&first), first.next, first.searched_to), (sent[..2].to_vec(), Some(sent[1]), Some(at(3))));
+    assert_eq!(
+        (ids_of(&first), first.next, first.searched_to),
+        (sent[..2].to_vec(), Some(sent[1]), Some(at(3)))
+    );
     let rest = NotificationFilter { before: first.next, ..all() };
     assert_eq!(listed(store, app, rest).await, sent[2..]);
     let since = NotificationFilter { since: Some(at(3)), ..all() };
@@ -95,7 +98,8 @@ pub(crate) async fn notifications_are_filtered(store: &dyn Store) {
     let category = |name| Some(Category { name: Label::parse(name).expect("a label"), is_essential: false });
     let low = Request { urgency: Urgency::Low, ..stored(users(&["u1"])) };
     let to_user = send(store, app, low).await;
-    let to_device = send(store, app, Request { category: category("orders"), ..stored(devices(&["d1"])) }).await;
+    let to_device =
+        send(store, app, Request { category: category("orders"), ..stored(devices(&["d1"])) }).await;
     let on_topic = send(store, app, Request { category: category("sale"), ..stored(to_topic("news")) }).await;
     let on_other = send(store, app, stored(to_topic("sport"))).await;
     let to_some = send(store, app, stored(condition("'news' in topics"))).await;
@@ -214,7 +218,10 @@ pub(crate) async fn notifications_of_a_device_are_those_it_could_get(store: &dyn
 pub(crate) async fn notifications_of_a_campaign_are_listed(store: &dyn Store) {
     let app = app(store, "shop").await;
     let num = pushable(store, app, "d0", "u0", &[], PushService::Apns).await;
-    let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, noroshi_store::CampaignState::Running) };
+    let draft = new_campaign(app, noroshi_store::CampaignState::Draft);
+    let draft = store.create_campaign(draft, NOW).await.expect("created").campaign;
+    let new =
+        NewCampaign { when: Some(When::Stored), ..new_campaign(app, noroshi_store::CampaignState::Running) };
     let campaign = store.create_campaign(new, NOW).await.expect("created").campaign;
     let published = NewBatch { service: None, ..batch(Lane::Extra, 0, &[num]) };
     store.enqueue(campaign.id, 0, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
@@ -239,6 +246,7 @@ pub(crate) async fn notifications_of_a_campaign_are_listed(store: &dyn Store) {
     let rest = NotificationFilter { before: first.next, ..of(campaign.id) };
     assert_eq!(listed(store, app, rest).await, [campaign.notification]);
     assert_eq!(listed(store, app, of(CampaignId::from_bytes([9; 16]))).await, []);
+    assert_eq!(listed(store, app, of(draft.id)).await, [], "it was not sent");
 
     // A push of the campaign itself is found by its outcomes.
     let pushed = OutcomePart {
@@ -256,7 +264,13 @@ pub(crate) async fn notifications_of_a_campaign_are_listed(store: &dyn Store) {
     assert_eq!(step.map(|step| (step.outcome, step.at)), Some((Outcome::Pushed, at(3))));
 }
 
-async fn device_with(store: &dyn Store, app: AppId, id: &str, platform: &str, tokens: &[(&str, u64)]) -> DeviceNum {
+async fn device_with(
+    store: &dyn Store,
+    app: AppId,
+    id: &str,
+    platform: &str,
+    tokens: &[(&str, u64)],
+) -> DeviceNum {
     let token = |(key, until): &(&str, u64)| {
         let key = TokenKey::parse(key).expect("a key");
         let expires_at = (*until > 0).then(|| at(*until));
@@ -310,7 +324,8 @@ pub(crate) async fn devices_are_found_by_their_tokens(store: &dyn Store) {
     let none = DeviceSearch { token: Some(TokenFilter::None), ..everything.clone() };
     assert_eq!(search(none.clone()).await, ["bare", "expired"]);
     assert_eq!(search(DeviceSearch { platform: Some("ios".to_owned()), ..none }).await, ["expired"]);
-    let of_user = DeviceSearch { user: Some(user("u1")), platform: Some("ios".to_owned()), ..everything.clone() };
+    let of_user =
+        DeviceSearch { user: Some(user("u1")), platform: Some("ios".to_owned()), ..everything.clone() };
     assert_eq!(search(of_user).await, ["both", "voip", "expired"]);
     assert_eq!(search(DeviceSearch { user: Some(user("u9")), ..everything }).await, Vec::<String>::new());
 }
@@ -332,8 +347,13 @@ pub(crate) async fn a_search_for_devices_is_bounded(store: &dyn Store) {
         nums.push(device_with(store, app, &format!("d{i}"), platform, &[]).await);
     }
     let search = async |after, limit| {
-        let search =
-            DeviceSearch { platform: Some("web".to_owned()), after, limit, rows_max: 4, ..Default::default() };
+        let search = DeviceSearch {
+            platform: Some("web".to_owned()),
+            after,
+            limit,
+            rows_max: 4,
+            ..Default::default()
+        };
         let page = store.search_devices(app, search, NOW).await.expect("read");
         (page.devices.iter().map(|device| device.num).collect::<Vec<_>>(), page.next)
     };
