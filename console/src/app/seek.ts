@@ -2,7 +2,7 @@
 
 export interface Part<T> { rows: T[]; next: string | null }
 
-/** Requests for one page at most: about a second. The person decides whether the search goes on. */
+/** Requests for one page at most: about a second. The person decides whether to continue. */
 const ROUNDS = 20
 
 /**

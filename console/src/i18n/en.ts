@@ -244,7 +244,6 @@ export const en = {
   'notifications.ofCampaign': 'of a campaign',
   'notifications.ofTopic': 'Notifications to this topic',
   'notifications.campaign': 'Campaign id',
-  'notifications.noDevice': 'reached no device',
   'notifications.noStep': 'no step recorded',
   'notifications.tooMany': 'too many to list',
   'devices.token': 'Push token',

@@ -246,7 +246,6 @@ export const ja: Messages = {
   'notifications.ofCampaign': 'キャンペーンの通知',
   'notifications.ofTopic': 'このトピックへの通知',
   'notifications.campaign': 'キャンペーン ID',
-  'notifications.noDevice': '届いたデバイスなし',
   'notifications.noStep': '記録なし',
   'notifications.tooMany': '件数が多いため省略',
   'devices.token': 'プッシュトークン',

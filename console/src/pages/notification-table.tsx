@@ -85,7 +85,7 @@ function Target({ listed: { target, targets, campaign } }: { listed: Listed }) {
 }
 
 function Recipients({ listed: { id, recipients } }: { listed: Listed }) {
-  if (!recipients?.length) return <span class="none">{t('notifications.noDevice')}</span>
+  if (!recipients?.length) return <span class="none">{t('notifications.noStep')}</span>
   return (
     <ul class="bare-list">
       {recipients.map(({ device, outcome, at: when, reason, in_inbox: waits }) => (
