@@ -11,7 +11,7 @@ const WHERE = { in_app: 'app', on_node: 'everywhere', for_any_person: 'person', 
 export function routesOf(source) {
   const routes = new Map()
   const matches = [...source.matchAll(ROUTE)]
-  const expected = source.match(/\b(get|post|put|patch|delete)\(\s*"/g)?.length ?? 0
+  const expected = source.match(/(?<![\w.:])(get|post|put|patch|delete)\(/g)?.length ?? 0
   if (matches.length !== expected) throw new Error(`router.rs has ${expected} routes, and this script understands ${matches.length}`)
   for (const [, method, path, calls] of matches) {
     const key = `${method.toUpperCase()} ${path}`

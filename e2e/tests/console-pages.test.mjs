@@ -13,7 +13,7 @@ const shop = shopConsole()
 const { visit } = shop
 
 const everyPage = () => ({
-  overview: '', search: 'search', hits: 'search?q=news', nothing: 'search?q=nothing-has-this-id', devices: 'devices', device: 'device?id=iphone-002',
+  overview: '', search: 'search', hits: 'search?q=news', nothing: 'search?q=nothing-has-this-id', devices: 'devices', notifications: 'notifications', 'filtered-notifications': 'notifications?user=user-2', 'user-notifications': 'user?id=user-2&tab=notifications', 'filtered-devices': 'devices?token=usable', device: 'device?id=iphone-002',
   'device-topics': 'device?id=iphone-002&tab=topics', 'device-permission': 'device?id=iphone-002&tab=permission', evil: 'device?id=evil.device',
   user: 'user?id=user-2', items: 'user?id=user-2&tab=items', tokens: 'user?id=user-2&tab=tokens', 'user-topics': 'user?id=user-2&tab=topics', preferences: 'user?id=user-2&tab=preferences',
   notification: `notification?id=${shop.ids.pushed}&device=iphone-004`, topics: 'topics', topic: 'topic?id=news', nodes: 'nodes',

@@ -1016,7 +1016,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        get: operations["notifications"];
         put?: never;
         post: operations["publish"];
         delete?: never;
@@ -2103,6 +2103,35 @@ export interface components {
         Keys: {
             keys: components["schemas"]["Key"][];
         };
+        ListedNotification: {
+            campaign: string | null;
+            category: string | null;
+            counts: {
+                [key: string]: number;
+            } | null;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            recipients?: components["schemas"]["NotificationRecipient"][];
+            /** Format: date-time */
+            sent_at: string;
+            /** @enum {string|null} */
+            state: "pending" | "done" | "cancelled" | "expired" | null;
+            target: {
+                condition?: string;
+                /** @enum {string} */
+                kind: "users" | "devices" | "topic" | "condition" | "everyone" | "campaign";
+                topic?: string;
+            };
+            targets: number | null;
+            text: string | null;
+            title: string | null;
+            /** @enum {string} */
+            urgency: "very-low" | "low" | "normal" | "high";
+            /** @enum {string} */
+            when: "active" | "connected" | "stored";
+        };
         Me: {
             app_version: string | null;
             connect: {
@@ -2441,6 +2470,21 @@ export interface components {
              * @enum {string|null}
              */
             when?: "active" | "connected" | "stored" | null;
+        };
+        NotificationRecipient: {
+            /** Format: date-time */
+            at: string | null;
+            device: string;
+            in_inbox: boolean;
+            /** @enum {string|null} */
+            outcome: "kept" | "written" | "acked" | "offline" | "inactive" | "slow" | "expired" | "collapsed" | "cancelled" | "evicted" | "unknown" | "push_not_configured" | "pushed" | "push_refused" | "push_token_gone" | "push_token_suspect" | "no_push_token" | "push_not_needed" | "push_expired" | "opened" | "held_out" | "muted" | "channel_off" | "quiet" | "capped" | "push_muted" | "push_channel_off" | "push_capped" | null;
+            reason?: string;
+        };
+        Notifications: {
+            next: string | null;
+            notifications: components["schemas"]["ListedNotification"][];
+            /** Format: date-time */
+            searched_to?: string;
         };
         NotificationState: {
             broadcasts?: components["schemas"]["BroadcastState"][];
@@ -6153,7 +6197,11 @@ export interface operations {
         parameters: {
             query?: {
                 after?: string;
+                kind?: "alert" | "webpush" | "fcm" | "voip" | "complication" | "fileprovider" | "widgets" | "controls" | "live-activity-start" | "live-activity" | "webhook" | "hms" | "wns";
                 limit?: number;
+                platform?: "ios" | "android" | "web" | "console" | "other";
+                service?: "apns" | "fcm" | "webpush" | "webhook" | "hms" | "wns";
+                token?: "none" | "any" | "usable" | "suspended";
                 user?: string;
             };
             header?: never;
@@ -8307,6 +8355,70 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    notifications: {
+        parameters: {
+            query?: {
+                after?: string;
+                campaign?: string;
+                category?: string;
+                device?: string;
+                limit?: number;
+                since?: string;
+                target?: "users" | "devices" | "topic" | "condition" | "everyone" | "campaign";
+                topic?: string;
+                until?: string;
+                urgency?: "very-low" | "low" | "normal" | "high";
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "notifications": [
+                     *         {
+                     *           "id": "0198c6e4-3b1f-7c43-9d3a-5b1e8f6a2c10",
+                     *           "sent_at": "2026-01-15T09:30:00.000Z",
+                     *           "expires_at": "2026-01-22T09:30:00.000Z",
+                     *           "when": "stored",
+                     *           "urgency": "high",
+                     *           "target": {
+                     *             "kind": "users"
+                     *           },
+                     *           "targets": 2,
+                     *           "title": "Your order is on its way",
+                     *           "text": "It arrives tomorrow.",
+                     *           "category": "orders",
+                     *           "campaign": null,
+                     *           "state": "pending",
+                     *           "counts": {
+                     *             "kept": 2,
+                     *             "acked": 1
+                     *           }
+                     *         }
+                     *       ],
+                     *       "next": "0198c6e4-3b1f-7c43-9d3a-5b1e8f6a2c10",
+                     *       "searched_to": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Notifications"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     publish: {

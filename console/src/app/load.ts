@@ -44,6 +44,8 @@ export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number
 
 export interface Pages<T> extends Load<T[]> {
   number: number
+  /** How far back a page came that is not full, although more may follow. */
+  searchedTo?: string | undefined
   previous: (() => void) | undefined
   next: (() => void) | undefined
 }
@@ -51,7 +53,7 @@ export interface Pages<T> extends Load<T[]> {
 /** One page of a list at a time, by cursor. Only one page is ever in memory. */
 export function usePages<T>(
   key: string,
-  read: (after: string | undefined) => Promise<{ rows: T[]; next: string | null }>,
+  read: (after: string | undefined) => Promise<{ rows: T[]; next: string | null; searchedTo?: string | undefined }>,
   everyMs?: number,
 ): Pages<T> {
   const [trail, setTrail] = useState<{ key: string; cursors: string[] }>({ key, cursors: [] })
@@ -62,6 +64,7 @@ export function usePages<T>(
   return {
     ...load,
     data: load.data?.rows,
+    searchedTo: load.data?.searchedTo,
     number: cursors.length + 1,
     previous: cursors.length > 0 ? () => setTrail({ key, cursors: cursors.slice(0, -1) }) : undefined,
     next: next ? () => setTrail({ key, cursors: [...cursors, next] }) : undefined,

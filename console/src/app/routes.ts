@@ -28,6 +28,7 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { name: 'overview', title: 'page.overview', icon: 'pulse', group: 'watch', key: 'o', permission: 'read', load: () => import('../pages/overview') },
   { name: 'search', title: 'page.search', icon: 'search', group: 'watch', key: 's', permission: 'read', load: () => import('../pages/search') },
+  { name: 'notifications', title: 'page.notifications', icon: 'bell', group: 'watch', key: 'f', permission: 'read', load: () => import('../pages/notifications') },
   { name: 'devices', title: 'page.devices', icon: 'device', group: 'watch', key: 'd', permission: 'read', load: () => import('../pages/devices') },
   { name: 'topics', title: 'page.topics', icon: 'topic', group: 'watch', key: 't', permission: 'read', load: () => import('../pages/topics') },
   { name: 'nodes', title: 'page.nodes', icon: 'node', group: 'watch', key: 'n', permission: 'read', everywhere: true, load: () => import('../pages/nodes') },
@@ -55,7 +56,7 @@ export const PAGES: readonly Page[] = [
 export const DETAILS: Readonly<Record<string, { title: PlainKey; parent?: string; load: Loader }>> = {
   user: { title: 'page.user', parent: 'search', load: () => import('../pages/user') },
   device: { title: 'page.device', parent: 'devices', load: () => import('../pages/device') },
-  notification: { title: 'page.notification', parent: 'search', load: () => import('../pages/notification') },
+  notification: { title: 'page.notification', parent: 'notifications', load: () => import('../pages/notification') },
   topic: { title: 'page.topic', parent: 'topics', load: () => import('../pages/topic') },
   'new-campaign': { title: 'campaigns.new', parent: 'campaigns', load: () => import('../pages/new-campaign') },
   campaign: { title: 'page.campaign', parent: 'campaigns', load: () => import('../pages/campaign') },

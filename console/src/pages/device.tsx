@@ -22,6 +22,7 @@ import { When } from '../ui/when'
 import { DeviceVariants } from './device-variants'
 import { EndpointTable } from './endpoint-table'
 import { PreferencesPanel } from './preferences'
+import { RecentNotifications } from './recent-notifications'
 import { TestMessage } from './test-message'
 import { TokenTable } from './token-table'
 import { TopicList } from './topic-list'
@@ -73,6 +74,7 @@ export default function Device() {
         onChoose={(tab) => amend({ tab })}
         tabs={[
           { id: 'tokens', label: t('tokens.title'), count: device.push_tokens.length, body: () => <TokenTable load={tokens} withDevice={false} deviceLink={(other) => at('device', { id: other })} /> },
+          { id: 'notifications', label: t('notifications.recent'), body: () => <RecentNotifications device={id} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: device.topics.length, body: () => <TopicList topics={device.topics.map((topic) => [topic, 0])} /> },
           { id: 'endpoints', label: t('endpoints.tab'), count: device.endpoints, body: () => <EndpointTable devices={[id]} withDevice={false} /> },
           { id: 'preferences', label: t('preferences.title'), body: () => <PreferencesPanel whose={{ device: id }} /> },

@@ -47,6 +47,7 @@ export default function Topic() {
           [t('topics.log'), number(state.log)],
           [t('topics.offset'), number(state.offset)],
           [t('topics.epoch'), state.epoch && <Id value={state.epoch} />],
+          [t('page.notifications'), <a href={at('notifications', { topic })}>{t('notifications.ofTopic')}</a>],
         ]} />
       )}
       {state && (

@@ -18,6 +18,7 @@ import { DeviceTable, useDevices } from './device-table'
 import { EndpointTable } from './endpoint-table'
 import { ItemTable } from './item-table'
 import { PreferencesPanel } from './preferences'
+import { RecentNotifications } from './recent-notifications'
 import { TestMessage } from './test-message'
 import { TokenTable } from './token-table'
 import { TopicList } from './topic-list'
@@ -27,7 +28,7 @@ const PRESENCE_MS = 10_000
 export default function User() {
   const user = place.value.query.get('id') ?? ''
   const [testing, setTesting] = useState(false)
-  const devices = useDevices(user)
+  const devices = useDevices({ user })
   const presence = useLoad(`presence ${app.value} ${user}`, async () => (await body(provider.POST('/v1/presence', { body: { users: [user] } }))).users[user], PRESENCE_MS)
   const reason = refusal('devices')
 
@@ -52,6 +53,7 @@ export default function User() {
         onChoose={(tab) => amend({ tab })}
         tabs={[
           { id: 'devices', label: t('page.devices'), count: devices.next || devices.previous ? undefined : devices.data?.length, body: () => <DeviceTable load={devices} withUser={false} empty={<Empty icon="device" title={t('devices.noneOfUser', { user })} text={t('devices.noneOfUser.text')} />} /> },
+          { id: 'notifications', label: t('notifications.recent'), body: () => <RecentNotifications user={user} /> },
           { id: 'items', label: t('items.title'), body: () => <ItemTable user={user} /> },
           { id: 'tokens', label: t('tokens.title'), count: tokens.data?.length, body: () => <TokenTable load={tokens} withDevice deviceLink={(device) => at('device', { id: device })} /> },
           { id: 'topics', label: t('topics.subscriptions'), count: devices.data && topics.size, body: () => <TopicList topics={[...topics].sort(([a], [b]) => a.localeCompare(b))} /> },

@@ -3,6 +3,7 @@
 import type { Listed } from './document'
 
 export const OPERATIONS: readonly Listed[] = [
+  {"id":"notifications","method":"GET","path":"/v1/notifications","tag":"Notifications","summary":"List notifications","documents":["provider"],"needed":{"where":"app","permission":"read"}},
   {"id":"publish","method":"POST","path":"/v1/notifications","tag":"Notifications","summary":"Notify users, devices, a topic, a condition, or everyone","documents":["provider"],"needed":{"where":"app","permission":"publish"}},
   {"id":"publishBatch","method":"POST","path":"/v1/notifications/batch","tag":"Notifications","summary":"Publish up to 10,000 notifications","documents":["provider"],"needed":{"where":"app","permission":"publish"}},
   {"id":"relay","method":"POST","path":"/v1/notifications/relay","tag":"Notifications","summary":"Forward notifications that a front accepted","documents":["provider"]},
@@ -187,9 +188,9 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"withdrawAppInvitation","method":"DELETE","path":"/v1/apps/{app}/invitations/{id}","tag":"People","summary":"Withdraw an invitation to an app","documents":["session"],"needed":{"where":"app","permission":"own"}},
   {"id":"listAudit","method":"GET","path":"/v1/audit","tag":"Audit log","summary":"Search the audit log","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
   {"id":"listAppAudit","method":"GET","path":"/v1/apps/{app}/audit","tag":"Audit log","summary":"Search the audit log of an app","documents":["session"],"needed":{"where":"app","permission":"manage"}},
-  {"id":"sendTest","method":"POST","path":"/v1/test-notifications","tag":"Tests","summary":"Send a test notification","documents":["session"]},
-  {"id":"approveCampaign","method":"POST","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Approve a campaign","documents":["session"]},
-  {"id":"withdrawApproval","method":"DELETE","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Withdraw an approval","documents":["session"]},
+  {"id":"sendTest","method":"POST","path":"/v1/test-notifications","tag":"Tests","summary":"Send a test notification","documents":["session"],"needed":{"where":"app","permission":"devices"}},
+  {"id":"approveCampaign","method":"POST","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Approve a campaign","documents":["session"],"needed":{"where":"app","permission":"publish"}},
+  {"id":"withdrawApproval","method":"DELETE","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Withdraw an approval","documents":["session"],"needed":{"where":"app","permission":"publish"}},
   {"id":"live","method":"GET","path":"/v1/live","tag":"Live figures","summary":"Live figures","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
   {"id":"appLive","method":"GET","path":"/v1/apps/{app}/live","tag":"Live figures","summary":"Live figures of an app","documents":["session"],"needed":{"where":"app","permission":"read"}},
 ]

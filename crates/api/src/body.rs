@@ -30,6 +30,7 @@ pub use broadcast::{broadcast, channel, channel_change, channel_id};
 pub(crate) use campaign::draft;
 pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
+pub(crate) use device::PLATFORMS;
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainRequest, drain};
 pub use endpoint::{EndpointRequest, endpoint};

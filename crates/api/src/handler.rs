@@ -24,6 +24,7 @@ pub(crate) mod health;
 pub(crate) mod inspection;
 pub(crate) mod invalidation;
 pub(crate) mod item;
+pub(crate) mod listing;
 pub(crate) mod me;
 pub(crate) mod nodes;
 pub(crate) mod notice;

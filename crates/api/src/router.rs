@@ -14,8 +14,8 @@ use noroshi_types::Permission::{self, Define, Devices, Manage, Own, Publish, Rea
 use crate::error::{Code, Problem};
 use crate::handler::{
     activity, app, audit, batch, campaign, cell, channel, connect, console, credential, device, drain,
-    endpoint, experiment, health, inspection, invalidation, item, me, nodes, notice, notification, openid,
-    page, person, preferences, presence, profile, push_token, queues, quota, relay, series,
+    endpoint, experiment, health, inspection, invalidation, item, listing, me, nodes, notice, notification,
+    openid, page, person, preferences, presence, profile, push_token, queues, quota, relay, series,
     session as session_handler, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
@@ -24,9 +24,8 @@ use crate::request::session::{self, Desk, Needed};
 use crate::state::{Api, State};
 use crate::{connection, observe, origin};
 
-/// Sends to devices of this node.
-const TEST_NOTIFICATIONS: &str = "/v1/test-notifications";
-const APPROVAL: &str = "/v1/campaigns/{id}/approve";
+/// Routes of the console that a front does not have: push services and campaigns are in the cells.
+const OF_CELLS: [&str; 2] = ["/v1/test-notifications", "/v1/campaigns/{id}/approve"];
 
 /// A path and its handler.
 pub struct Route {
@@ -99,7 +98,7 @@ pub(crate) fn console_router_with(state: Arc<State>, routes: Vec<Route>, is_publ
         .into_iter()
         .chain(admin_routes())
         .map(|route| (route.method, route.path))
-        .filter(|(_, path)| ![TEST_NOTIFICATIONS, APPROVAL].contains(path))
+        .filter(|(_, path)| !OF_CELLS.contains(path))
         .collect();
     let of_front = |route: Route| {
         let key = (route.method.clone(), route.path);
@@ -188,9 +187,9 @@ fn session_routes() -> Vec<Route> {
         post("/v1/invitations", person::invite).on_node(Own).dangerous(),
         delete("/v1/invitations/{id}", person::withdraw).on_node(Own),
         post("/v1/invitations/accept", session_handler::accept_invitation).for_anybody(),
-        post(APPROVAL, campaign::draft::approve).in_app(Publish),
-        delete(APPROVAL, campaign::draft::withdraw).in_app(Publish),
-        post(TEST_NOTIFICATIONS, notification::publish_test).in_app(Devices),
+        post("/v1/campaigns/{id}/approve", campaign::draft::approve).in_app(Publish),
+        delete("/v1/campaigns/{id}/approve", campaign::draft::withdraw).in_app(Publish),
+        post("/v1/test-notifications", notification::publish_test).in_app(Devices),
         get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/live", series::live).on_node(Read),
         get("/v1/apps/{app}/live", series::live_of_app).in_app(Read),
@@ -219,6 +218,7 @@ fn public_routes() -> Vec<Route> {
     let mut routes = app_routes();
     routes.extend([
         post("/v1/notifications", notification::publish).in_app(Publish),
+        get("/v1/notifications", listing::notifications).in_app(Read),
         post("/v1/notifications/batch", batch::notifications).in_app(Publish),
         post("/v1/notifications/relay", relay::notifications),
         get("/v1/notifications/{id}", notification::show).in_app(Read),

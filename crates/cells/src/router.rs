@@ -129,6 +129,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/connect", refusal::connection),
         get("/v1/events", refusal::connection),
         post("/v1/notifications/relay", refusal::relay),
+        get("/v1/notifications", refusal::notifications),
         get("/v1/push/invalidations", refusal::invalidations),
         get("/v1/push/channels", refusal::channels),
         post("/v1/push/channels", refusal::channels),

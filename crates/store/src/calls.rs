@@ -163,6 +163,13 @@ calls! { Devices {
         = own device::unsubscribe(*app, device, topic);
 }}
 
+calls! { Listings {
+    read list_notifications(app: AppId, filter: NotificationFilter, now: Timestamp) -> NotificationPage
+        = own listing::notifications(*app, filter, *now);
+    read search_devices(app: AppId, search: DeviceSearch, now: Timestamp) -> DevicePage
+        = shared device_search::search(*app, search, *now);
+}}
+
 calls! { Sessions {
     call log_in(logins: Vec<Login>) -> Vec<Result<LoggedIn, LoginRefused>> = own session::log_in(logins);
     read recheck(checks: Vec<Recheck>) -> Vec<Rechecked> = own session::recheck(checks);

@@ -65,6 +65,11 @@ pub(crate) fn first_at(time: Timestamp) -> Num {
     ((time.0 & MILLISECONDS_MASK) << COUNTER_BITS) as Num
 }
 
+/// When a number was given out, unless the clock went back.
+pub(crate) fn time(num: Num) -> Timestamp {
+    Timestamp(num.unsigned_abs() >> COUNTER_BITS)
+}
+
 /// The range of numbers accepted between two times, both included.
 pub(crate) fn numbers(since: Option<Timestamp>, until: Option<Timestamp>) -> (Num, Num) {
     let last = |until: Timestamp| first_at(until) | ((1 << COUNTER_BITS) - 1);

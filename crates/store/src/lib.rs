@@ -54,6 +54,7 @@ pub mod endpoint;
 mod engine;
 mod ids;
 pub mod item;
+pub mod listing;
 pub mod maintenance;
 mod metrics;
 pub mod migrate;
@@ -99,6 +100,11 @@ pub use draft::{
 };
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
+pub use listing::{
+    DEVICES_READ_MAX, DevicePage, DeviceSearch, ListedNotification, ListedRecipient, Listings,
+    NOTIFICATIONS_READ_MAX, NotificationFilter, NotificationPage, Progress, Recipient, TARGET_KINDS,
+    TokenFilter, USER_DEVICES_MAX,
+};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
@@ -155,6 +161,7 @@ pub trait Store:
     + Shares
     + Activities
     + Items
+    + Listings
     + PreferenceStore
     + People
     + SeriesStore

@@ -30,6 +30,7 @@ mod group;
 mod ids;
 pub(crate) mod inbox;
 pub(crate) mod item;
+pub(crate) mod listing;
 pub(crate) mod maintenance;
 pub(crate) mod opened;
 mod options;

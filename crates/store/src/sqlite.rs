@@ -26,6 +26,7 @@ mod expiring;
 mod idempotency;
 pub(crate) mod inbox;
 pub(crate) mod item;
+pub(crate) mod listing;
 pub(crate) mod maintenance;
 mod notification;
 mod number;

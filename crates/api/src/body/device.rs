@@ -116,18 +116,17 @@ fn push_tokens(list: Option<TokenList<'_>>) -> Result<Vec<NewToken>, Problem> {
     Ok(tokens)
 }
 
+/// The platforms of devices.
+pub(crate) const PLATFORMS: [&str; 5] = ["ios", "android", "web", "console", "other"];
+
 pub(super) struct Platform(pub(super) &'static str);
 
 impl FromText for Platform {
     const WHAT: &'static str = "a platform (a string)";
     fn from_text(text: &str) -> Result<Self, Invalid> {
-        ["ios", "android", "web", "console", "other"]
-            .into_iter()
-            .find(|platform| *platform == text)
-            .map(Platform)
-            .ok_or_else(|| {
-                Invalid::new("must be one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
-            })
+        PLATFORMS.into_iter().find(|platform| *platform == text).map(Platform).ok_or_else(|| {
+            Invalid::new("must be one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
+        })
     }
 }
 

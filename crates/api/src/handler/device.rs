@@ -13,6 +13,7 @@ use crate::address::{Addresses, ConnectBody};
 use crate::body::{self, Registering};
 use crate::connection::Peer;
 use crate::error::{Code, Problem};
+use crate::handler::listing::DeviceQuery;
 use crate::handler::topic_rules;
 use crate::registration::{TokenIssuer, draw_device_id, register_one};
 use crate::request::access::{Devices, Provider, Read, Registrar, own_device};
@@ -49,6 +50,10 @@ struct RevokedBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     user: Option<String>,
+    platform: Option<String>,
+    token: Option<String>,
+    service: Option<String>,
+    kind: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -113,9 +118,19 @@ pub(crate) async fn list(provider: Provider<Read>, Query(query): Query<ListQuery
     let user =
         query.user.map(|user| UserId::parse(&user).map_err(|invalid| Problem::from(invalid).at("user")));
     let after = not_first(query.after).map(|after| cursor(&after)).transpose()?;
-    let filter = DeviceFilter { user: user.transpose()?, after, limit };
-    let found = provider.delivery.store().devices(provider.app, filter).await?;
-    let next = next(&found, limit, |last| format!("{:016x}", last.num.0));
+    let user = user.transpose()?;
+    let ListQuery { platform, token, service, kind, .. } = query;
+    let position = |num: DeviceNum| format!("{:016x}", num.0);
+    let asked = DeviceQuery { platform, token, service, kind };
+    let (found, next) = match asked.page(&provider, user.as_ref(), after, limit).await? {
+        Some(page) => (page.devices, page.next.map(position)),
+        None => {
+            let filter = DeviceFilter { user, after, limit };
+            let found = provider.delivery.store().devices(provider.app, filter).await?;
+            let next = next(&found, limit, |last| position(last.num));
+            (found, next)
+        }
+    };
     let ids: Vec<DeviceId> = found.iter().map(|device| device.id.clone()).collect();
     let sessions = provider.delivery.sessions.of_devices(provider.app, &ids).await;
     let body = |(device, session)| respond::device::with_session(device, session);

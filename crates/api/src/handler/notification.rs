@@ -62,7 +62,7 @@ struct StateBody {
 }
 
 #[derive(Serialize)]
-struct TargetBody {
+pub(crate) struct TargetBody {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
@@ -300,27 +300,43 @@ impl ReceiptBody {
     }
 }
 
+impl TargetBody {
+    /// `text`: the topic's name or the condition's text.
+    pub(crate) fn new(kind: &'static str, text: Option<String>) -> Self {
+        Self {
+            kind,
+            topic: text.clone().filter(|_| kind == "topic"),
+            condition: text.filter(|_| kind == "condition"),
+        }
+    }
+}
+
+pub(crate) fn state_name(state: State) -> &'static str {
+    match state {
+        State::Pending => "pending",
+        State::Done => "done",
+        State::Cancelled => "cancelled",
+        State::Expired => "expired",
+    }
+}
+
+/// Numbers of devices by outcome.
+pub(crate) fn counts(sums: Vec<(Outcome, u64)>) -> serde_json::Map<String, serde_json::Value> {
+    sums.into_iter().map(|(outcome, n)| (outcome.as_str().to_owned(), n.into())).collect()
+}
+
 impl From<NotificationState> for StateBody {
     fn from(found: NotificationState) -> Self {
         let NotificationState { message, request, state, counts } = found;
         let RequestSummary { target, target_text, targets, collapse_key, retain, trace } = request;
         Self {
             id: message.id.to_string(),
-            state: match state {
-                State::Pending => "pending",
-                State::Done => "done",
-                State::Cancelled => "cancelled",
-                State::Expired => "expired",
-            },
+            state: state_name(state),
             when: message.when.as_str(),
             urgency: message.urgency.as_str(),
-            target: TargetBody {
-                kind: target,
-                topic: target_text.clone().filter(|_| target == "topic"),
-                condition: target_text.filter(|_| target == "condition"),
-            },
+            target: TargetBody::new(target, target_text),
             targets,
-            counts: counts.into_iter().map(|(outcome, n)| (outcome.as_str().to_owned(), n.into())).collect(),
+            counts: self::counts(counts),
             collapse_key,
             category: message.category.as_ref().map(|category| category.name.to_string()),
             essential: message.category.as_ref().is_some_and(|category| category.is_essential),

@@ -10,10 +10,16 @@ const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
 
 pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
-    match limit.unwrap_or(PAGE_DEFAULT) {
-        limit @ 1..=PAGE_MAX => Ok(limit),
-        _ => Err(Problem::parameter("limit", format!("a page has 1 to {PAGE_MAX} entries"))),
-    }
+    page_limit_of(limit, PAGE_DEFAULT, PAGE_MAX)
+}
+
+/// The limit of a list with its own bounds.
+pub(crate) fn page_limit_of(limit: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
+    let limit = limit.unwrap_or(default);
+    let is_valid = (1..=max).contains(&limit);
+    is_valid
+        .then_some(limit)
+        .ok_or_else(|| Problem::parameter("limit", format!("a page has 1 to {max} entries")))
 }
 
 /// The parameters of a list.

@@ -18,6 +18,7 @@ mod http2;
 mod http2_frames;
 mod inspection;
 mod items;
+mod listing;
 mod nodes;
 mod notification;
 mod openid;

@@ -82,6 +82,7 @@ async fn another_apps_credential_grants_no_access() {
     // Successful responses are about the other app's own, empty data.
     let own = [
         "POST /v1/notifications",
+        "GET /v1/notifications",
         "POST /v1/notifications/batch",
         "POST /v1/campaigns",
         "GET /v1/campaigns",
@@ -131,6 +132,13 @@ async fn lists_and_counts_contain_only_the_own_app() {
     service.edge.connect(service.app(), "d1", "u1");
     let theirs = |path: &'static str| service.get(path, &service.other_key);
     assert_eq!(theirs("/v1/devices").await.json()["devices"], serde_json::json!([]));
+    service.publish(r#"{"to": {"topic": "t1"}, "when": "connected", "data": 1}"#).await;
+    for filter in ["", "?user=u1", "?device=d1", "?topic=t1"] {
+        let path = format!("/v1/notifications{filter}");
+        let listed = service.get(&path, &service.other_key).await.json();
+        assert_eq!(listed["notifications"], serde_json::json!([]), "{path}");
+    }
+    assert_eq!(theirs("/v1/devices?token=none").await.json()["devices"], serde_json::json!([]));
     assert_eq!(theirs("/v1/topics").await.json()["topics"], serde_json::json!([]));
     assert_eq!(theirs("/v1/topics/t1").await.json()["subscribers"], 0);
     let presence = service.post("/v1/presence", &service.other_key, r#"{"users": ["u1"]}"#).await.json();

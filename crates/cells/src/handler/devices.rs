@@ -216,6 +216,10 @@ fn registration(line: &[u8]) -> Result<(DeviceId, Option<UserId>), Problem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     user: Option<String>,
+    platform: Option<String>,
+    token: Option<String>,
+    service: Option<String>,
+    kind: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -240,6 +244,11 @@ pub(crate) async fn list(By(call, _): By<Read>, Query(query): Query<ListQuery>) 
         }
         None => None,
     };
+    // The cells check them.
+    let ListQuery { platform, token, service, kind, .. } = query;
+    let filters = [("platform", platform), ("token", token), ("service", service), ("kind", kind)];
+    let filters: Vec<_> =
+        filters.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect();
     let mut found = DevicesBody { devices: Vec::new(), next: None };
     for (index, cell) in cells.iter().enumerate().skip(first) {
         if homes.as_ref().is_some_and(|homes| !homes.contains(&cell.num)) {
@@ -248,6 +257,9 @@ pub(crate) async fn list(By(call, _): By<Read>, Query(query): Query<ListQuery>) 
         let mut path = format!("/v1/devices?limit={}&after={after}", limit - found.devices.len());
         if let Some(user) = &user {
             path += &format!("&user={}", escaped(user.as_str()));
+        }
+        for (name, value) in &filters {
+            path += &format!("&{name}={}", escaped(value));
         }
         let answer = call.send(cell, CellRequest::get(path)).await?;
         if answer.status != StatusCode::OK {

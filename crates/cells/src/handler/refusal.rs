@@ -74,6 +74,11 @@ pub(crate) async fn invalidations() -> Problem {
     )
 }
 
+pub(crate) async fn notifications() -> Problem {
+    let detail = "each cell lists the notifications that it has accepted, under its own ids: query each cell";
+    Problem::new(Code::NotAtAFront, detail)
+}
+
 pub(crate) async fn channels() -> Problem {
     let detail = "a broadcast channel belongs to one cell, which sends to it: create it and send there";
     Problem::new(Code::NotAtAFront, detail)

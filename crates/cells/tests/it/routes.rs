@@ -26,6 +26,7 @@ async fn routes_of_cells_are_rejected_by_name() {
     for (method, path) in [
         (Method::POST, "/v1/campaigns"),
         (Method::GET, "/v1/campaigns/x"),
+        (Method::GET, "/v1/notifications"),
         (Method::GET, "/v1/push/invalidations"),
         (Method::GET, "/v1/push/channels"),
         (Method::POST, "/v1/push/channels"),

@@ -185,6 +185,9 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// The number of [`COLUMNS`].
+pub(crate) const COLUMN_COUNT: usize = 20;
+
 /// The device of a row, without its topics.
 pub(crate) fn device_of(row: &(impl Record + ?Sized)) -> Result<Device, Error> {
     let push_suspect = match row.time_or_null(14)? {

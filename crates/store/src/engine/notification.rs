@@ -124,7 +124,7 @@ pub(crate) fn push_text(push: &Push, waits_for_use: bool, category: Option<&Cate
 
 /// Acknowledgements of a topic's subscribers are not recorded per message, so a message in a log is pending until its
 /// ttl ends.
-fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> State {
+pub(super) fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> State {
     let outstanding = outcome::outstanding(sums) > 0;
     match standing {
         Standing::Cancelled => State::Cancelled,

@@ -22,8 +22,7 @@ const CHUNK: i64 = 200;
 pub(crate) const INLINE_LIMIT: Duration = Duration::from_secs(10);
 /// Every node learns of a deleted app within seconds, and a request ends within a minute.
 const MARK_RETENTION: Duration = Duration::from_secs(3_600);
-/// Notifications that one commit scans. They have no index by app: it would cost every message, and apps are rarely
-/// deleted.
+/// Notifications of all apps that one commit scans.
 const NOTIFICATIONS: i64 = 5_000;
 /// Parents whose children one commit removes.
 const PARENTS: i64 = 100;

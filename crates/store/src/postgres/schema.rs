@@ -49,7 +49,7 @@ const MIGRATIONS: [&str; 30] = [
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that
 /// are missing, or that a start left unfinished.
-const LARGE_INDEXES: [(&str, &str); 5] = [
+const LARGE_INDEXES: [(&str, &str); 6] = [
     // The notifications as which a campaign's batches were published, and those of its variants.
     ("notifications_by_campaign", "notifications (campaign) WHERE campaign IS NOT NULL"),
     // Main tokens that are suspended.
@@ -58,6 +58,8 @@ const LARGE_INDEXES: [(&str, &str); 5] = [
     ("deleted_devices_by_age", "deleted_devices (deleted_at)"),
     // Campaigns, with all that a list filters by.
     ("campaigns_listed", "campaigns (app, id, state, created_by, name, start_at)"),
+    // The notifications of an app, newest first.
+    ("notifications_by_app", "notifications (app, num)"),
     // Topics that nothing needs.
     ("topics_unused", "topics (unused_since) WHERE unused_since > 0"),
 ];

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 32] = [
+const MIGRATIONS: [&str; 33] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -47,6 +47,7 @@ const MIGRATIONS: [&str; 32] = [
     include_str!("../../migrations/0030_series.sql"),
     include_str!("../../migrations/0031_mapped_roles.sql"),
     include_str!("../../migrations/0032_drafts.sql"),
+    include_str!("../../migrations/0033_listing.sql"),
 ];
 
 /// The schema version this program writes.

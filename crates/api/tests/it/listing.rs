@@ -1,0 +1,125 @@
+//! The list of notifications, and the filters of the list of devices.
+
+use noroshi_types::Scope;
+use serde_json::{Value, json};
+
+use crate::service::{NOW, Service};
+
+fn column(page: &Value, list: &str, name: &str) -> Vec<String> {
+    let entries = page[list].as_array().expect("a list");
+    entries.iter().map(|entry| entry[name].as_str().expect("text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn notifications_are_listed_with_filters() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    let body = r#"{"to": {"users": ["u1"]}, "notification": {"title": "狼煙", "body": "It is on its way"}, "category": "orders"}"#;
+    let to_user = service.publish(body).await;
+    let to_topic =
+        service.publish(r#"{"to": {"topic": "news"}, "urgency": "low", "data": {"secret": 1}}"#).await;
+    let page = service.get("/v1/notifications", &service.key).await.json();
+    assert_eq!(column(&page, "notifications", "id"), [to_topic.clone(), to_user.clone()]);
+    assert_eq!((&page["next"], page.get("searched_to")), (&Value::Null, None));
+    let shown = &page["notifications"][1];
+    let expected = json!({
+        "id": to_user, "sent_at": NOW.to_string(), "expires_at": shown["expires_at"], "when": "stored",
+        "urgency": "normal", "target": {"kind": "users"}, "targets": 1, "title": "狼煙", "text": "It is on its way",
+        "category": "orders", "campaign": null, "state": "pending", "counts": {"kept": 1},
+    });
+    assert_eq!(*shown, expected);
+    assert!(!page.to_string().contains("secret"), "data is not listed: {page}");
+
+    let list = async |query: &str| {
+        let page = service.get(&format!("/v1/notifications?{query}"), &service.key).await;
+        column(&page.json(), "notifications", "id")
+    };
+    assert_eq!(list("target=users").await, [to_user.clone()]);
+    assert_eq!(list("topic=news").await, [to_topic.clone()]);
+    assert_eq!(list("category=orders").await, [to_user.clone()]);
+    assert_eq!(list("urgency=low").await, [to_topic.clone()]);
+    assert_eq!(list("device=d1").await, [to_user.clone()]);
+    assert_eq!(list("user=u1&urgency=low").await, Vec::<String>::new());
+    assert_eq!(list("campaign=0198c6e4-3b1f-7c43-9d3a-5b1e8f6a2c10").await, Vec::<String>::new());
+    assert_eq!(list("user=&topic=&since=").await, [to_topic.clone(), to_user.clone()], "empty values");
+    assert_eq!(list(&format!("since={NOW}")).await, [to_topic.clone(), to_user.clone()]);
+    assert_eq!(list("until=2001-01-01T00:00:00Z").await, Vec::<String>::new());
+
+    let first = service.get("/v1/notifications?limit=1", &service.key).await.json();
+    assert_eq!((&first["next"], &first["searched_to"]), (&json!(to_topic), &json!(NOW.to_string())));
+    assert_eq!(list(&format!("limit=1&after={to_topic}")).await, [to_user.clone()]);
+
+    let acked = service.post("/v1/me/inbox/ack", &token, &format!("{{\"ids\": [\"{to_user}\"]}}")).await;
+    assert_eq!(acked.json(), json!({"acked": 1}));
+    let page = service.get("/v1/notifications?user=u1", &service.key).await.json();
+    let recipient = &page["notifications"][0]["recipients"][0];
+    assert_eq!(
+        (&recipient["device"], &recipient["outcome"], &recipient["in_inbox"]),
+        (&json!("d1"), &json!("acked"), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn wrong_filters_of_notifications_are_named() {
+    let service = Service::start().await;
+    for (query, field) in [
+        ("since=yesterday", "since"),
+        ("until=1", "until"),
+        ("target=all", "target"),
+        ("user=u1&device=d1", "device"),
+        ("topic=a%23", "topic"),
+        ("campaign=1", "campaign"),
+        ("category=A%20B", "category"),
+        ("urgency=urgent", "urgency"),
+        ("after=1", "after"),
+        ("limit=201", "limit"),
+        ("limit=0", "limit"),
+    ] {
+        let path = format!("/v1/notifications?{query}");
+        let problem = service.get(&path, &service.key).await.problem(400, "invalid_parameter");
+        assert_eq!(problem["field"], field, "{query}: {problem}");
+    }
+    service.get("/v1/notifications?secret=1", &service.key).await.problem(400, "invalid_parameter");
+    let publisher = service.key_with(&[Scope::Publish]).await;
+    service.get("/v1/notifications", &publisher).await.problem(403, "forbidden");
+}
+
+#[tokio::test]
+async fn devices_are_filtered_by_platform_and_token() {
+    let service = Service::start().await;
+    for body in [
+        r#"{"device": "bare", "user": "u1", "platform": "web"}"#,
+        r#"{"device": "phone", "user": "u1", "platform": "android", "push_token": {"service": "fcm", "token": "t"}}"#,
+        r#"{"device": "other", "user": "u2", "platform": "android"}"#,
+    ] {
+        let answer = service.post("/v1/devices", &service.key, body).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+    }
+    let list = async |query: &str| {
+        let page = service.get(&format!("/v1/devices?{query}"), &service.key).await;
+        column(&page.json(), "devices", "device")
+    };
+    assert_eq!(list("").await, ["bare", "phone", "other"]);
+    assert_eq!(list("platform=android").await, ["phone", "other"]);
+    assert_eq!(list("token=none").await, ["bare", "other"]);
+    assert_eq!(list("token=none&user=u1").await, ["bare"]);
+    assert_eq!(list("token=any").await, ["phone"]);
+    assert_eq!(list("token=usable&service=fcm").await, ["phone"]);
+    assert_eq!(list("service=apns").await, Vec::<String>::new());
+    assert_eq!(list("kind=fcm&platform=android").await, ["phone"]);
+    assert_eq!(list("token=suspended").await, Vec::<String>::new());
+    let first = service.get("/v1/devices?token=none&limit=1", &service.key).await.json();
+    let next = first["next"].as_str().expect("more follow");
+    assert_eq!(list(&format!("token=none&limit=1&after={next}")).await, ["other"]);
+    for (query, field) in [
+        ("platform=phone", "platform"),
+        ("token=some", "token"),
+        ("token=none&service=fcm", "token"),
+        ("service=gcm", "service"),
+        ("kind=push", "kind"),
+    ] {
+        let path = format!("/v1/devices?{query}");
+        let problem = service.get(&path, &service.key).await.problem(400, "invalid_parameter");
+        assert_eq!(problem["field"], field, "{query}: {problem}");
+    }
+}

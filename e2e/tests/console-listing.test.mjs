@@ -1,0 +1,76 @@
+/** The lists of notifications and devices in Chromium: filters in the address, what a user received, empty results. */
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { button, heading, shopConsole } from '../lib/console.mjs'
+import { XSS } from '../lib/shop.mjs'
+
+const shop = shopConsole()
+const { visit } = shop
+const rows = (page) => page.locator('#content tbody tr')
+const count = (page, expected) => page.waitForFunction((n) => document.querySelectorAll('#content tbody tr').length === n, expected)
+
+test('notifications are found by user, topic and category', visit({ as: 'vera' }, async (visitor, page) => {
+  await visitor.visit('notifications?app=dev')
+  await heading(page, 'Notifications').waitFor()
+  const all = await rows(page).count()
+  assert.ok(all >= 5, `${all} notifications`)
+
+  await page.getByLabel('Topic', { exact: true }).fill('news')
+  await button(page, 'Filter').click()
+  await page.waitForURL(/topic=news/)
+  await page.waitForFunction((before) => document.querySelectorAll('#content tbody tr').length < before, all)
+  for (const text of await rows(page).allInnerTexts()) assert.match(text, /news/)
+
+  await button(page, 'Clear filter').click()
+  await page.getByLabel('User', { exact: true }).fill('user-2')
+  await page.getByLabel('Category').fill('orders')
+  await page.keyboard.press('Enter')
+  await page.waitForURL(/user=user-2.*category=orders|category=orders.*user=user-2/)
+  await count(page, 1)
+  assert.match(await rows(page).innerText(), /Your order has shipped/)
+  await visitor.checkAccess('filtered notifications')
+
+  // The address alone shows the same.
+  await page.reload()
+  await visitor.settled()
+  await count(page, 1)
+  assert.equal(await page.getByLabel('Category').inputValue(), 'orders')
+
+  await visitor.visit('notifications?app=dev&topic=nothing-here')
+  await page.locator('.empty').waitFor()
+}))
+
+test('a user page shows what the user received, and hostile texts stay texts', visit({ as: 'sam' }, async (visitor, page) => {
+  await visitor.visit('user?app=dev&id=user-2&tab=notifications')
+  await page.waitForFunction(() => document.querySelectorAll('#content tbody tr').length >= 3)
+  const text = await page.locator('#content tbody').innerText()
+  assert.ok(text.includes('Your order has shipped') && text.includes(XSS.slice(0, 20)), text)
+  assert.equal(await page.evaluate(() => globalThis.pwned), undefined)
+  await visitor.checkAccess('notifications of a user')
+
+  await page.locator('#content tbody a.mono').first().click()
+  await page.waitForURL(/notification\?.*device=/)
+  await page.getByRole('heading', { name: 'Story on a device' }).waitFor()
+
+  await visitor.visit('device?app=dev&id=iphone-004&tab=notifications')
+  await page.waitForFunction(() => /It arrives tomorrow/.test(document.querySelector('#content').innerText))
+}))
+
+test('devices are filtered by platform and token', visit({ as: 'vera' }, async (visitor, page) => {
+  await visitor.visit('devices?app=dev&platform=web')
+  await count(page, 1)
+  assert.match(await rows(page).innerText(), /evil\.device/)
+  await page.getByLabel('Platform').selectOption('ios')
+  await page.getByLabel('Push token').selectOption('none')
+  await button(page, 'Filter').click()
+  await page.waitForURL(/platform=ios.*token=none|token=none.*platform=ios/)
+  await page.waitForFunction(() => document.querySelectorAll('#content tbody tr').length > 1)
+  for (const text of await rows(page).allInnerTexts()) assert.match(text, /iphone-[\s\S]*iOS/)
+  await page.getByLabel('Push token').selectOption('usable')
+  await page.getByLabel('Push service').selectOption('webpush')
+  await button(page, 'Filter').click()
+  await page.locator('.empty').waitFor()
+  await visitor.checkAccess('no device')
+}))
