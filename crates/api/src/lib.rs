@@ -31,6 +31,7 @@ pub mod router;
 
 mod address;
 mod audit;
+mod campaign_rules;
 mod connection;
 mod first_call;
 mod handler;
@@ -49,6 +50,7 @@ mod state;
 mod token_check;
 
 pub use body::Limits;
+pub use campaign_rules::CampaignRules;
 pub use connection::{
     BridgeFn, Client, EVICTED_MAX, GatewayStream, Handoff, Http2, Peer, Place, Pool, PoolLimits, PoolMetrics,
     Rejection, Serving, Timing, serve_connection,
@@ -62,4 +64,4 @@ pub use metrics::Metrics;
 pub use rate_limit::RateLimits;
 pub use request::session::Needed;
 pub use router::{admin_router, console_router, no_capacity_router, router};
-pub use state::{Api, CampaignRules, Config, State};
+pub use state::{Api, Config, State};

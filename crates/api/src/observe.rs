@@ -27,12 +27,11 @@ use tracing::{Instrument, Level};
 use crate::audit::{Done, Trail};
 use crate::connection::{Client, Handle};
 use crate::error::{Code, Delayed, Problem};
-use crate::handler::openid;
 use crate::load::Quantity;
 use crate::metrics::Metrics;
 use crate::request::access::Listener;
 use crate::request::caller::Caller;
-use crate::request::session::{CONSOLE_API, is_change};
+use crate::request::session::{CONSOLE_API, is_change, is_openid_callback};
 use crate::request::trace::{self, Traced};
 use crate::request_id;
 
@@ -168,7 +167,7 @@ impl Observer {
     /// Whether the request may leave an entry in the audit log. Those of providers and devices do not.
     fn is_audited(&self, request: &Request) -> bool {
         let is_managed = self.listener != Listener::Public || request.uri().path().starts_with("/v1/apps/");
-        is_managed && (is_change(request.method()) || openid::is_callback(request.uri().path()))
+        is_managed && (is_change(request.method()) || is_openid_callback(request.uri().path()))
     }
 
     /// The entry of a request that changes something.

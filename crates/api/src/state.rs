@@ -20,6 +20,7 @@ use noroshi_types::{Timestamp, limits};
 
 use crate::address::Addresses;
 use crate::body::Limits;
+use crate::campaign_rules::CampaignRules;
 use crate::drain::Drain;
 use crate::first_call::{FirstCallService, FirstCalls};
 use crate::handler::health::Health;
@@ -59,21 +60,6 @@ pub struct Config {
     /// Rate limits of Web Push endpoints.
     pub web_push: RateLimits,
     pub campaigns: CampaignRules,
-}
-
-/// Which campaigns need the approval of a second person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CampaignRules {
-    /// Those with more recipients. 0: none.
-    pub large: u64,
-    /// Also those that an API key starts.
-    pub keys_need_approval: bool,
-}
-
-impl Default for CampaignRules {
-    fn default() -> Self {
-        Self { large: 10_000, keys_need_approval: false }
-    }
 }
 
 impl Default for Config {

@@ -1,6 +1,8 @@
 //! What a handler calls. A [`Caller`] is a person with a session; every method that changes something takes one, or proof of
 //! who the person is.
 
+mod openid;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +15,15 @@ use noroshi_types::{AppId, Permission, Permissions, PersonId, Role, Timestamp};
 
 use crate::attempts::{Attempt, Attempts};
 use crate::error::Refused;
-use crate::openid::{OpenIds, Provider, Seal as OpenIdSeal};
 use crate::password::Passwords;
 use crate::token::{self, Tickets};
 use crate::totp::{self, Seal};
+
+pub use openid::{
+    AppOf, AppRef, AuthorizationResponse, Finished, MappedRoles, Mapping, OPENID_ROUTES, OpenIdFailure,
+    OpenIdOutcome, PENDING_LIFETIME, Provider, StartFor, Started,
+};
+use openid::{OpenIds, Seal as OpenIdSeal};
 
 /// NIST SP 800-63B-4 §3.1.1.2: at least 15 characters where the password is the only factor. Long ones cost more to hash.
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 15..=256;

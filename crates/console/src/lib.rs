@@ -1,13 +1,13 @@
 //! The server part of the web console: who people are, how they log in, and what they may do.
 //!
 //! ```text
-//!   console      what a handler calls: log in, confirm, invite; a caller and their permissions
+//!   console      what a handler calls: log in, confirm, invite; a caller and their permissions;
+//!                log-in with an OpenID provider, and roles from its groups
 //!      │
 //!   attempts     limits on failed log-ins
 //!   password     Argon2id, on few threads at a time
 //!   totp         codes of an authenticator app; the secret is sealed
 //!   token        random tokens and their hashes; signed tickets
-//!   openid       log-in with an OpenID provider, and roles from its groups
 //!
 //!   assets       the files of the page
 //! ```
@@ -18,19 +18,15 @@ mod assets;
 mod attempts;
 mod console;
 mod error;
-mod openid;
 mod password;
 mod token;
 mod totp;
 
 pub use assets::{Asset, asset};
 pub use console::{
-    Caller, Client, Config, Console, Invitation, LoggedIn, Made, PASSWORD_BYTES, Proof, Step, TotpSetup,
-    check_email, check_name,
+    AppOf, AppRef, AuthorizationResponse, Caller, Client, Config, Console, Finished, Invitation, LoggedIn,
+    Made, MappedRoles, Mapping, OPENID_ROUTES, OpenIdFailure, OpenIdOutcome, PASSWORD_BYTES,
+    PENDING_LIFETIME, Proof, Provider, StartFor, Started, Step, TotpSetup, check_email, check_name,
 };
 pub use error::Refused;
-pub use openid::{
-    AppOf, AppRef, AuthorizationResponse, Finished, MappedRoles, Mapping, OpenIdFailure, OpenIdOutcome,
-    PENDING_LIFETIME, Provider, StartFor, Started,
-};
 pub use token::{SESSION_TOKEN_CHARS, csrf_of};

@@ -12,7 +12,6 @@ use noroshi_store::Store;
 use noroshi_types::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::build;
 use crate::config::{self, Config, Role};
 use crate::egress;
 
@@ -24,12 +23,21 @@ const DEVELOPMENT_LINK: Duration = Duration::from_secs(3_600);
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 const PRUNED_ROWS: usize = 500;
 
+/// Why the console cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the database query failed: {0}")]
+    Store(#[from] noroshi_store::Error),
+    #[error("egress: {0}")]
+    Egress(#[from] noroshi_egress::ConfigError),
+}
+
 /// `key`: that of push credentials.
 pub(crate) async fn open(
     config: &Config,
     store: Arc<dyn Store>,
     key: Option<[u8; 32]>,
-) -> Result<Arc<Console>, build::Error> {
+) -> Result<Arc<Console>, Error> {
     let console = noroshi_console::Config {
         session_idle: config.console.session_idle,
         session_max: config.console.session_max,

@@ -26,6 +26,7 @@ pub(crate) mod device;
 pub(crate) mod device_list;
 pub(crate) mod device_search;
 pub(crate) mod draft;
+mod draft_row;
 pub(crate) mod endpoint;
 pub(crate) mod expansion;
 pub(crate) mod inbox;

@@ -50,6 +50,7 @@ pub mod credential;
 pub mod definition;
 pub mod device;
 pub mod draft;
+mod draft_state;
 pub mod endpoint;
 mod engine;
 mod ids;
@@ -95,9 +96,8 @@ pub use device::{
     Attributes, Device, DeviceChange, DeviceFilter, DeviceToken, Devices, NewToken, Registration, Suspect,
     TokenChange,
 };
-pub use draft::{
-    CampaignDrafts, CampaignFilter, CampaignPage, DraftState, NewDraft, StartDraft, Unready, Uploader,
-};
+pub use draft::{CampaignDrafts, CampaignFilter, CampaignPage, StartDraft, Unready};
+pub use draft_state::{DraftState, NewDraft, Uploader};
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
 pub use listing::{

@@ -10,8 +10,8 @@ use noroshi_types::{
 
 use crate::{Device, Error, State, TraceStep};
 
-/// The kinds of targets that a notification may have.
-pub const TARGET_KINDS: [&str; 6] = crate::engine::notification::TARGETS;
+/// The kinds of targets that a notification may have, by their stored code.
+pub const TARGET_KINDS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
 
 /// Notifications that a page of a request reads at most: about 20 ms.
 pub const NOTIFICATIONS_READ_MAX: usize = 20_000;

@@ -18,6 +18,7 @@ use noroshi_types::{AppId, CampaignId, Timestamp};
 use serde::Deserialize;
 
 use crate::body::{self, Limits};
+use crate::campaign_rules::CampaignRules;
 use crate::error::{Code, Problem};
 use crate::push_check;
 use crate::request::access::{Provider, Publish, Read};
@@ -28,7 +29,6 @@ use crate::request::page::{lines, not_first, page_limit};
 use crate::request::parameter::{Path, Query};
 use crate::request::trace::Traced;
 use crate::respond::{self, Answer, Lines};
-use crate::state::CampaignRules;
 
 /// Lines stored in one commit: about ten milliseconds, for which other writers wait.
 const LINES_PER_COMMIT: usize = 1_000;

@@ -7,23 +7,21 @@ use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use noroshi_console::{
-    AuthorizationResponse, Finished, LoggedIn, Made, MappedRoles, OpenIdFailure, OpenIdOutcome,
-    PENDING_LIFETIME, Refused, StartFor,
+    AuthorizationResponse, Finished, LoggedIn, Made, MappedRoles, OPENID_ROUTES, OpenIdFailure,
+    OpenIdOutcome, PENDING_LIFETIME, Refused, StartFor,
 };
-use noroshi_store::PersonLogin;
 use noroshi_types::AppId;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use url::form_urlencoded;
 
 use super::person::person_body;
 use crate::audit::Trail;
 use crate::error::Problem;
 use crate::request::parameter::{Path, Query};
-use crate::request::session::{CONSOLE_API, Desk, Visitor, cookie, cookie_of, session_token};
+use crate::request::session::{Desk, Visitor, cookie, cookie_of, session_token};
 use crate::respond::Answer;
 
 const COOKIE: &str = "noroshi_oidc";
-const ROUTES: &str = "/v1/session/oidc";
 const METHOD: &str = "openid";
 
 /// The page at which a confirmation ends.
@@ -31,24 +29,6 @@ const CONFIRMED: &str = "/console/confirmed";
 
 /// A page without anything to load.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// How a person logs in without a password of this console.
-#[derive(Serialize)]
-pub(crate) struct OpenIdBody {
-    /// Of the provider. `None`: it is no longer configured.
-    name: Option<String>,
-    /// Without a configured provider, its issuer.
-    title: String,
-}
-
-pub(crate) fn openid_body(desk: &Desk, login: &PersonLogin) -> Option<OpenIdBody> {
-    let openid = login.openid.as_ref()?;
-    let provider = desk.console.openid_providers().find(|provider| provider.issuer == openid.issuer);
-    Some(OpenIdBody {
-        name: provider.map(|provider| provider.name.clone()),
-        title: provider.map_or_else(|| openid.issuer.clone(), |provider| provider.title.clone()),
-    })
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,15 +185,9 @@ fn continue_at(to: &str) -> Response {
 fn pending_cookie(value: &str, max_age_s: u64, is_secure: bool) -> HeaderValue {
     let secure = if is_secure { "; Secure" } else { "" };
     let text = format!(
-        "{COOKIE}={value}; Path={CONSOLE_API}{ROUTES}; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}"
+        "{COOKIE}={value}; Path={OPENID_ROUTES}; HttpOnly; SameSite=Lax; Max-Age={max_age_s}{secure}"
     );
     HeaderValue::from_str(&text).expect("the value is base64url")
-}
-
-/// Whether the path is that of [`finish`], which changes something although it is a GET.
-pub(crate) fn is_callback(path: &str) -> bool {
-    let rest = path.strip_prefix(CONSOLE_API).and_then(|path| path.strip_prefix(ROUTES));
-    rest.is_some_and(|rest| rest.ends_with("/callback"))
 }
 
 /// `GET /v1/session/methods`

@@ -6,13 +6,11 @@ use axum::extract::State as Shared;
 use http::StatusCode;
 use noroshi_auth::Auth;
 use noroshi_console::{Invitation, check_email, check_name};
-use noroshi_store::{Error, PersonChange, Ticket, TicketPurpose};
+use noroshi_store::{Error, PersonChange, PersonLogin, Ticket, TicketPurpose};
 use noroshi_types::{AppId, PersonId, Role};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::openid::{OpenIdBody, openid_body};
-use super::session::ALL_APPS;
 use crate::audit::Trail;
 use crate::body::person::{AppInvitation, Named, NewInvitation, NewRole, PersonChanges, RoleInApp};
 use crate::error::{Code, Problem};
@@ -23,6 +21,9 @@ use crate::request::page::{Page, next, not_a_position};
 use crate::request::parameter::{Path, Query};
 use crate::request::session::{Desk, Person};
 use crate::respond::{self, Answer};
+
+/// Stands for all apps where an app has its name.
+pub(super) const ALL_APPS: &str = "*";
 
 #[derive(Serialize)]
 pub(super) struct PersonBody {
@@ -36,6 +37,24 @@ pub(super) struct PersonBody {
     created_at: String,
     disabled_at: Option<String>,
     roles: Value,
+}
+
+/// How a person logs in without a password of this console.
+#[derive(Serialize)]
+pub(super) struct OpenIdBody {
+    /// Of the provider. `None`: it is no longer configured.
+    name: Option<String>,
+    /// Without a configured provider, its issuer.
+    title: String,
+}
+
+pub(super) fn openid_body(desk: &Desk, login: &PersonLogin) -> Option<OpenIdBody> {
+    let openid = login.openid.as_ref()?;
+    let provider = desk.console.openid_providers().find(|provider| provider.issuer == openid.issuer);
+    Some(OpenIdBody {
+        name: provider.map(|provider| provider.name.clone()),
+        title: provider.map_or_else(|| openid.issuer.clone(), |provider| provider.title.clone()),
+    })
 }
 
 pub(super) fn person_body(desk: &Desk, person: &noroshi_store::Person) -> PersonBody {

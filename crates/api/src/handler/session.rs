@@ -8,8 +8,8 @@ use noroshi_types::{Permissions, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::openid::{buttons, openid_body};
-use super::person::roles_body;
+use super::openid::buttons;
+use super::person::{ALL_APPS, openid_body, roles_body};
 use crate::body::person::{Acceptance, Confirmation, Link, LogIn, NewPassword, SecondStep, TotpCode};
 use crate::error::Problem;
 use crate::request::body::SmallJson;
@@ -59,9 +59,6 @@ fn session_body(desk: &Desk, caller: &Caller, token: &str) -> Value {
         "expires_at": caller.session.expires_at.to_string(),
     })
 }
-
-/// Stands for all apps where an app has its name.
-pub(super) const ALL_APPS: &str = "*";
 
 fn names_of(permissions: Permissions) -> Value {
     permissions.iter().map(|permission| permission.as_str()).collect()

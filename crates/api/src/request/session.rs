@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 use noroshi_auth::Auth;
-use noroshi_console::{Caller, Client, Console, Made, csrf_of};
+use noroshi_console::{Caller, Client, Console, Made, OPENID_ROUTES, csrf_of};
 use noroshi_delivery::Delivery;
 use noroshi_store::App;
 use noroshi_types::{AppId, Permission, Timestamp};
@@ -196,6 +196,11 @@ async fn named_app(
     caller.require(Some(app.id), permission)?;
     record_provider(parts, app.id);
     Ok(app)
+}
+
+/// Whether the path is that of a provider's callback, which changes something although it is a GET.
+pub(crate) fn is_openid_callback(path: &str) -> bool {
+    path.strip_prefix(OPENID_ROUTES).is_some_and(|rest| rest.ends_with("/callback"))
 }
 
 /// Whether a method may change something.

@@ -304,7 +304,7 @@ async fn a_callback_belongs_to_the_browser_that_began_the_log_in() {
     assert_eq!(two.requests("/token"), 0);
     // Nothing of this has used the log-in up.
     session(&service, &call_back(&service, &one, &query, &cookie).await).await;
-    // Repeated by somebody who has the cookie: the code was used.
+    // Repeated by a client that has the cookie: the code was used.
     assert_eq!(reason(&call_back(&service, &one, &query, &cookie).await), "invalid");
 
     let Started { location, cookie } = start(&service, &one).await;

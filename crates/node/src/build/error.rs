@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use noroshi_gateway::{Speaks, tls};
 
-use crate::{cluster, data, development, store};
+use crate::{cluster, console, data, development, store};
 
 /// Each message is one line for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,8 @@ pub enum Error {
     Egress(#[from] noroshi_egress::ConfigError),
     #[error(transparent)]
     Data(#[from] data::Error),
+    #[error(transparent)]
+    Console(#[from] console::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
     #[error("front: {0}")]

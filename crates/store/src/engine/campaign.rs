@@ -2,7 +2,7 @@
 
 use noroshi_types::{AppId, CampaignId, JsonText, Outcome, Timestamp, When};
 
-use super::draft;
+use super::draft_row;
 use super::notification::{TO_CAMPAIGN, push_text};
 use super::record::{Record, array, unknown};
 use super::session::{self, Session, values};
@@ -87,7 +87,7 @@ pub(crate) fn campaign_of(
         batches_open,
         batches_later,
         batches_taken,
-        draft: draft::state(row, 13)?,
+        draft: draft_row::state(row, 13)?,
     })
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn create<S: Session>(
                VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, 0, 0, $7) RETURNING num";
     let values = values![id.as_bytes(), new.app, new.state as u8, now, started, num, new.spec.as_str()];
     let campaign = session::one(session, sql, &values, |row| row.int(0)).await?;
-    draft::create(session, campaign, new).await?;
+    draft_row::create(session, campaign, new).await?;
     create_variants(session, campaign, next, new, now).await?;
     Ok(id)
 }

@@ -3,6 +3,7 @@
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, JsonText, Timestamp, UserId};
 
 use super::campaign::{self, CampaignNum, id_of, state_of};
+use super::draft_row::{COLUMNS, define, state};
 use super::notification::push_text;
 use super::record::Record;
 use super::session::{self, Session, values};
@@ -12,26 +13,6 @@ use noroshi_types::When;
 
 /// Campaigns that one call examines, if the filter looks at more than the time of creation: 5 ms.
 const EXAMINED_MAX: usize = 5_000;
-
-/// Of `campaigns`, after those of [`campaign::COLUMNS`] that precede them.
-pub(crate) const COLUMNS: &str =
-    "revision, complete, created_by, edited_by, edited_at, approved_by, approved_at";
-
-/// Reads [`COLUMNS`] from column `first` on.
-pub(crate) fn state(row: &(impl Record + ?Sized), first: usize) -> Result<DraftState, Error> {
-    let approved = match row.time_or_null(first + 6)? {
-        Some(at) => Some((row.string(first + 5)?, at)),
-        None => None,
-    };
-    Ok(DraftState {
-        revision: row.count(first)?,
-        is_complete: row.flag(first + 1)?,
-        created_by: row.string(first + 2)?,
-        edited_by: row.string(first + 3)?,
-        edited_at: row.time_or_null(first + 4)?,
-        approved,
-    })
-}
 
 struct Examined {
     num: CampaignNum,
@@ -144,32 +125,6 @@ pub(crate) async fn device_ids<S: Session>(
     );
     let read = |row: &dyn Record| Ok((row.device(0)?, super::device::id_of(row, 1)?));
     session.query(&sql, &values![&numbers, app], read).await
-}
-
-/// Writes what a new campaign has besides what is sent.
-pub(crate) async fn create<S: Session>(
-    session: &S,
-    num: CampaignNum,
-    new: &NewCampaign,
-) -> Result<(), S::Error> {
-    let draft = &new.draft;
-    let sql = "UPDATE campaigns SET name = $2, start_at = $3, complete = $4, created_by = $5, edited_by = $5 WHERE num = $1";
-    let by = &draft.by;
-    session.execute(sql, &values![num, &draft.name, draft.start_at, draft.is_complete, by]).await?;
-    define(session, num, draft.definition.as_ref()).await
-}
-
-async fn define<S: Session>(
-    session: &S,
-    num: CampaignNum,
-    definition: Option<&JsonText>,
-) -> Result<(), S::Error> {
-    if let Some(definition) = definition {
-        let sql = "INSERT INTO campaign_definitions (campaign, definition) VALUES ($1, $2)
-                   ON CONFLICT (campaign) DO UPDATE SET definition = excluded.definition";
-        session.execute(sql, &values![num, definition.as_str()]).await?;
-    }
-    Ok(())
 }
 
 /// A locked campaign, as far as changes depend on it.

@@ -8,13 +8,13 @@ use serde_json::Value as Json;
 
 use self::recipient::Recipients;
 use super::campaign::{CampaignNum, id_of};
-use super::notification::{Standing, TARGETS, TO_CAMPAIGN, state_of};
+use super::notification::{Standing, TO_CAMPAIGN, state_of};
 use super::outcome::{NO_SUMS, Sums};
 use super::record::{Record, unknown};
 use super::session::{Session, values};
 use super::topic::TopicNum;
 use crate::ids::{self, Ids, Num};
-use crate::{ListedNotification, NotificationFilter, NotificationPage, Progress};
+use crate::{ListedNotification, NotificationFilter, NotificationPage, Progress, TARGET_KINDS};
 
 /// Rows of one statement, if their columns are short.
 const CHUNK: usize = 1_000;
@@ -127,7 +127,7 @@ impl NotificationFilter {
 
 fn is_wanted(filter: &NotificationFilter, candidate: &Candidate) -> bool {
     let NotificationFilter { target, topic, category, urgency, .. } = filter;
-    let kind = TARGETS.get(usize::from(candidate.target)).copied();
+    let kind = TARGET_KINDS.get(usize::from(candidate.target)).copied();
     let is_to_topic = |topic: &Topic| match kind {
         Some("topic") => candidate.target_text.as_deref() == Some(topic.as_str()),
         Some("everyone") => topic.is_everyone(),
@@ -254,7 +254,7 @@ async fn read<S: Session>(
             expires_at: row.time(2)?,
             when: When::from_code(row.code(3)?).ok_or_else(|| unknown("delivery"))?,
             urgency: Urgency::from_code(row.code(4)?).ok_or_else(|| unknown("urgency"))?,
-            target: TARGETS.get(usize::from(row.code(5)?)).copied().unwrap_or("unknown"),
+            target: TARGET_KINDS.get(usize::from(row.code(5)?)).copied().unwrap_or("unknown"),
             target_text: row.string_or_null(6)?,
             targets: row.count_or_null(7)?,
             notification: row.json_or_null(8)?,

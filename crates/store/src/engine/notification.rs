@@ -12,7 +12,7 @@ use super::outcome::{self, Sums};
 use super::push_token::key_of;
 use super::record::{Record, trace_of, unknown};
 use crate::ids::Ids;
-use crate::{Accept, Error, Fallback, NotificationState, PushContent, RequestSummary, State};
+use crate::{Accept, Error, Fallback, NotificationState, PushContent, RequestSummary, State, TARGET_KINDS};
 
 /// What the store still holds of a notification for its devices. Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,6 @@ impl Standing {
     }
 }
 
-/// Kinds of targets by their stored code.
-pub(crate) const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
-
 pub(crate) fn target_of(target: &Target) -> (u8, Option<&str>) {
     match target {
         Target::Users(_) => (0, None),
@@ -54,7 +51,7 @@ pub(crate) fn target_of(target: &Target) -> (u8, Option<&str>) {
     }
 }
 
-/// The code of a campaign's notification in [`TARGETS`].
+/// The code of a campaign's notification in [`TARGET_KINDS`].
 pub(crate) const TO_CAMPAIGN: u8 = 5;
 
 /// The message that devices receive.
@@ -217,7 +214,7 @@ pub(crate) fn notification_state(
 ) -> Result<NotificationState, Error> {
     let message = message_of_row(row, 0, ids)?;
     let request = RequestSummary {
-        target: TARGETS.get(usize::from(row.code(15)?)).copied().unwrap_or("unknown"),
+        target: TARGET_KINDS.get(usize::from(row.code(15)?)).copied().unwrap_or("unknown"),
         target_text: row.string_or_null(16)?,
         targets: row.count_or_null(17)?,
         collapse_key: row.string_or_null(18)?,
@@ -244,7 +241,7 @@ pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Er
     let (mode, when) =
         (push_mode(row.text_or_null(4)?), When::from_code(row.code(14)?).unwrap_or(When::Stored));
     let (sent_at, expires_at) = (row.time(7)?, row.time(8)?);
-    let in_topic = matches!(TARGETS.get(usize::from(row.code(10)?)), Some(&("topic" | "everyone")));
+    let in_topic = matches!(TARGET_KINDS.get(usize::from(row.code(10)?)), Some(&("topic" | "everyone")));
     Ok(PushContent {
         notification: row.json_or_null(0)?,
         data: row.json_or_null(1)?,
@@ -263,13 +260,16 @@ pub(crate) fn content_of(row: &(impl Record + ?Sized)) -> Result<PushContent, Er
         fallback: Fallback::by(mode, when, in_topic, expires_at <= sent_at),
         topic: topic_of_target(row, 10)?,
         category: category_of(row, 12)?,
-        names_recipients: matches!(TARGETS.get(usize::from(row.code(10)?)), Some(&("users" | "devices"))),
+        names_recipients: matches!(
+            TARGET_KINDS.get(usize::from(row.code(10)?)),
+            Some(&("users" | "devices"))
+        ),
     })
 }
 
 /// The topic of `target, target_text`.
 fn topic_of_target(row: &(impl Record + ?Sized), first: usize) -> Result<Option<Topic>, Error> {
-    let is_topic = TARGETS.get(usize::from(row.code(first)?)) == Some(&"topic");
+    let is_topic = TARGET_KINDS.get(usize::from(row.code(first)?)) == Some(&"topic");
     Ok(row.text_or_null(first + 1)?.filter(|_| is_topic).map(Topic::from_trusted))
 }
 

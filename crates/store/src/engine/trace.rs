@@ -7,15 +7,15 @@ use noroshi_types::{
 
 use super::campaign::{CampaignNum, id_of, state_of};
 use super::device::user_of;
-use super::notification::{Standing, TARGETS, TO_CAMPAIGN};
+use super::notification::{Standing, TO_CAMPAIGN};
 use super::record::{Record, invalid, trace_of};
 use super::session::{self, Session, values};
 use super::topic::TopicNum;
 use super::{device_list, named, opened, push_record};
 use crate::ids::{Ids, Num};
 use crate::{
-    Error, Fallback, PendingPush, PushStage, Subscribed, Trace, TraceStep, TracedCampaign, TracedDevice,
-    TracedNotification, TracedTarget, Work,
+    Error, Fallback, PendingPush, PushStage, Subscribed, TARGET_KINDS, Trace, TraceStep, TracedCampaign,
+    TracedDevice, TracedNotification, TracedTarget, Work,
 };
 
 /// Notifications of a campaign that are looked at: a batch each.
@@ -168,7 +168,7 @@ async fn target<S: Session>(
     id: &DeviceId,
 ) -> Result<TracedTarget, S::Error> {
     let names = |name: &str| row.named.as_ref().map(|named| named::contains(named, name));
-    Ok(match TARGETS.get(usize::from(row.target)).copied() {
+    Ok(match TARGET_KINDS.get(usize::from(row.target)).copied() {
         Some("users") => TracedTarget::Users {
             named: match &device.shown.user {
                 Some(user) => names(user.as_str()),

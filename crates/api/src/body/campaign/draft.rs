@@ -36,11 +36,11 @@ const MESSAGE: &str = "what they get: `notification`, `data` or both";
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// What a draft says so far.
+/// The fields that a draft has.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The whole request. If parts are missing or invalid, only those that are valid, for an uploaded audience without
-    /// recipients: even a start by mistake reaches nobody.
+    /// recipients: even a start by mistake has no recipient.
     pub(crate) spec: Spec,
     /// What is missing or invalid; empty if it could start.
     pub(crate) problems: Vec<Problem>,
@@ -181,7 +181,7 @@ impl Neutral {
         campaign(&text, limits)
     }
 
-    /// The fields that are valid by themselves, and what is wrong with the others.
+    /// The fields that are valid each on its own, and what is wrong with the others.
     fn parts<'a>(&self, fields: &Fields<'a>, limits: &Limits) -> (Fields<'a>, Vec<Problem>) {
         let (mut valid, mut problems) = (Fields::new(), Vec::new());
         for (name, value) in fields {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::{campaign_id, estimate, show, warnings};
 use crate::audit::Trail;
 use crate::body::{self, Limits};
+use crate::campaign_rules::CampaignRules;
 use crate::error::{Code, Problem};
 use crate::json;
 use crate::push_check;
@@ -22,7 +23,6 @@ use crate::request::author::Author;
 use crate::request::body::JsonBody;
 use crate::request::parameter::{Path, Query};
 use crate::respond::{self, Answer};
-use crate::state::CampaignRules;
 
 /// Problems of a draft that a refused start lists.
 const LISTED_MAX: usize = 5;
@@ -68,7 +68,7 @@ pub(super) async fn examine(
     }
     let spec = match problems.is_empty() {
         true => spec,
-        // As an incomplete one: it reaches nobody.
+        // As an incomplete one: it has no recipient.
         false => Spec {
             audience: noroshi_delivery::campaign::Audience::Upload,
             filter: noroshi_delivery::campaign::Filter::default(),

@@ -1,4 +1,4 @@
-//! A strict OpenID provider: it checks each request as the standards say and can be told to answer wrongly.
+//! A strict OpenID provider: it checks each request as the standards say and gives wrong answers where a test wants them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

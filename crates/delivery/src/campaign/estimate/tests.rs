@@ -1,3 +1,5 @@
+//! Tests of estimates.
+
 use noroshi_types::local_time::LocalTime;
 
 use super::*;

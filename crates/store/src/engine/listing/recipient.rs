@@ -6,14 +6,13 @@ use std::collections::{HashMap, HashSet};
 use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, UserId};
 
 use super::super::device::{id_of, user_of};
-use super::super::notification::TARGETS;
 use super::super::record::Record;
 use super::super::session::{Session, values};
 use super::super::topic::TopicNum;
 use super::super::{device_list, named};
 use super::{Candidate, list};
 use crate::ids::{Ids, Num};
-use crate::{ListedNotification, ListedRecipient, Recipient, TraceStep, USER_DEVICES_MAX};
+use crate::{ListedNotification, ListedRecipient, Recipient, TARGET_KINDS, TraceStep, USER_DEVICES_MAX};
 
 /// Rows of outcomes of one notification that are searched for a device.
 const SEARCHED_MAX: usize = 5_000;
@@ -98,7 +97,7 @@ impl Recipients {
         if self.devices.iter().any(|device| device.inbox.contains(&candidate.num)) {
             return Ok(Some(true));
         }
-        let is_for = match TARGETS.get(usize::from(candidate.target)).copied() {
+        let is_for = match TARGET_KINDS.get(usize::from(candidate.target)).copied() {
             Some("users") => {
                 // A device received what was for its user since it has that user.
                 let had_user =
