@@ -9,10 +9,14 @@ import { signal } from '@preact/signals'
 
 export const BASE = '/console/'
 
+/** Here the console has the API; a log-in with a provider begins with a link to it. */
+const API = `${BASE}api/`
+
 export interface Place { page: string; query: URLSearchParams; hash: string }
 
 export function parse(url: URL): Place | undefined {
   if (!url.pathname.startsWith(BASE) && url.pathname !== BASE.slice(0, -1)) return undefined
+  if (url.pathname.startsWith(API)) return undefined
   const page = url.pathname.slice(BASE.length).replace(/\/+$/, '')
   return { page: page || 'overview', query: url.searchParams, hash: url.hash }
 }

@@ -17,6 +17,7 @@ test('the root is the overview, with and without a slash', () => {
 test('other addresses do not belong to the console', () => {
   expect(at('/docs')).toBeUndefined()
   expect(at('/consoles/')).toBeUndefined()
+  expect(at('/console/api/v1/session/oidc/corp?to=%2Fconsole%2F')).toBeUndefined()
 })
 
 test.each(['alice@example.com', 'a/b/c', 'a b', 'ユーザー', '100%', '<img src=x>', 'a&b=c#d', '..'])('the id %s survives an address', (id) => {

@@ -248,3 +248,18 @@ pub(crate) fn cookie(token: &str, max_age_s: u64, is_secure: bool) -> HeaderValu
     );
     HeaderValue::from_str(&text).expect("a token is base64url")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_callback_is_recorded() {
+        assert!(is_openid_callback("/console/api/v1/session/oidc/corp/callback"));
+        for other in
+            ["/console/api/v1/session/oidc/corp", "/v1/session/oidc/corp/callback", "/console/api/v1/people"]
+        {
+            assert!(!is_openid_callback(other), "{other}");
+        }
+    }
+}
