@@ -49,7 +49,7 @@ export const PAGES: readonly Page[] = [
   { name: 'doctor', title: 'page.doctor', icon: 'check', group: 'node', key: 'y', permission: 'read', everywhere: true, load: () => import('../pages/doctor') },
   { name: 'queues', title: 'page.queues', icon: 'activity', group: 'node', key: 'w', permission: 'read', everywhere: true, load: () => import('../pages/queues') },
   { name: 'configuration', title: 'page.configuration', icon: 'settings', group: 'node', key: 'v', permission: 'manage', everywhere: true, load: () => import('../pages/configuration') },
-  { name: 'profile', title: 'page.profile', icon: 'pulse', group: 'node', key: 'f', permission: 'manage', everywhere: true, load: () => import('../pages/profile') },
+  { name: 'profile', title: 'page.profile', icon: 'pulse', group: 'node', key: 'u', permission: 'manage', everywhere: true, load: () => import('../pages/profile') },
 ]
 
 /** Pages of one thing, and pages that the menu does not list; `parent` is marked in the menu instead. */
