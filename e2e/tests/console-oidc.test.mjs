@@ -91,7 +91,7 @@ test('a first log-in, and a second one with other groups', visit({}, async (visi
   await row.getByText('Example Corp').waitFor()
   await visitor.checkAccess('people with providers')
   await visitor.picture('people-providers')
-  await visitor.visit('audit?app=dev')
+  await visitor.visit('audit?app=dev&scope=all')
   await page.getByText('GET /v1/session/oidc/{name}/callback').first().waitFor()
 }))
 
