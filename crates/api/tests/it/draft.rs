@@ -166,7 +166,9 @@ async fn no_way_leads_around_the_approval() {
     let upload = format!("{path}/recipients");
     let two = "{\"user\":\"u1\"}\n{\"user\":\"u2\"}\n";
     assert_eq!(ann.call(&service, Method::POST, &upload, two).await.status, 200);
-    let scheduled = ann.call(&service, Method::POST, &format!("{path}/start"), "").await.json();
+    let scheduled = ann.call(&service, Method::POST, &format!("{path}/start"), "").await;
+    assert_eq!(scheduled.status, 200, "{}", scheduled.text);
+    let scheduled = scheduled.json();
     assert_eq!((&scheduled["state"], &scheduled["revision"]), (&json!("scheduled"), &json!(2)));
     ann.call(&service, Method::POST, &upload, "{\"user\":\"u3\"}\n").await.problem(409, "limit_exceeded");
     // A change makes it a draft again, with another audience.
@@ -216,7 +218,7 @@ async fn an_estimate_counts_devices_users_and_languages() {
     let ann = author(&service, "ann@example.com").await;
     let body = json!({"device": "d4", "user": "u3", "locale": "ja", "timezone": "Asia/Tokyo", "platform": "ios",
         "push_token": {"service": "fcm", "token": "t"}});
-    assert_eq!(service.post("/v1/devices", &service.key, &body.to_string()).await.status, 200);
+    assert_eq!(service.post("/v1/devices", &service.key, &body.to_string()).await.status, 201);
     let (path, _) =
         drafted(&service, &ann, json!({"audience": {"everyone": true}, "rate_per_second": 2})).await;
     let estimate = format!("{path}/estimate");

@@ -51,6 +51,7 @@ async fn another_apps_credential_grants_no_access() {
     let draft = r#"{"audience": {"upload": true}, "message": {"data": "SECRET"}}"#;
     let campaign = service.post("/v1/campaigns", &service.key, draft).await.json();
     let campaign_path = format!("/v1/campaigns/{}", campaign["id"].as_str().expect("an id"));
+    let campaign = service.get(&campaign_path, &service.key).await.json();
 
     let mut open = Vec::new();
     for (method, route) in public_paths() {

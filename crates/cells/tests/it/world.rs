@@ -303,7 +303,8 @@ impl World {
     }
 
     pub(crate) async fn start_front(&mut self) {
-        let Parts { state, store, metrics } = open(&self.folder).await;
+        let Parts { mut state, store, metrics } = open(&self.folder).await;
+        Arc::get_mut(&mut state).expect("not shared yet").config.front = true;
         let cells: Arc<dyn Cells> = store.clone();
         let front = Front::new(self.config.clone(), state.clone(), cells, metrics).await.expect("a front");
         let task = tokio::spawn(front.clone().run(std::future::pending()));

@@ -221,7 +221,7 @@ fn a_proxy_comes_from_the_configuration_or_the_environment() {
     };
     let there = "https://push.example";
     let given = [("HTTPS_PROXY", "http://theirs:3128"), ("NO_PROXY", "inside.example")];
-    let ours = "[egress]\nproxy = \"http://u:secret@ours:3128\"\n";
+    let ours = "[egress]\nproxy = \"http://u:hunter2@ours:3128\"\n";
     assert_eq!(proxy_for(&loaded("", &[]).expect("ok"), there), None);
     let config = loaded("", &given).expect("ok");
     assert_eq!(proxy_for(&config, there).as_deref(), Some("http://theirs:3128"));
@@ -229,7 +229,7 @@ fn a_proxy_comes_from_the_configuration_or_the_environment() {
     let config = loaded(ours, &given).expect("ok");
     assert_eq!(proxy_for(&config, there).as_deref(), Some("http://ours:3128"));
     assert_eq!(proxy_for(&config, "https://inside.example"), None);
-    assert!(!print(&config).contains("secret") && !format!("{config:?}").contains("secret"));
+    assert!(!print(&config).contains("hunter2") && !format!("{config:?}").contains("hunter2"));
     let config = loaded(&format!("{ours}no_proxy = \"other.example\""), &given).expect("ok");
     assert_eq!(proxy_for(&config, "https://inside.example").as_deref(), Some("http://ours:3128"));
     assert_eq!(proxy_for(&config, "https://other.example"), None);
@@ -303,13 +303,13 @@ fn a_cluster_needs_a_shared_store() {
     check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);
     check("[store]\nurl = \"mysql://h/d\"", &["store.url", "postgres://"]);
     let config = load(
-        "[store]\nurl = \"postgres://u:secret@h/d?password=secret\"\n\
-         [cluster]\nredis = \"redis://:secret@h\"\n[node]\nroles = \"api,sender\"",
+        "[store]\nurl = \"postgres://u:hunter2@h/d?password=hunter2\"\n\
+         [cluster]\nredis = \"redis://:hunter2@h\"\n[node]\nroles = \"api,sender\"",
     )
     .expect("ok");
     assert_eq!(config.node.roles.names(), ["api", "sender"]);
     let shown = print(&config) + &format!("{config:?}");
-    assert!(shown.contains("postgres://u:…@h/d?password=…") && !shown.contains("secret"), "{shown}");
+    assert!(shown.contains("postgres://u:…@h/d?password=…") && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
