@@ -259,7 +259,7 @@ test('a campaign: draft, count, start, pause, abort', visit({ as: 'mika' }, asyn
   // One device per second, so that the campaign is still running when the test pauses it.
   await page.getByLabel('Maximum rate per second').fill('1')
   await button(page, 'Next: Review').click()
-  await page.getByRole('status').getByText('Devices').waitFor()
+  await page.getByRole('status').getByText('Devices', { exact: true }).waitFor()
   await visitor.checkAccess('composer with a count')
   await button(page, 'Start campaign').click()
   await page.locator('dialog').getByRole('button', { name: 'Start campaign' }).click()

@@ -164,7 +164,7 @@ async fn no_way_leads_around_the_approval() {
         json!({"audience": {"upload": true}, "message": {"data": 1}, "start_at": "2036-01-01T00:00:00Z"});
     let (path, _) = drafted(&service, &ann, later).await;
     let upload = format!("{path}/recipients");
-    let two = "{\"user\":\"u1\"}\n{\"user\":\"u2\"}\n";
+    let two = "{\"user\":\"u2\"}\n{\"user\":\"u9\"}\n";
     assert_eq!(ann.call(&service, Method::POST, &upload, two).await.status, 200);
     let scheduled = ann.call(&service, Method::POST, &format!("{path}/start"), "").await;
     assert_eq!(scheduled.status, 200, "{}", scheduled.text);
@@ -261,9 +261,11 @@ async fn lists_are_filtered() {
     let service = service(false).await;
     let ann = author(&service, "ann@example.com").await;
     let (_, draft) = drafted(&service, &ann, json!({"name": "Spring Sale"})).await;
+    service.clock.set(Timestamp(NOW.0 + 1));
     let mut later = whole("Winter sale");
     later["start_at"] = json!("2036-01-01T00:00:00Z");
     let scheduled = service.post(PATH, &service.key, &later.to_string()).await.json();
+    service.clock.set(Timestamp(NOW.0 + 2));
     service.post(PATH, &service.key, &whole("News").to_string()).await;
     let names = async |query: &str| -> Vec<String> {
         let answer = service.get(&format!("{PATH}?{query}"), &service.key).await;
