@@ -16,6 +16,8 @@ use noroshi_store::{App, Audited, AuditedBy, Person};
 use noroshi_types::{AppId, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::Value;
+use url::Url;
 
 use crate::metrics::Metrics;
 
@@ -74,7 +76,7 @@ impl Trail {
         self.0.lock().app = Some(app);
     }
 
-    /// The state before the change. `value` has no secrets.
+    /// The state before the change. `value` has no secrets, except for queries of addresses, which are not recorded.
     pub(crate) fn before(&self, value: &impl Serialize) {
         self.0.lock().before = text(value);
     }
@@ -114,5 +116,45 @@ impl Trail {
 }
 
 fn text(value: &impl Serialize) -> Option<String> {
-    serde_json::to_string(value).ok().filter(|text| text.len() <= VALUE_BYTES_MAX)
+    let mut value = serde_json::to_value(value).ok()?;
+    hide(&mut value);
+    Some(value.to_string()).filter(|text| text.len() <= VALUE_BYTES_MAX)
+}
+
+/// Removes what grants access from addresses: the user and the query.
+fn hide(value: &mut Value) {
+    match value {
+        Value::String(text) if text.starts_with("https://") || text.starts_with("http://") => {
+            let Ok(mut url) = Url::parse(text) else { return };
+            let has_query = url.query().is_some();
+            let has_user = !url.username().is_empty() || url.password().is_some();
+            if !has_query && !has_user {
+                return;
+            }
+            let is_without = url.set_username("").is_ok() && url.set_password(None).is_ok();
+            url.set_query(has_query.then_some("hidden"));
+            *text = if is_without { url.to_string() } else { "hidden".to_owned() };
+        }
+        Value::Array(values) => values.iter_mut().for_each(hide),
+        Value::Object(fields) => fields.values_mut().for_each(hide),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_recorded_without_what_grants_access() {
+        let value = serde_json::json!({
+            "jwks_url": "https://u:p@id.example/keys?key=k",
+            "list": ["http://h/x?a=b", "https://h/plain", "no?address"],
+        });
+        let shown = text(&value).expect("short");
+        assert_eq!(
+            shown,
+            r#"{"jwks_url":"https://id.example/keys?hidden","list":["http://h/x?hidden","https://h/plain","no?address"]}"#
+        );
+    }
 }

@@ -231,7 +231,7 @@ pub fn quantile_of(values: &Values, number: u16, quantile: f64) -> Option<f64> {
             let lower = if bucket == 0 { 0 } else { BOUNDS_US[bucket - 1] } as f64;
             // Nothing is known about times above the last bound.
             let upper = BOUNDS_US.get(bucket).map_or(lower, |bound| *bound as f64);
-            return Some((lower + (upper - lower) * ((rank - below) / count).clamp(0.0, 1.0)) / 1e6);
+            return Some((upper - lower).mul_add(((rank - below) / count).clamp(0.0, 1.0), lower) / 1e6);
         }
         below += count;
     }

@@ -45,8 +45,7 @@ pub(crate) struct CreateQuery {
 
 /// `POST /v1/campaigns`
 pub(crate) async fn create(
-    Shared(body_limits): Shared<Limits>,
-    Shared(rules): Shared<CampaignRules>,
+    (Shared(body_limits), Shared(rules)): (Shared<Limits>, Shared<CampaignRules>),
     provider: Provider<Publish>,
     author: Author,
     Query(query): Query<CreateQuery>,

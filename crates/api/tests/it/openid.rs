@@ -352,9 +352,10 @@ async fn a_code_of_another_log_in_is_worth_nothing() {
 
 #[tokio::test]
 async fn forged_id_tokens_are_refused() {
+    type Forge = fn(&mut Value);
     let (service, fake) = with_fake(|_| {}).await;
     let claims = ann(&["admins"]);
-    let forgeries: [(&str, fn(&mut Value)); 10] = [
+    let forgeries: [(&str, Forge); 10] = [
         ("issuer", |claims| claims["iss"] = "https://evil.example".into()),
         ("audience", |claims| claims["aud"] = "other".into()),
         ("audiences", |claims| claims["aud"] = json!(["noroshi", "other"])),

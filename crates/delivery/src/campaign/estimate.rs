@@ -220,7 +220,7 @@ impl Random {
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound.max(1)) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
     }
 }
 
@@ -373,9 +373,13 @@ fn users_of(devices: Size, with_user: f64, shares: &[f64]) -> Size {
     let count = devices.value as f64 * with_user;
     let spread = (devices.high - devices.low) as f64 / 2.0 * with_user;
     // The delta method for a product of independent estimates.
-    let half = ((mean * spread).powi(2) + (count * T).powi(2) * variance).sqrt();
+    let half = (count * T).powi(2).mul_add(variance, (mean * spread).powi(2)).sqrt();
     let whole = |value: f64| value.max(0.0).round() as u64;
-    Size { value: whole(count * mean), low: whole(count * mean - half), high: whole(count * mean + half) }
+    Size {
+        value: whole(count * mean),
+        low: whole(count.mul_add(mean, -half)),
+        high: whole(count.mul_add(mean, half)),
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the parts of one answer")]
@@ -480,7 +484,7 @@ fn forecast(
     let last = |rate: f64| {
         let mut at = schedule.start.0 as f64;
         for (due_at, count) in &due {
-            at = at.max(due_at.0 as f64) + count / rate * 1_000.0;
+            at = (count / rate).mul_add(1_000.0, at.max(due_at.0 as f64));
         }
         Timestamp(at.ceil() as u64)
     };

@@ -76,7 +76,7 @@ async fn the_leader_sums_minutes_and_hours_up() {
     assert_eq!(after.nodes[1], ("b".to_owned(), vec![missing]));
     // The hour has not settled; the reader sums it up.
     let hours = query(&world, 0, 7_200, Step::Hour);
-    let hour = [Some(2.0 * 5.0 * 360.0 - 30.0), None];
+    let hour = [Some(3_570.0), None];
     let newest =
         async |step: Step| world.store.newest_series(step.seconds(), Timestamp(1 << 50)).await.expect("read");
     assert_eq!(newest(Step::Hour).await, None);

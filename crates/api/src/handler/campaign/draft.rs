@@ -102,7 +102,7 @@ pub(super) async fn full(
         }
         _ => Vec::new(),
     };
-    Ok(show::campaign(progress)?.with(advice).with_definition(definition.as_ref(), problems)?)
+    show::campaign(progress)?.with(advice).with_definition(definition.as_ref(), problems)
 }
 
 /// `PATCH /v1/campaigns/{id}`

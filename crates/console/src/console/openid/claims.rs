@@ -76,8 +76,9 @@ impl Identity {
 
     /// The name, or the address in its place.
     pub(super) fn name(&self, email: &str) -> String {
-        let names = ["name", "preferred_username"].into_iter().filter_map(|name| self.claim(name)?.as_str());
-        let name = names.filter_map(|name| check_name(name).ok()).next();
+        let mut names =
+            ["name", "preferred_username"].into_iter().filter_map(|name| self.claim(name)?.as_str());
+        let name = names.find_map(|name| check_name(name).ok());
         name.unwrap_or_else(|| email[..email.floor_char_boundary(100)].to_owned())
     }
 
