@@ -168,7 +168,7 @@ impl Sample<'_> {
     }
 }
 
-/// The metrics that [`list`] reads.
+/// The metrics that `list` reads.
 pub fn queue_metrics() -> impl Iterator<Item = &'static str> {
     GAUGES.iter().map(|gauge| gauge.metric)
 }

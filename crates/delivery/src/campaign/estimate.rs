@@ -1,6 +1,6 @@
 //! How many devices a campaign would reach, and how long that would take, before it starts.
 //!
-//! Up to [`EXACT_ROWS`] devices are counted. A larger audience is estimated: its numbers are cut into [`STRATA`] parts of
+//! Up to [`EXACT_ROWS`] devices are counted. A larger audience is estimated: its numbers are cut into `STRATA` parts of
 //! equal width, and a page at a random place of each part shows how dense the selected devices are there (stratified
 //! sampling; W. G. Cochran, "Sampling Techniques", 3rd edition 1977, chapter 5). The 95 % interval comes from the
 //! differences between the parts, as if the places were independent (§2.6), which makes it rather too wide than too

@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 32;
 const MAPPINGS_MAX: usize = 500;
 const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// Providers whose client secrets are read with [`OpenIds::complete`].
+/// Providers whose client secrets are read with `OpenIds::complete`.
 #[derive(Debug, Clone)]
 pub struct OpenIds {
     pub providers: Vec<Provider>,
