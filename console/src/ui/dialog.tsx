@@ -1,7 +1,7 @@
 /** Modal dialogs on the browser's own `<dialog>`: it keeps the focus inside and gives it back. */
 
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { Button } from './button'
@@ -19,7 +19,8 @@ export function Dialog({ title, onClose, children, wide }: Props) {
   const id = useId()
   const box = useRef<HTMLDialogElement>(null)
   const closing = useRef(false)
-  useEffect(() => {
+  // Before the browser paints, so Escape closes what a person sees.
+  useLayoutEffect(() => {
     const dialog = box.current
     const before = document.activeElement
     dialog?.showModal()
