@@ -449,6 +449,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/test-notifications": {
         parameters: {
             query?: never;
@@ -712,6 +728,37 @@ export interface components {
                 /** Format: date-time */
                 last_seen_at: string;
             }[];
+        };
+        TailEvent: {
+            /** Format: date-time */
+            at: string;
+            campaign?: string;
+            count?: number;
+            device?: string;
+            devices?: {
+                id: string;
+                user?: string;
+            }[];
+            /** @enum {string} */
+            event: "accepted" | "routed" | "kept" | "written" | "acked" | "opened" | "dropped" | "expired" | "push_skipped" | "push_sent" | "push_answered" | "token_invalidated" | "registered" | "connected" | "closed" | "rejected" | "campaign" | "exposed";
+            id?: string;
+            node?: string;
+            topic?: string;
+            user?: string;
+            users?: string[];
+        } & {
+            [key: string]: unknown;
+        };
+        TailText: {
+            /** Format: date-time */
+            at: string;
+            events: components["schemas"]["TailEvent"][];
+            gaps: ("lost" | "unassigned" | "devices")[];
+            missing?: string[];
+            nodes_missing: number;
+            omitted: {
+                [key: string]: number;
+            };
         };
         TestNotification: {
             to: {
@@ -2614,6 +2661,43 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Overloaded"];
             507: components["responses"]["DiskFull"];
+        };
+    };
+    tail: {
+        parameters: {
+            query?: {
+                campaign?: string;
+                device?: string;
+                kinds?: string;
+                notification?: string;
+                topic?: string;
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: tail
+                     *     data: {"at":"2026-01-15T09:30:00.250Z","events":[{"at":"2026-01-15T09:30:00.042Z","event":"written","id":"01a21db3-c4f0-7000-9892-99614f280a16","count":1,"devices":[{"id":"phone-1","user":"ann"}]}],"omitted":{"written":812},"gaps":[],"nodes_missing":0}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
         };
     };
     sendTest: {

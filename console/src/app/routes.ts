@@ -29,6 +29,7 @@ export const PAGES: readonly Page[] = [
   { name: 'overview', title: 'page.overview', icon: 'pulse', group: 'watch', key: 'o', permission: 'read', load: () => import('../pages/overview') },
   { name: 'search', title: 'page.search', icon: 'search', group: 'watch', key: 's', permission: 'read', load: () => import('../pages/search') },
   { name: 'notifications', title: 'page.notifications', icon: 'bell', group: 'watch', key: 'f', permission: 'read', load: () => import('../pages/notifications') },
+  { name: 'live', title: 'page.live', icon: 'pulse', group: 'watch', key: 'j', permission: 'read', front: 'never', load: () => import('../pages/live') },
   { name: 'devices', title: 'page.devices', icon: 'device', group: 'watch', key: 'd', permission: 'read', load: () => import('../pages/devices') },
   { name: 'topics', title: 'page.topics', icon: 'topic', group: 'watch', key: 't', permission: 'read', load: () => import('../pages/topics') },
   { name: 'nodes', title: 'page.nodes', icon: 'node', group: 'watch', key: 'n', permission: 'read', everywhere: true, load: () => import('../pages/nodes') },

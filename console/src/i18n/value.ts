@@ -29,6 +29,8 @@ type Values =
   | `role.${SessionSchemas['RoleInApp']['role']}`
   | `permission.${SessionSchemas['Session']['permissions'][string][number]}`
   | `by.${SessionSchemas['AuditEntry']['by']}`
+  | `event.${SessionSchemas['TailEvent']['event']}`
+  | `tail.gap.${SessionSchemas['TailText']['gaps'][number]}`
   | `problem.${AdminSchemas['Problem']['code']}`
   | `doctor.verdict.${AdminSchemas['DoctorVerdict']}`
   | `configuration.source.${AdminSchemas['Setting']['source']}`

@@ -18,6 +18,7 @@ import { Id } from '../ui/copy'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
+import { LiveLink } from '../ui/live-link'
 import { type Bar, Bars, Progress } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
@@ -37,6 +38,7 @@ export default function CampaignPage() {
   return (
     <>
       <Head kind={t('kind.campaign')} title={campaign.name ?? messageTitle(campaign) ?? id} badge={<State value={campaign.state} />}>
+        {campaign.state !== 'draft' && <LiveLink campaign={id} />}
         <Actions campaign={campaign} reload={load.reload} />
       </Head>
       <ErrorBox error={load.error} retry={load.reload} />

@@ -16,6 +16,7 @@ import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Select, TextField } from '../ui/field'
 import { Head } from '../ui/head'
+import { LiveLink } from '../ui/live-link'
 import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
 import { When } from '../ui/when'
@@ -52,6 +53,7 @@ export default function Device() {
     <>
       <Head kind={t('kind.device')} title={id} badge={<State value={device.presence} />}>
         <Button kind="primary" icon="send" reason={testRefusal()} onClick={() => setTesting(true)}>{t('test.action')}</Button>
+        <LiveLink device={id} />
         <Button reason={reason} onClick={() => void revoke()}>{t('device.revoke')}</Button>
         <Button kind="danger" reason={reason} onClick={() => void remove()}>{t('action.delete')}</Button>
       </Head>

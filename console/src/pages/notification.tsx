@@ -18,6 +18,7 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
+import { LiveLink } from '../ui/live-link'
 import { Bars } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { type Step, Timeline } from '../ui/timeline'
@@ -40,6 +41,7 @@ export default function Notification() {
   return (
     <>
       <Head kind={t('kind.notification')} title={id} badge={state && <State value={state.state} />}>
+        <LiveLink notification={id} />
         {state?.state === 'pending' && <Button kind="danger" reason={refusal('publish')} onClick={() => void cancel()}>{t('notification.cancel')}</Button>}
       </Head>
       <ErrorBox error={load.error} retry={load.reload} />

@@ -15,6 +15,7 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
+import { LiveLink } from '../ui/live-link'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
 
@@ -37,7 +38,7 @@ export default function Topic() {
   const { state, message } = load.data ?? {}
   return (
     <>
-      <Head kind={t('kind.topic')} title={topic} />
+      <Head kind={t('kind.topic')} title={topic}><LiveLink topic={topic} /></Head>
       <ErrorBox error={load.error} retry={load.reload} />
       {!state && !load.error && <Skeleton rows={4} />}
       {state && (

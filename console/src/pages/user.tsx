@@ -13,6 +13,7 @@ import { State } from '../ui/badge'
 import { Button } from '../ui/button'
 import { Empty } from '../ui/empty'
 import { Head } from '../ui/head'
+import { LiveLink } from '../ui/live-link'
 import { Tabs } from '../ui/tabs'
 import { DeviceTable, useDevices } from './device-table'
 import { EndpointTable } from './endpoint-table'
@@ -45,6 +46,7 @@ export default function User() {
     <>
       <Head kind={t('kind.user')} title={user} badge={presence.data && <State value={presence.data.presence} />}>
         <Button kind="primary" icon="send" reason={testRefusal()} onClick={() => setTesting(true)}>{t('test.action')}</Button>
+        <LiveLink user={user} />
         <Button kind="danger" reason={reason} onClick={() => void revoke()}>{t('user.revoke')}</Button>
       </Head>
       <Tabs

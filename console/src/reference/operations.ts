@@ -193,4 +193,5 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"withdrawApproval","method":"DELETE","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Withdraw an approval","documents":["session"],"needed":{"where":"app","permission":"publish"}},
   {"id":"live","method":"GET","path":"/v1/live","tag":"Live figures","summary":"Live figures","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
   {"id":"appLive","method":"GET","path":"/v1/apps/{app}/live","tag":"Live figures","summary":"Live figures of an app","documents":["session"],"needed":{"where":"app","permission":"read"}},
+  {"id":"tail","method":"GET","path":"/v1/tail","tag":"Live tail","summary":"Live tail of an app","documents":["session"],"needed":{"where":"app","permission":"read"}},
 ]

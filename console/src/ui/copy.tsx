@@ -4,17 +4,23 @@ import { t } from '../i18n'
 import { Icon } from './icon'
 import { toast } from './toast'
 
+/** Copies, and tells the person. False: the browser does not allow it. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch {
+    toast(t('copy.refused'), 'bad')
+    return false
+  }
+  toast(t('copy.done'))
+  return true
+}
+
 export function CopyButton({ text, label }: { text: string; label?: string }) {
   const [copied, setCopied] = useState(false)
   async function copy(): Promise<void> {
-    try {
-      await navigator.clipboard.writeText(text)
-    } catch {
-      toast(t('copy.refused'), 'bad')
-      return
-    }
+    if (!(await copyText(text))) return
     setCopied(true)
-    toast(t('copy.done'))
     setTimeout(() => setCopied(false), 2000)
   }
   return (

@@ -56,6 +56,6 @@ test('a front of cells has its own pages, and none of what only cells have', () 
   }
   const [front, node] = [names(true), names(false)]
   expect(front.filter((name) => !node.includes(name))).toEqual(['cells'])
-  expect(node.filter((name) => !front.includes(name))).toEqual(['campaigns', 'activities', 'channels', 'experiments', 'notices', 'credentials'])
+  expect(node.filter((name) => !front.includes(name))).toEqual(['live', 'campaigns', 'activities', 'channels', 'experiments', 'notices', 'credentials'])
   session.value = undefined
 })

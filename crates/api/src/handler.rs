@@ -41,6 +41,7 @@ pub(crate) mod quota;
 pub(crate) mod relay;
 pub(crate) mod series;
 pub(crate) mod session;
+pub(crate) mod tail;
 pub(crate) mod topic;
 pub(crate) mod topic_rules;
 pub(crate) mod user;

@@ -16,7 +16,7 @@ use crate::handler::{
     activity, app, audit, batch, campaign, cell, channel, connect, console, credential, device, drain,
     endpoint, experiment, health, inspection, invalidation, item, listing, me, nodes, notice, notification,
     openid, page, person, preferences, presence, profile, push_token, queues, quota, relay, series,
-    session as session_handler, topic, topic_rules, user, web_push,
+    session as session_handler, tail, topic, topic_rules, user, web_push,
 };
 use crate::request::access::Listener;
 pub use crate::request::session::CONSOLE_API;
@@ -25,7 +25,7 @@ use crate::state::{Api, State};
 use crate::{connection, observe, origin};
 
 /// Routes of the console that a front does not have: push services and campaigns are in the cells.
-const OF_CELLS: [&str; 2] = ["/v1/test-notifications", "/v1/campaigns/{id}/approve"];
+const OF_CELLS: [&str; 3] = ["/v1/test-notifications", "/v1/campaigns/{id}/approve", "/v1/tail"];
 
 /// A path and its handler.
 pub struct Route {
@@ -193,6 +193,7 @@ fn session_routes() -> Vec<Route> {
         get("/openapi.json", page::console_openapi).for_anybody(),
         get("/v1/live", series::live).on_node(Read),
         get("/v1/apps/{app}/live", series::live_of_app).in_app(Read),
+        get("/v1/tail", tail::show).in_app(Read),
         get("/v1/audit", audit::list).on_node(Read),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
         get("/v1/apps/{app}/people", person::of_app).in_app(Own),

@@ -15,6 +15,7 @@ use noroshi_delivery::Delivery;
 use noroshi_profiling::Profiler;
 use noroshi_series::Series;
 use noroshi_supervision::Threads;
+use noroshi_tail::Tails;
 use noroshi_telemetry::{LogThrottle, Registry};
 use noroshi_types::{Timestamp, limits};
 
@@ -108,6 +109,8 @@ pub struct State {
     pub nodes: Option<Arc<dyn Nodes>>,
     /// The time series and live figures.
     pub series: Arc<Series>,
+    /// Live tails.
+    pub tails: Arc<Tails>,
     /// Doctor's findings and the configuration. None: the node cannot examine itself.
     pub inspector: Option<Arc<Inspector>>,
     /// CPU and heap profiles.
@@ -238,6 +241,7 @@ components! {
     Option<Arc<dyn Drain>>: |api| api.drain.clone();
     Option<Arc<dyn Nodes>>: |api| api.nodes.clone();
     Arc<Series>: |api| api.series.clone();
+    Arc<Tails>: |api| api.tails.clone();
     Option<Arc<Inspector>>: |api| api.inspector.clone();
     Profiler: |api| api.profiler.clone();
     TokenIssuer: |api| TokenIssuer { auth: api.auth.clone(), ttl: api.config.device_token_ttl };

@@ -42,3 +42,25 @@ pub enum Refused {
     #[error("too many tokens wait to be verified; try again")]
     Busy,
 }
+
+impl Refused {
+    /// Its name in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+            Self::NotAKey => "not_a_key",
+            Self::NotAToken => "not_a_token",
+            Self::Malformed(_) => "malformed",
+            Self::Signature => "signature",
+            Self::Unnamed => "unnamed",
+            Self::Ambiguous => "ambiguous",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+            Self::Expired => "expired",
+            Self::NotYet => "not_yet",
+            Self::TooManyFailures { .. } => "too_many_failures",
+            Self::Busy => "busy",
+        }
+    }
+}

@@ -52,6 +52,8 @@ pub struct NodeInfo {
     pub activities: bool,
     /// It reports live figures when asked. Older versions do not know the question.
     pub figures: bool,
+    /// It reports events of live tails when asked. Older versions do not know the question.
+    pub tails: bool,
 }
 
 /// The largest `NodeInfo` as JSON: each node reads those of all others once a second.

@@ -130,6 +130,12 @@ pub(crate) trait Handler: Send + Sync {
     /// A node reports live figures.
     fn figures_reported(&self, by: Epoch, report: Bytes);
 
+    /// A node wants events for a live tail.
+    fn tail_asked(&self, by: Epoch, tail: Bytes);
+
+    /// A node reports events of a live tail.
+    fn tail_reported(&self, by: Epoch, report: Bytes);
+
     /// All cached data of devices may be stale: records may have been lost.
     fn all_data_changed(&self);
 

@@ -43,6 +43,7 @@ use crate::rules::Rules;
 use crate::sessions::Sessions;
 use crate::share::{self, Shares};
 use crate::share_feed::ShareFeed;
+use crate::tails::Tails;
 
 /// Everything that a request or a connection may ask for, by component.
 ///
@@ -54,6 +55,7 @@ pub struct Delivery {
     pub context: Arc<Context>,
     pub nodes: Arc<Nodes>,
     pub figures: Figures,
+    pub tails: Tails,
     pub freshness: Arc<Freshness>,
     pub quotas: Arc<Quotas>,
     pub usage: Arc<Usage>,
@@ -85,7 +87,7 @@ impl Delivery {
         let feed = Arc::new(ShareFeed::new(metrics.shares.share_messages_dropped.clone()));
         let nodes = Arc::new(Nodes::new(context.clone(), feed.clone(), metrics.cluster));
         let freshness = Arc::new(Freshness::new(nodes.clone()));
-        let figures = Figures::new(nodes.clone());
+        let (figures, tails) = (Figures::new(nodes.clone()), Tails::new(nodes.clone()));
         let push_work = Arc::new(PushWork::new(nodes.clone()));
 
         // What apps may use.
@@ -167,6 +169,7 @@ impl Delivery {
             context,
             nodes,
             figures,
+            tails,
             freshness,
             quotas,
             usage,
@@ -304,6 +307,18 @@ impl Handler for Delivery {
 
     fn figures_reported(&self, by: Epoch, report: Bytes) {
         if let Some(listener) = self.figures.listener() {
+            listener.reported(by, report);
+        }
+    }
+
+    fn tail_asked(&self, by: Epoch, tail: Bytes) {
+        if let Some(listener) = self.tails.listener() {
+            listener.asked(by, tail);
+        }
+    }
+
+    fn tail_reported(&self, by: Epoch, report: Bytes) {
+        if let Some(listener) = self.tails.listener() {
             listener.reported(by, report);
         }
     }

@@ -16,13 +16,13 @@
 //!   push · share · first_call
 //!   campaign · activity · publish · ack · login · devices
 //!   sessions · quota · rules · items · preferences · push_work · backpressure
-//!   freshness · figures
+//!   freshness · figures · tails
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
 //! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
-//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`figures`] (live figures of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
+//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`figures`] (live figures of other nodes), [`tails`] (live tails of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -61,6 +61,7 @@ mod sessions;
 mod share;
 mod share_feed;
 mod spans;
+pub mod tails;
 pub mod template;
 mod texts;
 

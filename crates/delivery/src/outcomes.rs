@@ -4,11 +4,11 @@
 //! The callers record the same outcomes for the trace of a device, in the store. Outcomes of a deleted device, or of
 //! one that changed its user, are only in the trace.
 //!
-//! Nothing here waits. Without an event log, emitting costs one look at a cell.
+//! Nothing here waits. While nothing reads events, emitting costs one look at a cell and one relaxed load.
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_events::event::{Accepted, Audited, Configured, Registered, Routed};
+use noroshi_events::event::{Accepted, Audited, Configured, Named, Registered, Routed};
 use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{
     Ack, Acked, AuditedBy, CampaignState, Device, OutcomePart, PushPart, RemovedMessages, RemovedPart, Store,
@@ -264,6 +264,11 @@ impl Outcomes {
                 campaign,
                 target: target_name(&request.target),
                 targets: accepted.targets,
+                topic: match &request.target {
+                    Target::Topic(topic) => Some(topic.clone()),
+                    _ => None,
+                },
+                named: self.events().is_tapped().then(|| named(&request.target)).flatten(),
                 when: request.when.as_str(),
                 push: push_name(request.push.mode),
                 urgency: request.urgency.as_str(),
@@ -305,6 +310,15 @@ pub(crate) fn target_name(target: &Target) -> &'static str {
         Target::Topic(_) => "topic",
         Target::Condition(_) => "condition",
         Target::Everyone => "everyone",
+    }
+}
+
+/// The recipients that a request names.
+fn named(target: &Target) -> Option<Named> {
+    match target {
+        Target::Users(users) => Some(Named::Users(users.as_slice().into())),
+        Target::Devices(devices) => Some(Named::Devices(devices.as_slice().into())),
+        Target::Topic(_) | Target::Condition(_) | Target::Everyone => None,
     }
 }
 

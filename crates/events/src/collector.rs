@@ -1,7 +1,8 @@
 //! The thread that reads all rings, writes lines and closes batches.
 //!
-//! It runs at every flush interval, and earlier when a filling ring wakes it. A batch goes to the sinks when it is full
-//! or the interval is over, so a killed process loses at most that much.
+//! With sinks it runs at every flush interval, and earlier when a filling ring wakes it. A batch goes to the sinks when it is
+//! full or the interval is over, so a killed process loses at most that much. With an open tap it runs at
+//! [`TAP_INTERVAL`]; with neither it waits for a tap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,8 @@ pub(crate) struct Collector {
     open: Open,
     feeds: Vec<Arc<Feed>>,
     flush_interval: Duration,
+    /// Records for the tap.
+    tapped: Vec<Record>,
     written: [Counter; Kind::ALL.len()],
     /// Counts that are not added to the shared counters yet.
     tally: [u64; Kind::ALL.len()],
@@ -39,6 +42,11 @@ struct Source {
     number: u32,
     ring: Receiver,
 }
+
+/// How long an event waits for the tap.
+const TAP_INTERVAL: Duration = Duration::from_millis(50);
+/// Records that the tap gets at once.
+const TAPPED_MAX: usize = 1_024;
 
 /// The source of the collector's own lines.
 const OWN: u32 = 0;
@@ -60,6 +68,7 @@ impl Collector {
             open: Open::new(limits, Instant::now()),
             feeds,
             flush_interval,
+            tapped: Vec::new(),
             written: metrics.of_kinds(),
             tally: [0; Kind::ALL.len()],
             lost: metrics.lost_in_rings(),
@@ -86,12 +95,23 @@ impl Collector {
                 return self.feeds.iter().for_each(|feed| feed.close());
             }
             pulse.waiting();
-            std::thread::park_timeout(flush_at.saturating_duration_since(Instant::now()));
+            self.wait(flush_at);
+        }
+    }
+
+    fn wait(&self, flush_at: Instant) {
+        let until_flush = || flush_at.saturating_duration_since(Instant::now());
+        match (self.shared.has_sinks(), self.shared.tap().is_some()) {
+            (true, false) => std::thread::park_timeout(until_flush()),
+            (true, true) => std::thread::park_timeout(until_flush().min(TAP_INTERVAL)),
+            (false, true) => std::thread::park_timeout(TAP_INTERVAL),
+            (false, false) => std::thread::park(),
         }
     }
 
     /// Reads what is in the rings now; later events have to wait for the next pass.
     fn read(&mut self) {
+        let tap = self.shared.tap();
         for ring in self.shared.new.lock().drain(..) {
             self.sources = self.sources.wrapping_add(1);
             self.receivers.push(Source { number: self.sources, ring });
@@ -106,6 +126,13 @@ impl Collector {
                 let Source { number, ring } = &mut self.receivers[index];
                 let (number, Some(record)) = (*number, ring.pop()) else { break };
                 self.write(number, &record);
+                if let Some(tap) = &tap {
+                    self.tapped.push(record);
+                    if self.tapped.len() >= TAPPED_MAX {
+                        tap.read(&mut self.tapped, 0);
+                        self.tapped.clear();
+                    }
+                }
             }
         }
         // The thread's last losses are read after its end was seen.
@@ -114,13 +141,20 @@ impl Collector {
             lost += source.ring.take_lost();
             !over
         });
-        if lost > 0 {
+        if let Some(tap) = tap.filter(|_| lost > 0 || !self.tapped.is_empty()) {
+            tap.read(&mut self.tapped, lost);
+            self.tapped.clear();
+        }
+        if lost > 0 && self.shared.has_sinks() {
             self.lost.inc_by(lost);
             self.write(OWN, &Record { at: (self.now)(), event: Event::Lost { count: lost } });
         }
     }
 
     fn write(&mut self, source: u32, record: &Record) {
+        if !self.shared.has_sinks() {
+            return;
+        }
         let Self { writer, open, tally, .. } = self;
         open.write(source, |bytes| {
             let mut events = 0;

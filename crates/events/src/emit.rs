@@ -2,11 +2,11 @@
 //!
 //! Emitting reads a thread-local variable and writes into the thread's ring: no lock, no allocation. A thread's first
 //! event creates its ring and takes a lock once (of the list of new rings). An event without room is dropped and
-//! counted: emitting never waits.
+//! counted: emitting never waits. While neither a sink nor a tap reads, emitting is one relaxed load.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
 use noroshi_types::Timestamp;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::event::{Event, Record};
 use crate::ring::{self, Receiver, Sender};
+use crate::tap::Tap;
 
 /// Numbers the logs, because a thread may emit to several.
 static LOGS: AtomicU64 = AtomicU64::new(0);
@@ -22,14 +23,20 @@ thread_local! {
     static SENDERS: RefCell<Vec<Sender>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Emits events. Cheap to clone; without a log it does nothing.
+/// Emits events. Cheap to clone; without a log, or while nothing reads it, it does nothing.
 #[derive(Clone, Default)]
 pub struct Events(Option<Arc<Shared>>);
 
 /// What handles and the collector share.
 pub(crate) struct Shared {
+    /// A sink or a tap reads events. With the two below, which never or rarely change.
+    is_on: AtomicBool,
+    is_tapped: AtomicBool,
+    has_sinks: bool,
     log: u64,
     ring_places: usize,
+    /// Set once. Weak: what reads may hold a handle for emitting.
+    tap: OnceLock<Weak<dyn Tap>>,
     /// Rings that the collector has not seen yet. No other lock is taken under this one.
     pub(crate) new: Mutex<Vec<Receiver>>,
     /// Set once, before anyone can emit.
@@ -40,14 +47,30 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(ring_places: usize) -> Self {
+    pub(crate) fn new(ring_places: usize, has_sinks: bool) -> Self {
         Self {
+            is_on: AtomicBool::new(has_sinks),
+            is_tapped: AtomicBool::new(false),
+            has_sinks,
+            tap: OnceLock::new(),
             log: LOGS.fetch_add(1, Ordering::Relaxed),
             ring_places,
             new: Mutex::default(),
             collector: OnceLock::new(),
             ending: AtomicBool::new(false),
             lost: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn has_sinks(&self) -> bool {
+        self.has_sinks
+    }
+
+    /// What reads records now beside the sinks.
+    pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
+        match self.is_tapped.load(Ordering::Acquire) {
+            true => self.tap.get()?.upgrade(),
+            false => None,
         }
     }
 
@@ -89,13 +112,39 @@ impl Events {
         Self(Some(shared))
     }
 
+    /// Whether a sink or a tap reads events.
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.reader().is_some()
     }
 
-    /// Emits an event; calls `event` only if there is a log. Never waits: without room the event counts as lost.
+    /// Whether a tap reads events.
+    pub fn is_tapped(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| shared.is_tapped.load(Ordering::Relaxed))
+    }
+
+    fn reader(&self) -> Option<&Arc<Shared>> {
+        self.0.as_ref().filter(|shared| shared.is_on.load(Ordering::Relaxed))
+    }
+
+    /// Attaches what reads records while the tap is open. A second call is ignored. Without a log, nothing reads.
+    pub fn attach_tap(&self, tap: Weak<dyn Tap>) {
+        if let Some(shared) = &self.0 {
+            let _ = shared.tap.set(tap);
+        }
+    }
+
+    /// Opens or closes the tap. Each emitting thread sees the change soon. False: there is no log.
+    pub fn set_tapped(&self, is_tapped: bool) -> bool {
+        let Some(shared) = &self.0 else { return false };
+        shared.is_tapped.store(is_tapped, Ordering::Release);
+        shared.is_on.store(is_tapped || shared.has_sinks, Ordering::Relaxed);
+        shared.wake();
+        true
+    }
+
+    /// Emits an event; calls `event` only if it is read. Never waits: without room the event counts as lost.
     pub fn emit(&self, at: Timestamp, event: impl FnOnce() -> Event) {
-        let Some(shared) = &self.0 else { return };
+        let Some(shared) = self.reader() else { return };
         let record = Record { at, event: event() };
         let weight = record.weight();
         let sent = SENDERS.try_with(|senders| {
@@ -115,7 +164,7 @@ impl Events {
     /// Emits an event, or returns it if there is no room, for callers that prefer to wait.
     #[allow(clippy::result_large_err)] // It is the record that was given: it is moved either way.
     pub fn try_emit(&self, record: Record) -> Result<(), Record> {
-        let Some(shared) = &self.0 else { return Ok(()) };
+        let Some(shared) = self.reader() else { return Ok(()) };
         let mut given = Some(record);
         let sent = SENDERS.try_with(|senders| match given.take() {
             Some(record) => shared.sender(&mut senders.borrow_mut()).push(record),

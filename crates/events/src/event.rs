@@ -6,7 +6,7 @@
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, PushService, SessionId,
-    Timestamp, UserId, names,
+    Timestamp, Topic, UserId, names,
 };
 
 /// One event and when it happened.
@@ -83,6 +83,8 @@ pub enum Event {
     Exposed(Box<Exposed>),
     /// An entry of the audit log.
     Audited(Box<Audited>),
+    /// A log-in was rejected.
+    Rejected(Box<Rejected>),
 }
 
 /// The subject of an event.
@@ -104,6 +106,9 @@ pub struct Accepted {
     pub target: &'static str,
     /// The number of named recipients; none for topics, conditions and everyone.
     pub targets: Option<u64>,
+    pub topic: Option<Topic>,
+    /// The named recipients, for a tap that selects by them. No line has them.
+    pub named: Option<Named>,
     pub when: &'static str,
     pub push: &'static str,
     pub urgency: &'static str,
@@ -111,6 +116,13 @@ pub struct Accepted {
     pub kept: u64,
     /// The trace that it belongs to.
     pub trace: Option<TraceId>,
+}
+
+/// The recipients that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    Users(Box<[UserId]>),
+    Devices(Box<[DeviceId]>),
 }
 
 /// Where a message for live delivery went.
@@ -186,6 +198,38 @@ pub struct Audited {
     pub request: Box<str>,
 }
 
+/// A log-in that was rejected. Never has the credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The app that the log-in named, or whose token it presented. `None`: unknown.
+    pub app: Option<AppId>,
+    /// Proven by the token; none if the token itself was rejected.
+    pub device_id: Option<DeviceId>,
+    pub user: Option<UserId>,
+    /// `native`, `mqtt`, …
+    pub protocol: &'static str,
+    /// One of a fixed set (docs/events.md).
+    pub reason: &'static str,
+    /// As in the node's log.
+    pub detail: Box<str>,
+    /// The network of the client's address.
+    pub network: Option<Box<str>>,
+}
+
+impl Accepted {
+    fn bytes(&self) -> usize {
+        match &self.named {
+            Some(Named::Users(users)) => {
+                users.iter().map(|user| size_of::<UserId>() + user.as_str().len()).sum()
+            }
+            Some(Named::Devices(devices)) => {
+                devices.iter().map(|device| size_of::<DeviceId>() + device.as_str().len()).sum()
+            }
+            None => 0,
+        }
+    }
+}
+
 impl Audited {
     fn bytes(&self) -> usize {
         let Self { who, action, target, before, after, address, request, .. } = self;
@@ -219,6 +263,7 @@ names! {
         Configured => "configured",
         Exposed => "exposed",
         Audited => "audit",
+        Rejected => "rejected",
     }
 }
 
@@ -265,6 +310,7 @@ impl Record {
             | Event::PushAnswered { devices, .. } => size_of_val::<[DeviceNum]>(devices),
             Event::Acked(acked) => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
             Event::Audited(audited) => audited.bytes(),
+            Event::Accepted(accepted) => accepted.bytes(),
             _ => 0,
         }
     }

@@ -10,8 +10,10 @@
 //!                              rotated files                   Firehose        webhook, standard output
 //! ```
 //!
+//! While it is open, the collector also passes every record to the [`Tap`] (the live tail of the console).
+//!
 //! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
-//! [`batch`], `feed`, [`spool`], `worker`, `health`, [`sink`], [`service`], [`config`], [`metrics`].
+//! `tap`, [`batch`], `feed`, [`spool`], `worker`, `health`, [`sink`], [`service`], [`config`], [`metrics`].
 //!
 //! Invariant: emitting never touches a lock, a file or a socket that another thread may hold.
 
@@ -28,6 +30,7 @@ mod ring;
 pub mod service;
 pub mod sink;
 pub mod spool;
+mod tap;
 mod worker;
 
 pub use config::Config;
@@ -36,3 +39,4 @@ pub use event::{Event, Kind, Record, Subject};
 pub use line::Names;
 pub use metrics::Metrics;
 pub use service::{Drained, Error, Service};
+pub use tap::Tap;

@@ -11,7 +11,8 @@ use noroshi_types::trace::TraceId;
 use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, Timestamp, UserId};
 
 use crate::event::{
-    Accepted, Audited, Configured, Connected, Event, Exposed, Kind, Record, Registered, Routed, Subject,
+    Accepted, Audited, Configured, Connected, Event, Exposed, Kind, Record, Registered, Rejected, Routed,
+    Subject,
 };
 
 /// The version of the schema, `v` of each line. A version may gain fields; readers ignore unknown ones.
@@ -119,6 +120,7 @@ impl Writer {
             Event::Campaign { .. } => Kind::Campaign,
             Event::Exposed(_) => Kind::Exposed,
             Event::Audited(_) => Kind::Audited,
+            Event::Rejected(_) => Kind::Rejected,
             _ => Kind::Configured,
         };
         self.begin(at, kind, out);
@@ -145,6 +147,7 @@ impl Writer {
             Event::Configured(configured) => self.configured(configured, out),
             Event::Exposed(exposed) => self.exposed(exposed, out),
             Event::Audited(audited) => self.audited(audited, out),
+            Event::Rejected(rejected) => self.rejected(rejected, out),
             // `write` splits them into lines by device.
             Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
             }
@@ -162,6 +165,9 @@ impl Writer {
         push_field(out, "target", accepted.target);
         if let Some(targets) = accepted.targets {
             push_count(out, "targets", targets);
+        }
+        if let Some(topic) = &accepted.topic {
+            push_field(out, "topic", topic.as_str());
         }
         push_field(out, "when", accepted.when);
         push_field(out, "push", accepted.push);
@@ -239,6 +245,24 @@ impl Writer {
         }
         push_field(out, "address", &audited.address);
         push_field(out, "request", &audited.request);
+    }
+
+    fn rejected(&mut self, rejected: &Rejected, out: &mut Vec<u8>) {
+        if let Some(app) = rejected.app {
+            self.push_app(out, app);
+        }
+        if let Some(device) = &rejected.device_id {
+            push_field(out, "device_id", device.as_str());
+        }
+        if let Some(user) = &rejected.user {
+            push_field(out, "user", user.as_str());
+        }
+        push_field(out, "protocol", rejected.protocol);
+        push_field(out, "reason", rejected.reason);
+        push_field(out, "detail", &rejected.detail);
+        if let Some(network) = &rejected.network {
+            push_field(out, "network", network);
+        }
     }
 
     /// Calls `line` for each line: its devices, and its count. Unknown devices count in the first line.

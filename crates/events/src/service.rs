@@ -62,7 +62,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens sinks and spools, and starts. `network`: for sinks outside of this machine. `threads` supervises the log's
+    /// Opens sinks and spools, and starts. Without a sink it idles until a tap opens. `network`: for sinks outside of this machine. `threads` supervises the log's
     /// threads.
     pub fn start(
         config: &Config,
@@ -81,7 +81,7 @@ impl Service {
                 .map_err(|reason| Error::Sink { sink: name, reason })?;
             parts.push((name, opened, Arc::new(feed(config, sink, metrics)?)));
         }
-        let shared = Arc::new(Shared::new(config.ring_places));
+        let shared = Arc::new(Shared::new(config.ring_places, !config.sinks.is_empty()));
         let feeds: Vec<_> = parts.iter().map(|(_, _, feed)| feed.clone()).collect();
         let collector =
             collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
@@ -98,6 +98,11 @@ impl Service {
     /// A handle for emitting events.
     pub fn events(&self) -> Events {
         Events::new(self.shared.clone())
+    }
+
+    /// False: only a tap reads events.
+    pub fn has_sinks(&self) -> bool {
+        self.shared.has_sinks()
     }
 
     /// Sends queued events to the sinks within the configured time; the rest goes to disk. Events emitted from now on

@@ -18,9 +18,11 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::handover::Refusals;
 
-/// Half of them may be streams of live figures; the others are for operators, collectors and open consoles.
+/// Two thirds of them may be streams of live figures and live tails; the others are for operators, collectors and open
+/// consoles.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
-const _: () = assert!(noroshi_series::live::VIEWERS_MAX * 2 <= CONNECTIONS_MAX);
+const STREAMS_MAX: usize = noroshi_series::live::VIEWERS_MAX + noroshi_tail::tails::TAILS_MAX;
+const _: () = assert!(STREAMS_MAX * 3 <= CONNECTIONS_MAX * 2);
 
 /// Pause after a failed accept: without descriptors, the next one would fail too.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(100);

@@ -29,6 +29,8 @@ use noroshi_series::Series;
 use noroshi_store::Store;
 use noroshi_store::cells::Cells;
 use noroshi_supervision::Threads;
+use noroshi_tail::Tails;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +76,7 @@ pub struct Node {
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
     pub(crate) supervisor: Supervisor,
-    /// None if no sink is configured.
+    /// None after it ended.
     pub(crate) events: Option<noroshi_events::Service>,
     /// Held until the node is dropped.
     _lock: Option<std::fs::File>,
@@ -133,6 +135,10 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
     let (name, series_metrics) = (info.name.clone(), noroshi_series::Metrics::default());
     series_metrics.register(&mut registry);
+    let tail_metrics = noroshi_tail::Metrics::default();
+    tail_metrics.register(&mut registry);
+    let tails =
+        Tails::new(delivery.clone(), events.events(), info.name.clone(), Handle::current(), tail_metrics);
     let cluster = Membership::join(&config, &*opened.store, info, &delivery, &auth, &mut registry).await?;
     if let Some(postgres) = &opened.postgres {
         cluster::hand_over(postgres, &delivery);
@@ -164,6 +170,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         drain: Some(Arc::new(drain)),
         nodes: Some(cluster.nodes.clone()),
         series: series.clone(),
+        tails: tails.clone(),
         inspector: Some(Arc::new(inspector)),
         profiler,
         first_calls: noroshi_api::FirstCalls::default(),
@@ -200,6 +207,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     if !config.node.roles.has(Role::Front) {
         tasks.spawn(TaskKind::Series, |end| recorder.run(end));
     }
+    tasks.spawn(TaskKind::Console, |end| end_tails(tails, draining.subscribe(), end));
     // Streams end when the node begins to stop: their connections close with their current request.
     tasks.spawn(TaskKind::Console, |end| async move {
         end.cancelled().await;
@@ -225,7 +233,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         ready: state.ready.clone(),
         tasks,
         supervisor,
-        events,
+        events: Some(events),
         _lock: opened.lock,
     })
 }
@@ -331,6 +339,18 @@ impl Background {
         }
         Ok(())
     }
+}
+
+/// Tails end when the node stops, and when it drains: people look at the nodes that devices move to.
+async fn end_tails(tails: Arc<Tails>, mut draining: watch::Receiver<bool>, end: CancellationToken) {
+    loop {
+        tails.set_closed(*draining.borrow_and_update());
+        match end.run_until_cancelled(draining.changed()).await {
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => break,
+        }
+    }
+    tails.set_closed(true);
 }
 
 /// Updates the gauges that need a look at every shard.

@@ -334,6 +334,7 @@ pub(crate) fn first_info(
         broadcasts: true,
         activities: true,
         figures: true,
+        tails: true,
         ..NodeInfo::default()
     }
 }

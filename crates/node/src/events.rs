@@ -1,4 +1,4 @@
-//! Starts and stops the event log.
+//! Starts and stops the event log. Without a sink it idles until someone opens a live tail.
 
 use std::sync::Arc;
 
@@ -12,30 +12,32 @@ use tokio::runtime::Handle;
 
 use crate::config::Config;
 
-/// None if no sink is configured.
 pub(crate) fn start(
     config: &Config,
     node: &str,
     (delivery, auth, egress): (&Delivery, Arc<Auth>, Arc<Egress>),
     threads: &Threads,
     registry: &mut Registry,
-) -> Result<Option<Service>, noroshi_events::Error> {
-    if config.events.log.sinks.is_empty() {
-        return Ok(None);
-    }
-    let metrics = Metrics::new(registry);
+) -> Result<Service, noroshi_events::Error> {
+    let metrics = match config.events.log.sinks.is_empty() {
+        true => Metrics::default(),
+        false => Metrics::new(registry),
+    };
     let log = Log { node: node.to_owned(), version: env!("CARGO_PKG_VERSION"), ..config.events.log.clone() };
     let names: Names = Arc::new(move |app| auth.app_name(app).map(|name| name.to_string()));
     let service = Service::start(&log, names, Some((Handle::current(), egress)), threads, &metrics)?;
-    let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
-    tracing::info!(?sinks, "event log started");
+    if service.has_sinks() {
+        let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
+        tracing::info!(?sinks, "event log started");
+    }
     delivery.context.outcomes.attach_events(service.events());
-    Ok(Some(service))
+    Ok(service)
 }
 
 /// Sends pending events to the sinks until the timeout. Blocks its own thread.
 pub(crate) async fn end(service: Option<Service>) {
     let Some(service) = service else { return };
+    let has_sinks = service.has_sinks();
     match tokio::task::spawn_blocking(move || service.drain()).await {
         Ok(drained) if drained.lost > 0 => {
             tracing::warn!(
@@ -44,6 +46,7 @@ pub(crate) async fn end(service: Option<Service>) {
                 "some events were dropped because sinks did not accept them in time"
             );
         }
+        Ok(_) if !has_sinks => {}
         Ok(drained) => tracing::info!(spooled = drained.spooled, "event log stopped"),
         Err(error) => tracing::error!(%error, "the event log failed to stop"),
     }

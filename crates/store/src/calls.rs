@@ -170,6 +170,10 @@ calls! { Listings {
         = shared device_search::search(*app, search, *now);
 }}
 
+calls! { Owners {
+    read owners(of: Owned) -> Found = own owner::owners(of);
+}}
+
 calls! { Sessions {
     call log_in(logins: Vec<Login>) -> Vec<Result<LoggedIn, LoginRefused>> = own session::log_in(logins);
     read recheck(checks: Vec<Recheck>) -> Vec<Rechecked> = own session::recheck(checks);

@@ -37,6 +37,7 @@ pub(crate) mod named;
 pub(crate) mod notification;
 pub(crate) mod opened;
 pub(crate) mod outcome;
+pub(crate) mod owner;
 pub(crate) mod person;
 pub(crate) mod person_session;
 pub(crate) mod preferences;

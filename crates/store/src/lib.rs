@@ -16,12 +16,12 @@
 //!                 engine      rules, codecs, columns and row mapping that both engines share
 //! ```
 //!
-//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
+//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`owner`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
 //! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], [`preferences`], [`person`], [`series`], then `calls`, `engine`, [`sqlite`]
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
-//! that fails has changed nothing; a call names its tenant and never sees rows of another; all futures are cancel-safe in
+//! that fails has changed nothing; a call names its tenant and never sees rows of another (except [`owner`]); all futures are cancel-safe in
 //! the sense that dropping one neither undoes nor repeats the work, it only loses the answer.
 //!
 //! # A third store
@@ -60,6 +60,7 @@ pub mod maintenance;
 mod metrics;
 pub mod migrate;
 pub mod notification;
+pub mod owner;
 pub mod person;
 pub mod postgres;
 pub mod preferences;
@@ -110,6 +111,7 @@ pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
     OutcomePart, RequestSummary, State,
 };
+pub use owner::{Found, Owned, OwnedDevice, OwnedNotification, Owners};
 pub use person::{
     AuditEntry, AuditFilter, Audited, AuditedBy, NewPerson, NewPersonSession, NewTicket, OpenId, People,
     Person, PersonChange, PersonLogin, PersonSession, Ticket, TicketPurpose, TokenHash, TotpChange,
@@ -162,6 +164,7 @@ pub trait Store:
     + Activities
     + Items
     + Listings
+    + Owners
     + PreferenceStore
     + People
     + SeriesStore

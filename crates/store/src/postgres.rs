@@ -36,6 +36,7 @@ pub(crate) mod opened;
 mod options;
 mod order;
 mod outcome;
+pub(crate) mod owner;
 pub(crate) mod push;
 pub(crate) mod push_queue;
 mod queue;

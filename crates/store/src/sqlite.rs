@@ -33,6 +33,7 @@ mod number;
 pub(crate) mod opened;
 mod options;
 mod outcome;
+pub(crate) mod owner;
 pub(crate) mod push;
 pub(crate) mod push_queue;
 pub(crate) mod reader;

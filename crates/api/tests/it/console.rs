@@ -116,6 +116,8 @@ async fn every_role_may_do_what_its_permissions_say_and_nothing_else() {
                     // It does not end; `series` tests who may open it.
                     ("GET", "/v1/live"),
                     ("GET", "/v1/apps/{app}/live"),
+                    // Likewise, and `tail` does.
+                    ("GET", "/v1/tail"),
                 ];
                 if ends.contains(&(method.as_str(), route)) {
                     continue;

@@ -31,6 +31,7 @@ mod refusal;
 mod relay;
 mod series;
 mod service;
+mod tail;
 mod tenant;
 mod topic;
 mod topic_rules;

@@ -42,6 +42,7 @@ pub(crate) struct Service {
     pub(crate) key: String,
     /// A key of the app `other` with all scopes.
     pub(crate) other_key: String,
+    _log: noroshi_events::Service,
     _folder: tempfile::TempDir,
 }
 
@@ -120,6 +121,15 @@ impl Service {
         let metrics = Metrics::new(&mut registry);
         let registry = Arc::new(registry);
         let series = noroshi_series::Series::new(registry.clone(), &delivery, "node", Default::default());
+        let log = event_log(&delivery, folder.path());
+        let runtime = tokio::runtime::Handle::current();
+        let tails = noroshi_tail::Tails::new(
+            delivery.clone(),
+            log.events(),
+            "node".into(),
+            runtime,
+            Default::default(),
+        );
         let mut state = State {
             auth,
             delivery,
@@ -133,6 +143,7 @@ impl Service {
             drain: None,
             nodes: None,
             series,
+            tails,
             inspector: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
             first_calls: noroshi_api::FirstCalls::default(),
@@ -151,6 +162,7 @@ impl Service {
             store,
             other_key: keys.remove(1),
             key: keys.remove(0),
+            _log: log,
             _folder: folder,
         }
     }
@@ -475,4 +487,14 @@ impl Outlet for FakeServices {
     fn status(&self, app: AppId) -> Vec<CredentialStatus> {
         self.states.lock().expect("no panic").get(&app).cloned().unwrap_or_default()
     }
+}
+
+/// An event log without sinks, which only live tails read.
+fn event_log(delivery: &Delivery, folder: &std::path::Path) -> noroshi_events::Service {
+    let config = noroshi_events::Config::new("node", folder.join("events"));
+    let names: noroshi_events::Names = Arc::new(|_| None);
+    let log = noroshi_events::Service::start(&config, names, None, &Default::default(), &Default::default());
+    let log = log.expect("a log");
+    delivery.context.outcomes.attach_events(log.events());
+    log
 }

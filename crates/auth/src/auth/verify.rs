@@ -226,6 +226,20 @@ impl Auth {
         }
     }
 
+    /// The app that a rejected log-in was for, as far as its token or its request tell. Nothing of it is verified.
+    pub fn claimed_app(&self, token: Option<&str>, named: Option<&str>) -> Option<AppId> {
+        let of_device =
+            || token::unverified_device(token?).map(|(app, _)| app).filter(|app| self.has_app(*app));
+        let of_jwt = || {
+            // Its length is limited.
+            jwt::header(token?).ok()?;
+            let body = jwt::body(token?).ok()?;
+            let unverified = Unverified::read(&body).ok()?;
+            Some(self.snapshot.load().app_of_token(&unverified.named, named).ok()?.id)
+        };
+        of_device().or_else(of_jwt).or_else(|| self.app_id(named?))
+    }
+
     fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
         let identity = self.signer.verify(token, now)?;
         // The app may be deleted while its tokens are still valid.

@@ -187,6 +187,8 @@ fn handle(peers: &Peers, handler: &dyn Handler, from: Epoch, record: Record) {
         }
         Record::AskFigures { apps } => handler.figures_asked(from, apps),
         Record::Figures { report } => handler.figures_reported(from, report),
+        Record::AskTail { tail } => handler.tail_asked(from, tail),
+        Record::Tail { report } => handler.tail_reported(from, report),
         Record::DefinitionsChanged => handler.definitions_changed(),
         Record::Stale { all: true, .. } => handler.all_data_changed(),
         Record::Stale { tags, all: false } => handler.data_changed(tags),

@@ -37,7 +37,7 @@ pub const VERSION: u8 = 1;
 /// Kind and length.
 const HEAD_BYTES: usize = 5;
 
-/// The most bytes of a report of live figures.
+/// The most bytes of a report of live figures, of a live tail, and of the filter of a tail.
 pub const REPORT_BYTES_MAX: usize = 32 << 10;
 
 kinds! {
@@ -111,6 +111,11 @@ kinds! {
         20 => AskFigures { apps: Vec<AppId> },
         /// Answers `AskFigures`, once a second.
         21 => Figures { report: Bytes },
+        /// The sender has a live tail open and wants the events that its filter selects, for some seconds. Sent to nodes that
+        /// know it only.
+        22 => AskTail { tail: Bytes },
+        /// Answers `AskTail`, at most four times a second for each tail.
+        23 => Tail { report: Bytes },
     }
 }
 

@@ -291,3 +291,53 @@ async fn a_message_that_leaves_an_inbox_is_reported_with_its_device() {
     run.abort();
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acceptance_names_its_topic_and_to_a_tap_its_recipients() {
+    use noroshi_events::{Event, Record, Tap, event::Named};
+
+    #[derive(Default)]
+    struct Reader(std::sync::Mutex<Vec<noroshi_events::event::Accepted>>);
+    impl Tap for Reader {
+        fn read(&self, records: &mut Vec<Record>, _: u64) {
+            let accepted = records.drain(..).filter_map(|record| match record.event {
+                Event::Accepted(accepted) => Some(*accepted),
+                _ => None,
+            });
+            self.0.lock().expect("no panic").extend(accepted);
+        }
+    }
+
+    let bench = bench().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = event_log(&bench.delivery, folder.path());
+    bench.device("u1").await;
+    let publish = async |target| {
+        let request = request(target, When::Stored);
+        bench.delivery.publisher.publish(bench.app, request, None).await.expect("accepted").id
+    };
+    // Without a tap, nothing copies recipients.
+    let first = publish(users(&["u1"])).await;
+    let reader = Arc::<Reader>::default();
+    let tap: std::sync::Weak<dyn Tap> = Arc::<Reader>::downgrade(&reader);
+    log.events().attach_tap(tap);
+    log.events().set_tapped(true);
+    let to_user = publish(users(&["u1", "u2"])).await;
+    let to_topic = publish(Target::Topic(Topic::parse("news").expect("a topic"))).await;
+    let seen = async {
+        while !reader.0.lock().expect("no panic").iter().any(|accepted| accepted.id == to_topic) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), seen).await.expect("in time");
+    let seen = reader.0.lock().expect("no panic").clone();
+    let of = |id| seen.iter().find(|accepted| accepted.id == id);
+    assert!(of(first).is_none_or(|accepted| accepted.named.is_none()));
+    let named = of(to_user).and_then(|accepted| accepted.named.clone());
+    assert!(matches!(named, Some(Named::Users(users)) if users.len() == 2));
+    let of_topic = of(to_topic).expect("seen");
+    assert_eq!((of_topic.topic.as_ref().map(Topic::as_str), &of_topic.named), (Some("news"), &None));
+    tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
+    let lines = written_events(folder.path());
+    assert!(lines.contains(r#""target":"topic","topic":"news""#) && !lines.contains("u2"), "{lines}");
+}

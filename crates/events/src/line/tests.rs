@@ -1,8 +1,9 @@
 //! Lines as readers see them, and the documented example of each event.
 
-use noroshi_types::{CampaignId, CloseReason, PushService, SessionId};
+use noroshi_types::{CampaignId, CloseReason, PushService, SessionId, Topic};
 
 use super::*;
+use crate::event::Named;
 
 const AT: Timestamp = Timestamp(1_795_366_800_042);
 
@@ -57,6 +58,8 @@ fn all() -> Vec<Event> {
             campaign: Some(CampaignId::from_bytes([5; 16])),
             target: "users",
             targets: Some(2),
+            topic: None,
+            named: Some(Named::Users(Box::new([UserId::parse("ann").expect("id")]))),
             when: "stored",
             push: "fallback",
             urgency: "normal",
@@ -116,7 +119,30 @@ fn all() -> Vec<Event> {
             request: "01935b5a-0000-7a00-8000-000000000009".into(),
         })),
         Event::Lost { count: 3 },
+        Event::Rejected(Box::new(Rejected {
+            app: Some(AppId(7)),
+            device_id: None,
+            user: None,
+            protocol: "mqtt",
+            reason: "expired",
+            detail: "the token has expired".into(),
+            network: Some("192.0.2.7".into()),
+        })),
     ]
+}
+
+#[test]
+fn the_recipients_of_a_request_are_in_no_line() {
+    let named = Some(Named::Devices(Box::new([DeviceId::parse("hidden").expect("id")])));
+    let accepted = all().into_iter().find_map(|event| match event {
+        Event::Accepted(accepted) => {
+            Some(Accepted { named: named.clone(), topic: Topic::parse("news").ok(), ..*accepted })
+        }
+        _ => None,
+    });
+    let lines = lines(&mut writer(), Event::Accepted(Box::new(accepted.expect("one of each kind"))));
+    assert_eq!(lines[0]["topic"], "news");
+    assert!(!lines[0].to_string().contains("hidden"));
 }
 
 #[test]

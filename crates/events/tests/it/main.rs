@@ -5,6 +5,7 @@ mod file;
 #[cfg(feature = "firehose")]
 mod firehose;
 mod receiver;
+mod tap;
 mod webhook;
 
 use std::path::Path;

@@ -17,6 +17,9 @@ use crate::session::registry::Address;
 use crate::session::renewal::NotRenewed;
 use crate::session::request::BoxedRequest;
 
+/// The reason in events of a log-in that an adapter refuses itself ([`Effect::ReportRefusal`]).
+pub(crate) const REFUSED_BY_PROTOCOL: &str = "protocol";
+
 /// The shard carries effects out in order, after the method of the adapter has returned. If the connection closes
 /// meanwhile, the shard drops its remaining effects, unless they concern other connections.
 pub(crate) enum Effect {

@@ -22,7 +22,7 @@ use crate::fanout::mail::Mail;
 use crate::io::tls::TlsSession;
 use crate::lifecycle::Origin;
 use crate::protocol::context::{Context, Facts, Network, Peers, Progress};
-use crate::protocol::effect::{Attach, Effect, Refusal, Reply, TopicNotice};
+use crate::protocol::effect::{Attach, Effect, REFUSED_BY_PROTOCOL, Refusal, Reply, TopicNotice};
 use crate::protocol::jobs::{At, Completed, JOBS_MAX, Jobs, Outside, Turn};
 use crate::protocol::polling::PollingSessions;
 use crate::protocol::registry::AnyAdapter;
@@ -207,7 +207,9 @@ impl Shard {
                 self.await_login(slot);
             }
             Effect::AwaitLogin => self.await_login(slot),
-            Effect::ReportRefusal(why) => self.report_refused_log_in(slot, &why),
+            Effect::ReportRefusal(why) => {
+                self.report_refused_log_in(slot, REFUSED_BY_PROTOCOL, &why);
+            }
             Effect::Authorize(request) => self.run_op(slot, request),
             Effect::Subscribe { topics, since, request } => {
                 let result = self.subscribe_all(slot, topics, since);

@@ -2,7 +2,7 @@
 //! channel, and its size is asserted.
 
 use noroshi_protocol::ws::Decoder;
-use noroshi_types::{CloseReason, NotificationId};
+use noroshi_types::{AppId, CloseReason, NotificationId};
 
 use crate::fanout::marks::Marks;
 use crate::fanout::{Received, Recipient};
@@ -26,6 +26,8 @@ pub(crate) struct Opening {
     /// The app that the request names, for app JWTs.
     pub(crate) app: Option<Box<str>>,
     pub(crate) login: Option<PendingLogIn>,
+    /// The app that the log-in is for, for the event of its rejection. Not proven; set only while events are read.
+    pub(crate) claimed_app: Option<AppId>,
     /// Seconds after which the client may retry a log-in that was refused for earlier failures; 0 for others.
     pub(crate) retry_after_s: u32,
     /// The client asked for an event stream under gzip.

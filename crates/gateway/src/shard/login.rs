@@ -12,14 +12,14 @@ use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused
 use noroshi_delivery::rules::Reason;
 use noroshi_delivery::{LoginAttempt, LoginResult, OverQuota};
 use noroshi_events::Event;
-use noroshi_events::event::Connected;
+use noroshi_events::event::{Connected, Rejected};
 use noroshi_protocol::ws::Input;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
 use noroshi_types::rule::Denied;
-use noroshi_types::{AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
+use noroshi_types::{AppId, AppName, CloseReason, NotificationId, Quota, SessionId, Topic, UserId};
 
 use crate::lifecycle::Origin;
-use crate::protocol::effect::{Refusal, Reply as Outcome, TopicNotice};
+use crate::protocol::effect::{REFUSED_BY_PROTOCOL, Refusal, Reply as Outcome, TopicNotice};
 use crate::session::catch_up::CatchUp;
 use crate::session::following::Following;
 use crate::session::login::{LOG_IN_TIMEOUT, OpenedSession, PendingLogIn, Succession, login_of, session_of};
@@ -51,9 +51,15 @@ enum Attaching {
 }
 
 impl Shard {
-    /// Logs and counts a device that is refused.
-    pub(crate) fn report_refused_log_in(&mut self, slot: u32, why: &dyn std::fmt::Display) {
+    /// Logs, counts and emits the log-in of a device that is refused. `reason`: one of docs/events.md.
+    pub(crate) fn report_refused_log_in(
+        &mut self,
+        slot: u32,
+        reason: &'static str,
+        why: &dyn std::fmt::Display,
+    ) {
         self.shared.metrics.log_ins_refused.inc();
+        self.emit_refused_log_in(slot, reason, why);
         let now = self.now.wall;
         let shared = self.shared.clone();
         if self.connection(slot).is_none() {
@@ -70,6 +76,48 @@ impl Shard {
             not_told,
             "a log-in was refused: {why}"
         );
+    }
+
+    fn emit_refused_log_in(&mut self, slot: u32, reason: &'static str, why: &dyn std::fmt::Display) {
+        if !self.delivery.context.outcomes.events().is_on() {
+            return;
+        }
+        let client = self.client(slot).filter(|client| *client != ClientNetwork::NONE);
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        let protocol = connection.protocol.as_str();
+        // What a protocol lets in without a token belongs to one app.
+        let config = &shared.config;
+        let without_token = match connection.protocol {
+            Protocol::Xmpp => Some(&*config.xmpp.accounts_app),
+            _ => config.anonymous_app.as_deref(),
+        };
+        let without_token = || shared.auth.app_id(without_token.filter(|_| reason == REFUSED_BY_PROTOCOL)?);
+        let opening = connection.opening.as_ref();
+        let login = opening.and_then(|opening| opening.login.as_ref()).map(|pending| &pending.login);
+        let claimed = opening.and_then(|opening| opening.claimed_app);
+        let rejected = Rejected {
+            app: login.map(|login| login.app).or(claimed).or_else(without_token),
+            device_id: login.map(|login| login.device.clone()),
+            user: login.and_then(|login| login.user.clone()),
+            protocol,
+            reason,
+            detail: why.to_string().into(),
+            network: client.map(|client| client.to_string().into()),
+        };
+        let event = || Event::Rejected(Box::new(rejected));
+        self.delivery.context.outcomes.events().emit(self.now.wall, event);
+    }
+
+    /// Keeps for which app a log-in is, if its rejection is to be emitted.
+    fn note_claimed_app(&mut self, slot: u32, app: impl FnOnce(&Self) -> Option<AppId>) {
+        if !self.delivery.context.outcomes.events().is_on() {
+            return;
+        }
+        let app = app(self);
+        if let Some(connection) = self.connection(slot) {
+            connection.opening().claimed_app = app;
+        }
     }
 
     pub(crate) fn start_log_in(
@@ -95,7 +143,10 @@ impl Shard {
         let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
         match delivery.quotas.enter(identity.app, replaces) {
             Ok(permit) => connection.attachment.permit = permit,
-            Err(over) => return self.refuse_over_quota(slot, &over),
+            Err(over) => {
+                self.note_claimed_app(slot, |_| Some(identity.app));
+                return self.refuse_over_quota(slot, &over);
+            }
         }
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
@@ -114,7 +165,7 @@ impl Shard {
     /// The app's quota is used up: the client learns it in its protocol, with the time to reconnect.
     pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
-        self.report_refused_log_in(slot, &why);
+        self.report_refused_log_in(slot, CloseReason::QuotaExceeded.as_str(), &why);
         self.refuse_login(
             slot,
             &Refusal {
@@ -194,7 +245,11 @@ impl Shard {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
                     LoginRefused::TooManyTopics => "more topics than a device may have",
                 };
-                self.report_refused_log_in(slot, &why);
+                let name = match refused {
+                    LoginRefused::Revoked => CloseReason::Revoked.as_str(),
+                    LoginRefused::TooManyTopics => "too_many_topics",
+                };
+                self.report_refused_log_in(slot, name, &why);
                 let (code, reason) = match refused {
                     LoginRefused::Revoked if !is_stream => {
                         return self.begin_close(slot, CloseReason::Revoked);
@@ -440,11 +495,21 @@ impl Shard {
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());
-        let Some(token) = token else { return self.continue_log_in(slot, request, Err(Refused::Missing)) };
+        let Some(token) = token else {
+            self.note_claimed_app(slot, |shard| shard.shared.auth.claimed_app(None, app));
+            return self.continue_log_in(slot, request, Err(Refused::Missing));
+        };
         match self.shared.auth.check(Credential { token, app, client }, self.now.wall) {
-            Checked::Known(answer) => self.continue_log_in(slot, request, answer),
+            Checked::Known(answer) => {
+                self.note_claimed_app(slot, |shard| match &answer {
+                    Ok(identity) => Some(identity.app),
+                    Err(_) => shard.shared.auth.claimed_app(Some(token), app),
+                });
+                self.continue_log_in(slot, request, answer);
+            }
             // The app would refuse the log-in also after the verification.
             Checked::Costly(costly) => {
+                self.note_claimed_app(slot, |_| Some(costly.app()));
                 match self.delivery.quotas.check_rate(costly.app(), Quota::ConnectsPerSecond) {
                     Ok(()) => self.submit(slot, costly, Pending::LogIn(request)),
                     Err(over) => self.refuse_over_quota(slot, &over),
@@ -456,7 +521,7 @@ impl Shard {
     /// Continues a log-in whose token is verified or refused.
     fn continue_log_in(&mut self, slot: u32, request: BoxedRequest, answer: Answer) {
         if let Err(refused) = &answer {
-            self.report_refused_log_in(slot, refused);
+            self.report_refused_log_in(slot, refused.as_str(), refused);
             // Kept for the close, which names the time.
             if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
                 (refused, self.connection(slot))

@@ -16,6 +16,7 @@ mod mqtt;
 mod node;
 mod preferences;
 mod recovery;
+mod rejected;
 mod reset;
 mod secure;
 mod session;

@@ -87,6 +87,7 @@ fn crates_know_only_those_before_them() {
             ],
         ),
         ("noroshi-series", &["types", "telemetry", "store", "cluster", "delivery"]),
+        ("noroshi-tail", &["types", "supervision", "telemetry", "events", "store", "cluster", "delivery"]),
         (
             "noroshi-api",
             &[
@@ -102,6 +103,7 @@ fn crates_know_only_those_before_them() {
                 "push",
                 "delivery",
                 "series",
+                "tail",
             ],
         ),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
@@ -138,6 +140,7 @@ fn crates_know_only_those_before_them() {
                 "console",
                 "delivery",
                 "series",
+                "tail",
                 "api",
                 "cells",
                 "gateway",

@@ -23,6 +23,7 @@ pub(crate) mod items;
 pub(crate) mod listings;
 pub(crate) mod maintenance;
 pub(crate) mod notifications;
+pub(crate) mod owners;
 pub(crate) mod people;
 pub(crate) mod preferences;
 pub(crate) mod push;
@@ -132,6 +133,7 @@ macro_rules! conformance_tests {
                 a_live_message_is_not_stored, a_ttl_ends, a_newer_message_replaces_older_ones_of_its_collapse_key,
                 a_full_inbox_evicts_the_oldest, many_inboxes_keep_their_newest_rows,
                 an_ack_removes_once, concurrent_acknowledgements_count_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
+            owners: the_owner_of_everything_is_found;
             listings: notifications_are_listed_newest_first, notifications_are_filtered, a_page_of_notifications_is_bounded,
                 notifications_of_a_user_have_their_outcomes, notifications_of_a_device_are_those_it_could_get,
                 notifications_of_a_campaign_are_listed, devices_are_found_by_their_tokens, a_search_for_devices_is_bounded;

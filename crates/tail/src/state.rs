@@ -1,0 +1,278 @@
+//! The open tails, and the way of a record from the collector into their queues. Pure: no clock, no IO.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use noroshi_events::{Event, Kind, Record, Subject};
+use noroshi_store::{Found, Owned};
+use noroshi_types::{CampaignId, DeviceNum, NotificationId, Outcome};
+
+use crate::entry::Entry;
+use crate::filter::{LISTED_MAX, Selected, Selector, kinds_of, subject_of};
+use crate::kinds::Kinds;
+use crate::owners::{Name, Owner, Owners};
+use crate::queue::{Counts, EVENTS_MAX, Gaps, Queue};
+
+/// Events that wait for a read of the store, and their bytes in lists of devices.
+const PENDING_MAX: usize = 512;
+const PENDING_BYTES_MAX: usize = 4 << 20;
+/// A notification may be written in the background after its events: they are looked up at so many flushes.
+const TRIES: u8 = 8;
+/// Keys of each kind in one read of the store.
+const ASKED_MAX: usize = 512;
+/// Campaigns take a statement each.
+const CAMPAIGNS_ASKED_MAX: usize = 32;
+
+/// An open tail and its events since the last flush.
+pub(crate) struct Tail {
+    pub(crate) selector: Selector,
+    pub(crate) queue: Queue<Entry>,
+}
+
+/// An event that some tails may show, once the store has said to which app it belongs.
+struct Pending {
+    record: Record,
+    /// These tails, by number.
+    tails: Vec<u64>,
+    tries: u8,
+    /// How many others wait for the same answer. They are only counted.
+    more: u64,
+}
+
+/// Events that wait for the same answer, for the same tails.
+#[derive(PartialEq, Eq, Hash)]
+struct Awaited {
+    key: Key,
+    kinds: Kinds,
+    tails: Vec<u64>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Notification(NotificationId),
+    Campaign(CampaignId),
+    Device(DeviceNum),
+}
+
+/// Events of a tail, and the names of their devices.
+pub(crate) struct Batch {
+    pub(crate) events: Vec<(Kind, Entry, Vec<Arc<Name>>)>,
+    pub(crate) omitted: Counts,
+    pub(crate) gaps: Gaps,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) tails: HashMap<u64, Tail>,
+    owners: Owners,
+    pending: Vec<Pending>,
+    pending_bytes: usize,
+    /// How many events wait for an answer, and the place of the last one.
+    awaited: HashMap<Awaited, (usize, usize)>,
+}
+
+impl State {
+    pub(crate) fn open(&mut self, number: u64, selector: Selector) {
+        self.tails.insert(number, Tail { selector, queue: Queue::default() });
+    }
+
+    /// Forgets everything when the last tail closes.
+    pub(crate) fn close(&mut self, number: u64) {
+        self.tails.remove(&number);
+        if self.tails.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Records of the collector, and how many it lost.
+    pub(crate) fn read(&mut self, records: impl Iterator<Item = Record>, lost: u64) {
+        // The collector may pass a last batch after the last tail has closed.
+        if self.tails.is_empty() {
+            return;
+        }
+        if lost > 0 {
+            self.tails.values_mut().for_each(|tail| tail.queue.gaps.add(Gaps::LOST));
+        }
+        for record in records {
+            match record.event {
+                // A batch of acknowledgements is of any number of notifications and apps.
+                Event::Acked(acked) => {
+                    for acked in acked.chunk_by(|a, b| a.0 == b.0) {
+                        self.one(Record { at: record.at, event: acknowledged(acked) });
+                    }
+                }
+                _ => self.one(record),
+            }
+        }
+    }
+
+    fn one(&mut self, record: Record) {
+        self.learn(&record.event);
+        self.assign(record, None, (0, 0));
+    }
+
+    fn learn(&mut self, event: &Event) {
+        self.owners.learn(event);
+        let (app, device, id, user) = match event {
+            Event::Registered(it) => (it.app, it.device, &it.device_id, it.user.as_ref()),
+            Event::Connected(it) => (it.app, it.device, &it.device_id, it.user.as_ref()),
+            _ => return,
+        };
+        let of_app = self.tails.values_mut().filter(|tail| tail.selector.filter.app == app);
+        of_app.for_each(|tail| tail.selector.learn(device, id, user));
+    }
+
+    /// Puts the event into the queues of the tails that show it. `only`: the tails that wait for it. `more`: how many
+    /// others have the same answer.
+    fn assign(&mut self, record: Record, only: Option<Vec<u64>>, (tries, more): (u8, u64)) {
+        let kinds: Kinds = kinds_of(&record).into_iter().flatten().collect();
+        let is_wanted = |(number, tail): &(&u64, &mut Tail)| {
+            tail.selector.filter.kinds.intersects(kinds)
+                && only.as_ref().is_none_or(|only| only.contains(number))
+        };
+        if kinds.is_empty() || !self.tails.values().any(|tail| tail.selector.filter.kinds.intersects(kinds)) {
+            return;
+        }
+        let owner = self.owners.owner(&record.event);
+        let detail = self.owners.detail(&record.event);
+        let mut waiting = Vec::new();
+        for (number, tail) in self.tails.iter_mut().filter(is_wanted) {
+            let Tail { selector, queue } = tail;
+            match owner {
+                Owner::App(app) if app != selector.filter.app => continue,
+                _ => {}
+            }
+            match (owner, selector.select(&record, detail)) {
+                (_, Selected::No) => {}
+                (Owner::Nobody, _) => queue.gaps.add(Gaps::UNASSIGNED),
+                (Owner::Unknown, _) | (Owner::App(_), Selected::Unknown) => waiting.push(*number),
+                (Owner::App(_), Selected::Yes(devices, count)) => {
+                    let shown = selector.filter.kinds;
+                    for kind in kinds.iter().filter(|kind| shown.contains(*kind)) {
+                        queue.push(kind, || Entry::new(&record, devices.clone(), count));
+                        queue.omit(kind, more);
+                    }
+                }
+            }
+        }
+        if !waiting.is_empty() {
+            waiting.sort_unstable();
+            self.wait(record, kinds, waiting, (tries, more));
+        }
+    }
+
+    fn wait(&mut self, record: Record, kinds: Kinds, tails: Vec<u64>, (tries, more): (u8, u64)) {
+        let bytes = size_of_val(devices_of(&record));
+        let awaited = key_of(&record.event).map(|key| Awaited { key, kinds, tails: tails.clone() });
+        let waiting = awaited.as_ref().and_then(|awaited| self.awaited.get(awaited).copied());
+        if let Some((EVENTS_MAX.., last)) = waiting {
+            // No flush shows more.
+            self.pending[last].more += more + 1;
+            return;
+        }
+        let has_room = self.pending.len() < PENDING_MAX && self.pending_bytes + bytes <= PENDING_BYTES_MAX;
+        if has_room && tries < TRIES {
+            if let Some(awaited) = awaited {
+                let count = waiting.map_or(0, |(count, _)| count);
+                self.awaited.insert(awaited, (count + 1, self.pending.len()));
+            }
+            self.pending_bytes += bytes;
+            self.pending.push(Pending { record, tails, tries: tries + 1, more });
+            return;
+        }
+        for number in tails {
+            if let Some(tail) = self.tails.get_mut(&number) {
+                tail.queue.gaps.add(Gaps::UNASSIGNED);
+            }
+        }
+    }
+
+    /// What the store must be asked before a flush: the owners of events that wait, and names of devices.
+    pub(crate) fn wanted(&self) -> Owned {
+        let mut asked = Owned::default();
+        for Pending { record, .. } in &self.pending {
+            self.owners.ask(&record.event, &mut asked);
+        }
+        let Owned { notifications, devices, campaigns } = &mut asked;
+        limit(notifications, ASKED_MAX);
+        limit(devices, ASKED_MAX);
+        limit(campaigns, CAMPAIGNS_ASKED_MAX);
+        // With the rest of the room, the names of devices.
+        let queued = self.tails.values().flat_map(|tail| tail.queue.events());
+        let queued = queued.flat_map(|(_, entry)| entry.devices.as_slice());
+        let waiting =
+            self.pending.iter().flat_map(|pending| devices_of(&pending.record).iter().take(LISTED_MAX));
+        let unnamed = queued.chain(waiting).filter(|device| self.owners.device(**device).is_none());
+        let mut unnamed: Vec<DeviceNum> = unnamed.copied().collect();
+        limit(&mut unnamed, ASKED_MAX - devices.len());
+        devices.extend(unnamed);
+        limit(devices, ASKED_MAX);
+        asked
+    }
+
+    /// What a read of the store found.
+    pub(crate) fn found(&mut self, asked: &Owned, found: Found) {
+        self.owners.found(asked, found);
+    }
+
+    /// Assigns the events that waited, as far as that is possible now.
+    pub(crate) fn retry(&mut self) {
+        self.pending_bytes = 0;
+        self.awaited.clear();
+        for Pending { record, tails, tries, more } in std::mem::take(&mut self.pending) {
+            self.assign(record, Some(tails), (tries, more));
+        }
+    }
+
+    /// The events of a tail since the last flush, with the names of their devices.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Batch> {
+        let tail = self.tails.get_mut(&number)?;
+        let (app, mut queue) = (tail.selector.filter.app, tail.queue.take());
+        let (omitted, gaps) = (std::mem::take(&mut queue.omitted), queue.gaps);
+        let names = |devices: &[DeviceNum]| {
+            let known = devices.iter().filter_map(|device| self.owners.device(*device)?);
+            known.filter(|name| name.app == app).cloned().collect()
+        };
+        let named = |(kind, entry): (Kind, Entry)| {
+            let names = names(&entry.devices);
+            (kind, entry, names)
+        };
+        let events = queue.into_events().into_iter().map(named).collect();
+        Some(Batch { events, omitted, gaps })
+    }
+}
+
+fn limit<T: Ord>(keys: &mut Vec<T>, max: usize) {
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(max);
+}
+
+/// The acknowledgements of one notification.
+fn acknowledged(acked: &[(NotificationId, DeviceNum)]) -> Event {
+    let devices: Box<[DeviceNum]> = acked.iter().map(|(_, device)| *device).collect();
+    let (of, count) = (Subject::Notification(acked[0].0), devices.len() as u64);
+    Event::Outcome { of, outcome: Outcome::Acked, devices, count }
+}
+
+/// Whose owner or detail decides about the event.
+fn key_of(event: &Event) -> Option<Key> {
+    match (event, subject_of(event)) {
+        (Event::Closed { device, .. }, _) => Some(Key::Device(*device)),
+        (_, Some(Subject::Notification(id))) => Some(Key::Notification(id)),
+        (_, Some(Subject::Campaign(campaign))) => Some(Key::Campaign(campaign)),
+        (_, Some(Subject::Several) | None) => None,
+    }
+}
+
+fn devices_of(record: &Record) -> &[DeviceNum] {
+    match &record.event {
+        Event::Outcome { devices, .. }
+        | Event::PushSent { devices, .. }
+        | Event::PushAnswered { devices, .. } => devices,
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Whose events a tail shows, with a real log and a real store.
+
+use noroshi_events::Event;
+use noroshi_events::event::Rejected;
+use noroshi_tail::Filter;
+use noroshi_types::{AppId, CloseReason, DeviceId, Outcome, SessionId, Target, UserId};
+
+use crate::world::*;
+
+#[tokio::test]
+async fn each_app_sees_its_own_events_with_the_ids_of_its_devices() {
+    let world = World::new().await;
+    let (ann, bob) =
+        (world.device(world.shop, "d1", "ann").await, world.device(world.game, "d1", "bob").await);
+    let node = world.alone();
+    let mut shop = node.open(Filter::of(world.shop)).await;
+    let mut game = node.open(Filter::of(world.game)).await;
+    let in_shop = node.publish(world.shop, users(&["ann"])).await;
+    let in_game = node.publish(world.game, users(&["bob"])).await;
+    node.outcome(in_shop, Outcome::Written, &[ann]);
+    node.outcome(in_game, Outcome::Written, &[bob]);
+    for (device, session) in [(ann, SessionId(1)), (bob, SessionId(2))] {
+        node.events.emit(NOW, || Event::Closed { device, session, reason: CloseReason::Drain });
+    }
+    for (viewer, id, user, session) in
+        [(&mut shop, in_shop, "ann", SessionId(1)), (&mut game, in_game, "bob", SessionId(2))]
+    {
+        let mut seen = Seen::default();
+        seen.until(viewer, |seen| seen.has("written") && seen.has("closed")).await;
+        let mut kinds = seen.kinds();
+        kinds.sort_unstable();
+        assert_eq!(kinds, ["accepted", "closed", "kept", "routed", "written"]);
+        for event in &seen.events {
+            match event["event"].as_str() {
+                Some("closed") => {
+                    assert_eq!((&event["device"], &event["user"]), (&"d1".into(), &user.into()));
+                    assert_eq!(event["session"], session.to_string());
+                }
+                _ => assert_eq!(event["id"], id.to_string()),
+            }
+            if event["event"] == "accepted" {
+                assert_eq!(event["users"], serde_json::json!([user]));
+            }
+            assert_eq!((event.get("node"), event.get("app")), (None, None));
+        }
+        assert_eq!((seen.omitted, seen.gaps.len(), seen.missing), (0, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_tail_that_opens_later_asks_the_store() {
+    let world = World::new().await;
+    let ann = world.device(world.shop, "d1", "ann").await;
+    let bob = world.device(world.game, "d2", "bob").await;
+    let node = world.alone();
+    let id = node.publish(world.shop, Target::Topic(topic("news"))).await;
+    let other = node.publish(world.game, users(&["bob"])).await;
+    let mut on_topic = node.open(Filter { topic: Some(topic("news")), ..Filter::of(world.shop) }).await;
+    let mut shop = node.open(Filter::of(world.shop)).await;
+    node.outcome(other, Outcome::Acked, &[bob]);
+    node.outcome(id, Outcome::Acked, &[ann]);
+    for viewer in [&mut on_topic, &mut shop] {
+        let mut seen = Seen::default();
+        seen.until(viewer, |seen| seen.has("acked")).await;
+        assert_eq!(seen.events.len(), 1);
+        assert_eq!(
+            (&seen.events[0]["id"], &seen.events[0]["devices"][0]["id"]),
+            (&id.to_string().into(), &"d1".into())
+        );
+    }
+    assert!(node.metrics.tail_lookups.get() > 0);
+}
+
+#[tokio::test]
+async fn a_user_and_a_device_have_their_own_events() {
+    let world = World::new().await;
+    let (phone, tablet) =
+        (world.device(world.shop, "phone", "ann").await, world.device(world.shop, "tablet", "ann").await);
+    let bob = world.device(world.shop, "other", "bob").await;
+    // Another app may have the same ids.
+    let of_game = world.device(world.game, "phone", "ann").await;
+    let node = world.alone();
+    let of_ann = Filter { user: UserId::parse("ann").ok(), ..Filter::of(world.shop) };
+    let mut user = node.open(of_ann.clone()).await;
+    let mut device =
+        node.open(Filter { device: DeviceId::parse("phone").ok(), ..Filter::of(world.shop) }).await;
+    let strange = Filter { device: DeviceId::parse("other").ok(), ..of_ann };
+    let mut neither = node.open(strange).await;
+    let id = node.publish(world.shop, users(&["ann", "bob"])).await;
+    let in_game = node.publish(world.game, users(&["ann"])).await;
+    node.outcome(in_game, Outcome::Written, &[of_game]);
+    node.outcome(id, Outcome::Written, &[bob]);
+    node.outcome(id, Outcome::Written, &[tablet, bob, phone]);
+    let mut seen = Seen::default();
+    seen.until(&mut user, |seen| seen.has("written")).await;
+    assert_eq!(seen.kinds(), ["accepted", "kept", "written"]);
+    assert!(seen.events.iter().all(|event| event["id"] == id.to_string()));
+    assert_eq!(seen.events[2]["count"], 2);
+    let mut seen = Seen::default();
+    seen.until(&mut device, |seen| seen.has("written")).await;
+    assert_eq!(seen.kinds(), ["kept", "written"]);
+    assert_eq!(seen.events[1]["devices"], serde_json::json!([{"id": "phone", "user": "ann"}]));
+    // The device of another user: nothing is shown, and the tail says that it is open.
+    let text = text(&mut neither).await.expect("open");
+    assert_eq!(text["events"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn rejected_log_ins_are_shown_to_the_app_that_they_name() {
+    let world = World::new().await;
+    let node = world.alone();
+    let mut shop = node.open(Filter::of(world.shop)).await;
+    let rejected = |app: Option<AppId>, reason| {
+        let (device_id, user, network) = (None, None, Some("192.0.2.1".into()));
+        let rejected =
+            Rejected { app, device_id, user, protocol: "native", reason, detail: "no".into(), network };
+        node.events.emit(NOW, || Event::Rejected(Box::new(rejected)));
+    };
+    rejected(Some(world.game), "signature");
+    rejected(None, "malformed");
+    rejected(Some(world.shop), "expired");
+    let mut seen = Seen::default();
+    seen.until(&mut shop, |seen| seen.has("rejected")).await;
+    assert_eq!((seen.events.len(), &seen.events[0]["reason"]), (1, &"expired".into()));
+}
