@@ -742,7 +742,9 @@ export interface components {
             /** @enum {string} */
             event: "accepted" | "routed" | "kept" | "written" | "acked" | "opened" | "dropped" | "expired" | "push_skipped" | "push_sent" | "push_answered" | "token_invalidated" | "registered" | "connected" | "closed" | "rejected" | "campaign" | "exposed";
             id?: string;
+            network?: string;
             node?: string;
+            suppressed?: number;
             topic?: string;
             user?: string;
             users?: string[];

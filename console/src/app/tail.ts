@@ -18,6 +18,8 @@ export const ROWS_MAX = 2000
 const UNATTENDED_MS = 15 * 60_000
 const RETRY_FIRST_MS = 1000
 const RETRY_MAX_MS = 30_000
+/** After a change of the filter, the server may hold the place of the former tail for a moment. */
+const FULL_MAX = 3
 
 /** Kinds that people choose together. */
 export const GROUPS = {
@@ -140,15 +142,23 @@ export function useTail(app: string, filter: Filter): TailView {
   const stream = useRef<{ end(): void } | undefined>(undefined)
   const asked = JSON.stringify([app, queryOf(filter)])
 
+  const setStill = (value: boolean): void => {
+    still.current = value
+    setState((before) => (before === 'live' || before === 'still' ? (value ? 'still' : 'live') : before))
+    if (!value) setTail(resumed)
+  }
+  /** The list then has the held events too: no button would show them later. */
   const stop = (as: TailState = 'stopped'): void => {
     stream.current?.end()
     stream.current = undefined
+    setStill(false)
     setState(as)
   }
 
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined
     let pause = RETRY_FIRST_MS
+    let full = 0
     let ended = false
     let own = new AbortController()
     let usedAt = Date.now()
@@ -160,6 +170,7 @@ export function useTail(app: string, filter: Filter): TailView {
       try {
         await follow(filter, own.signal, (text) => {
           pause = RETRY_FIRST_MS
+          full = 0
           setError(undefined)
           setState(still.current ? 'still' : 'live')
           setTail((before) => received(before, text, still.current))
@@ -169,7 +180,8 @@ export function useTail(app: string, filter: Filter): TailView {
       }
       if (ended || own.signal.aborted) return
       setError(problem)
-      if (problem instanceof ApiError && problem.problem.status < 500 && problem.problem.status !== 429) return stop('refused')
+      const status = problem instanceof ApiError ? problem.problem.status : 500
+      if (status < 500 && status !== 429 && !(status === 409 && full++ < FULL_MAX)) return stop('refused')
       setState('broken')
       timer = setTimeout(() => void open(), pause)
       pause = Math.min(pause * 2, RETRY_MAX_MS)
@@ -192,17 +204,12 @@ export function useTail(app: string, filter: Filter): TailView {
     return end
   }, [asked, round])
 
-  const setStill = (value: boolean): void => {
-    still.current = value
-    setState((before) => (before === 'live' || before === 'still' ? (value ? 'still' : 'live') : before))
-    if (!value) setTail(resumed)
-  }
   return {
     tail,
     state,
     error,
     start: () => { setState('connecting'); setRound(round + 1) },
-    stop: () => { setStill(false); stop() },
+    stop: () => stop(),
     pause: () => setStill(true),
     resume: () => setStill(false),
     clear: () => setTail((before) => ({ ...EMPTY, next: before.next, nodesMissing: before.nodesMissing, missing: before.missing })),

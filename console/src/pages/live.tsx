@@ -1,7 +1,7 @@
 /** Live: what happens to the app's notifications and devices now, event by event. */
 
 import { Component } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
 import { number } from '../app/format'
 import { amend, place } from '../app/router'
@@ -112,21 +112,31 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
   /** The row that Tab reaches; the arrow keys lead to the others. */
   const [current, setCurrent] = useState<number>()
   const list = useRef<HTMLOListElement>(null)
+  const view = useRef({ state, pause })
+  view.current = { state, pause }
   const rows = tail.rows.slice(0, shown)
   const isEmpty = tail.rows.length === 0
   useEffect(() => {
     if (isEmpty) { setOpen(new Set()); setShown(SHOWN); setCurrent(undefined) }
   }, [isEmpty])
 
-  function toggle(key: number): void {
-    const next = new Set(open)
-    if (!next.delete(key)) {
-      next.add(key)
-      // Nobody can read a row that moves away.
-      if (state === 'live') pause()
-    }
-    setOpen(next)
-  }
+  /** Nobody can read a row that moves away, or find their place in a list that moves. */
+  const halt = useCallback((): void => {
+    if (view.current.state === 'live') view.current.pause()
+  }, [])
+  const toggle = useCallback((key: number, opens: boolean): void => {
+    setOpen((before) => {
+      const next = new Set(before)
+      if (opens) next.add(key)
+      else next.delete(key)
+      return next
+    })
+    if (opens) halt()
+  }, [])
+  const reach = useCallback((key: number, byKeyboard: boolean): void => {
+    setCurrent(key)
+    if (byKeyboard) halt()
+  }, [])
   function move(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.target as Element).matches('.tail-row')) return
     const buttons = [...(list.current?.querySelectorAll<HTMLButtonElement>('.tail-row') ?? [])]
@@ -147,7 +157,7 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
     <>
       <ol class="tail" ref={list} aria-label={t('tail.list')} aria-describedby="tail-keys" onKeyDown={move}>
         {rows.map((row) => (
-          <TailRow key={row.key} row={row} isOpen={open.has(row.key)} isReachable={row.key === reachable} toggle={toggle} reach={setCurrent} />
+          <TailRow key={row.key} row={row} isOpen={open.has(row.key)} isReachable={row.key === reachable} toggle={toggle} reach={reach} />
         ))}
       </ol>
       <p class="hidden" id="tail-keys">{t('tail.keys')}</p>
@@ -156,14 +166,13 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
   )
 }
 
-interface RowProps { row: Row; isOpen: boolean; isReachable: boolean; toggle(key: number): void; reach(key: number): void }
+interface RowProps { row: Row; isOpen: boolean; isReachable: boolean; toggle(key: number, opens: boolean): void; reach(key: number, byKeyboard: boolean): void }
 
 /** Drawn again only if it changed: four times a second, most rows did not. */
 class TailRow extends Component<RowProps> {
   override shouldComponentUpdate(next: RowProps): boolean {
     const { row, isOpen, isReachable } = this.props
-    // An open row calls what its last drawing was given.
-    return next.row !== row || next.isOpen !== isOpen || next.isReachable !== isReachable || isOpen
+    return next.row !== row || next.isOpen !== isOpen || next.isReachable !== isReachable
   }
 
   override render({ row: { key, event }, isOpen, isReachable, toggle, reach }: RowProps) {
@@ -176,8 +185,8 @@ class TailRow extends Component<RowProps> {
           aria-expanded={isOpen}
           aria-controls={isOpen ? id : undefined}
           tabIndex={isReachable ? 0 : -1}
-          onFocus={() => reach(key)}
-          onClick={() => toggle(key)}
+          onFocus={(event) => reach(key, event.currentTarget.matches(':focus-visible'))}
+          onClick={() => toggle(key, !isOpen)}
         >
           <time dateTime={event.at}>{time(event.at)}</time>
           <Badge tone={tone(event)}>{tValue('event', event.event)}</Badge>

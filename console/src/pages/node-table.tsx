@@ -13,8 +13,8 @@ type Node = AdminSchemas['Node']
 
 const REFRESH_MS = 5000
 
-export function NodeTable() {
-  const load = useLoad('nodes', async () => (await body(admin.GET('/v1/nodes'))).nodes, REFRESH_MS)
+export function NodeTable({ everyMs = REFRESH_MS }: { everyMs?: number }) {
+  const load = useLoad('nodes', async () => (await body(admin.GET('/v1/nodes'))).nodes, everyMs)
   return (
     <Table<Node>
       caption={t('page.nodes')}

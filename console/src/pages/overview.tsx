@@ -22,7 +22,9 @@ type Campaign = Schemas['Campaign']
 type Credential = AdminSchemas['PushCredential']
 type Quota = AdminSchemas['Quota']
 
-const REFRESH_MS = 10_000
+/** Of what the live figures do not have: it changes slowly, and many consoles may be open all day. */
+const REFRESH_MS = 30_000
+const NODES_REFRESH_MS = 10_000
 const CAMPAIGNS = 5
 /** Limits on rates have no usage, and those of single devices no sum. */
 const COUNTED: readonly Quota['quota'][] = ['connections', 'devices', 'topics', 'inbox_rows', 'inbox_bytes', 'retained_bytes', 'endpoints', 'campaigns']
@@ -36,7 +38,7 @@ export default function Overview() {
       <Section title={t('page.campaigns')} actions={<a href={at('campaigns')}>{t('overview.campaigns')}</a>}><Campaigns /></Section>
       <Section title={t('overview.push')} actions={<a href={at('credentials')}>{t('page.credentials')}</a>}><PushServices /></Section></>}
       {canEverywhere('read') && (
-        <Section title={t('page.nodes')} actions={<a href={at('nodes')}>{t('overview.nodes')}</a>}><NodeTable /></Section>
+        <Section title={t('page.nodes')} actions={<a href={at('nodes')}>{t('overview.nodes')}</a>}><NodeTable everyMs={NODES_REFRESH_MS} /></Section>
       )}
     </>
   )

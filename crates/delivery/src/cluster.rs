@@ -281,6 +281,13 @@ impl Nodes {
         }
     }
 
+    /// Queues a record that takes no room from messages.
+    pub(crate) fn send_if_room(&self, to: To, record: wire::Record) {
+        if let Some(peers) = self.peers().filter(|peers| peers.outbox.has_room()) {
+            peers.send(to, record);
+        }
+    }
+
     /// Wakes the senders of other nodes.
     pub(crate) fn wake_senders(&self) {
         if let Some(peers) = self.peers() {

@@ -71,11 +71,11 @@ impl Figures {
     /// Asks these nodes for reports during the next [`ASKED_FOR`].
     pub fn ask(&self, of: impl IntoIterator<Item = Epoch>, apps: &[AppId]) {
         for epoch in of {
-            self.nodes.send(To::One(epoch), Record::AskFigures { apps: apps.to_vec() });
+            self.nodes.send_if_room(To::One(epoch), Record::AskFigures { apps: apps.to_vec() });
         }
     }
 
     pub fn report(&self, to: Epoch, report: Bytes) {
-        self.nodes.send(To::One(to), Record::Figures { report });
+        self.nodes.send_if_room(To::One(to), Record::Figures { report });
     }
 }

@@ -268,7 +268,7 @@ impl Outcomes {
                     Target::Topic(topic) => Some(topic.clone()),
                     _ => None,
                 },
-                named: self.events().is_tapped().then(|| named(&request.target)).flatten(),
+                named: named(&request.target, self.events().recipients_wanted()),
                 when: request.when.as_str(),
                 push: push_name(request.push.mode),
                 urgency: request.urgency.as_str(),
@@ -314,10 +314,12 @@ pub(crate) fn target_name(target: &Target) -> &'static str {
 }
 
 /// The recipients that a request names.
-fn named(target: &Target) -> Option<Named> {
+/// The first `max` recipients that a request names.
+fn named(target: &Target, max: usize) -> Option<Named> {
     match target {
-        Target::Users(users) => Some(Named::Users(users.as_slice().into())),
-        Target::Devices(devices) => Some(Named::Devices(devices.as_slice().into())),
+        _ if max == 0 => None,
+        Target::Users(users) => Some(Named::Users(users.iter().take(max).cloned().collect())),
+        Target::Devices(devices) => Some(Named::Devices(devices.iter().take(max).cloned().collect())),
         Target::Topic(_) | Target::Condition(_) | Target::Everyone => None,
     }
 }

@@ -68,10 +68,10 @@ impl Tails {
     }
 
     pub fn ask(&self, of: Epoch, tail: Bytes) {
-        self.nodes.send(To::One(of), Record::AskTail { tail });
+        self.nodes.send_if_room(To::One(of), Record::AskTail { tail });
     }
 
     pub fn report(&self, to: Epoch, report: Bytes) {
-        self.nodes.send(To::One(to), Record::Tail { report });
+        self.nodes.send_if_room(To::One(to), Record::Tail { report });
     }
 }

@@ -45,8 +45,9 @@ struct Source {
 
 /// How long an event waits for the tap.
 const TAP_INTERVAL: Duration = Duration::from_millis(50);
-/// Records that the tap gets at once.
+/// Records that the tap gets at once, and their bytes outside of the records.
 const TAPPED_MAX: usize = 1_024;
+const TAPPED_BYTES_MAX: usize = 1 << 20;
 
 /// The source of the collector's own lines.
 const OWN: u32 = 0;
@@ -120,6 +121,7 @@ impl Collector {
             0 => 0,
             _ => self.shared.lost.swap(0, Ordering::Relaxed),
         };
+        let mut tapped_bytes = 0;
         for index in 0..self.receivers.len() {
             // Limited, because other rings fill too.
             for _ in 0..self.receivers[index].ring.places() {
@@ -127,10 +129,12 @@ impl Collector {
                 let (number, Some(record)) = (*number, ring.pop()) else { break };
                 self.write(number, &record);
                 if let Some(tap) = &tap {
+                    tapped_bytes += record.extra_bytes();
                     self.tapped.push(record);
-                    if self.tapped.len() >= TAPPED_MAX {
+                    if self.tapped.len() >= TAPPED_MAX || tapped_bytes >= TAPPED_BYTES_MAX {
                         tap.read(&mut self.tapped, 0);
                         self.tapped.clear();
+                        tapped_bytes = 0;
                     }
                 }
             }

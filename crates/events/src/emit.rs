@@ -1,6 +1,6 @@
 //! The handle for emitting events.
 //!
-//! Emitting reads a thread-local variable and writes into the thread's ring: no lock, no allocation. A thread's first
+//! Emitting reads a thread-local variable and writes into the thread's ring without a lock. A thread's first
 //! event creates its ring and takes a lock once (of the list of new rings). An event without room is dropped and
 //! counted: emitting never waits. While neither a sink nor a tap reads, emitting is one relaxed load.
 
@@ -16,6 +16,9 @@ use crate::event::{Event, Record};
 use crate::ring::{self, Receiver, Sender};
 use crate::tap::Tap;
 
+/// Named recipients of an acceptance that a tap gets unless it selects by them.
+const RECIPIENTS_SHOWN: usize = 20;
+
 /// Numbers the logs, because a thread may emit to several.
 static LOGS: AtomicU64 = AtomicU64::new(0);
 
@@ -29,9 +32,11 @@ pub struct Events(Option<Arc<Shared>>);
 
 /// What handles and the collector share.
 pub(crate) struct Shared {
-    /// A sink or a tap reads events. With the two below, which never or rarely change.
+    /// A sink or a tap reads events. Like the three below, it rarely changes.
     is_on: AtomicBool,
     is_tapped: AtomicBool,
+    /// The tap selects by the recipients of notifications.
+    wants_recipients: AtomicBool,
     has_sinks: bool,
     log: u64,
     ring_places: usize,
@@ -51,6 +56,7 @@ impl Shared {
         Self {
             is_on: AtomicBool::new(has_sinks),
             is_tapped: AtomicBool::new(false),
+            wants_recipients: AtomicBool::new(false),
             has_sinks,
             tap: OnceLock::new(),
             log: LOGS.fetch_add(1, Ordering::Relaxed),
@@ -130,6 +136,22 @@ impl Events {
     pub fn attach_tap(&self, tap: Weak<dyn Tap>) {
         if let Some(shared) = &self.0 {
             let _ = shared.tap.set(tap);
+        }
+    }
+
+    /// How many named recipients of a notification the tap wants with its acceptance: none while it is closed.
+    pub fn recipients_wanted(&self) -> usize {
+        match &self.0 {
+            Some(shared) if shared.wants_recipients.load(Ordering::Relaxed) => usize::MAX,
+            _ if self.is_tapped() => RECIPIENTS_SHOWN,
+            _ => 0,
+        }
+    }
+
+    /// The tap selects by recipients, so it needs all of them.
+    pub fn set_wants_recipients(&self, wants: bool) {
+        if let Some(shared) = &self.0 {
+            shared.wants_recipients.store(wants, Ordering::Relaxed);
         }
     }
 

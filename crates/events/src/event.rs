@@ -107,7 +107,7 @@ pub struct Accepted {
     /// The number of named recipients; none for topics, conditions and everyone.
     pub targets: Option<u64>,
     pub topic: Option<Topic>,
-    /// The named recipients, for a tap that selects by them. No line has them.
+    /// Named recipients, for a tap ([`crate::Events::recipients_wanted`]). No line has them.
     pub named: Option<Named>,
     pub when: &'static str,
     pub push: &'static str,
@@ -214,6 +214,8 @@ pub struct Rejected {
     pub detail: Box<str>,
     /// The network of the client's address.
     pub network: Option<Box<str>>,
+    /// How many log-ins were rejected since the last event and have none of their own.
+    pub suppressed: u64,
 }
 
 impl Accepted {

@@ -263,6 +263,9 @@ impl Writer {
         if let Some(network) = &rejected.network {
             push_field(out, "network", network);
         }
+        if rejected.suppressed > 0 {
+            push_count(out, "suppressed", rejected.suppressed);
+        }
     }
 
     /// Calls `line` for each line: its devices, and its count. Unknown devices count in the first line.

@@ -21,6 +21,7 @@ pub(crate) mod phase;
 pub(crate) mod reads;
 pub(crate) mod recheck;
 pub(crate) mod registry;
+pub(crate) mod rejections;
 pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod stamp;
@@ -36,6 +37,7 @@ use login::{LogInQueue, Succession};
 use outcome::Outcomes;
 use reads::Reads;
 use recheck::Recheck;
+use rejections::Rejections;
 use renewal::Renewals;
 use topic_index::TopicIndex;
 use wildcard::Wildcards;
@@ -56,6 +58,7 @@ pub(crate) struct Sessions {
     /// Present while changed topic rules are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
+    pub(crate) rejections: Rejections,
 }
 
 impl Sessions {

@@ -36,13 +36,13 @@ impl Entry {
     }
 
     /// `names`: those of `devices`, as far as they are known and of the same app.
-    pub(crate) fn shown(&self, kind: Kind, names: &[Arc<Name>]) -> Shown {
+    pub(crate) fn shown(&self, kind: Kind, names: &[Arc<Name>], shows_networks: bool) -> Shown {
         let mut fields = Fields(format!("{{\"at\":\"{}\",\"event\":\"{}\"", self.at, kind.as_str()));
-        self.fields(kind, names, &mut fields);
+        self.fields(kind, names, shows_networks, &mut fields);
         Shown { at: self.at, json: (fields.0 + "}").into() }
     }
 
-    fn fields(&self, kind: Kind, names: &[Arc<Name>], fields: &mut Fields) {
+    fn fields(&self, kind: Kind, names: &[Arc<Name>], shows_networks: bool, fields: &mut Fields) {
         match &self.event {
             Event::Accepted(accepted) => {
                 fields.push("id", &accepted.id.to_string());
@@ -123,7 +123,8 @@ impl Entry {
                 fields.push("protocol", it.protocol);
                 fields.push("reason", it.reason);
                 fields.push("detail", &it.detail);
-                fields.some("network", it.network.as_deref());
+                fields.some("network", it.network.as_deref().filter(|_| shows_networks));
+                fields.some("suppressed", Some(it.suppressed).filter(|count| *count > 0));
             }
             // No tail shows them (`kinds`); acknowledgements are outcomes here (`state`).
             Event::Started { .. }
@@ -191,8 +192,7 @@ struct Fields(String);
 
 impl Fields {
     fn push<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
-        // Texts and numbers always have a JSON text.
-        let value = serde_json::to_string(value).unwrap_or_default();
+        let value = serde_json::to_string(value).expect("texts, numbers and lists of them have a JSON text");
         self.0.push_str(&format!(",\"{name}\":{value}"));
     }
 

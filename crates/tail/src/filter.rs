@@ -25,6 +25,8 @@ pub struct Filter {
     pub topic: Option<Topic>,
     pub notification: Option<NotificationId>,
     pub campaign: Option<CampaignId>,
+    /// Whether rejected log-ins show the network of the client's address.
+    pub shows_networks: bool,
 }
 
 impl Filter {
@@ -38,6 +40,7 @@ impl Filter {
             topic: None,
             notification: None,
             campaign: None,
+            shows_networks: false,
         }
     }
 
@@ -107,12 +110,7 @@ impl Selector {
         if notification.is_some() && *notification != id_of(subject) {
             return Selected::No;
         }
-        let (mut devices, mut count) = (Vec::new(), 0);
-        match self.devices(&record.event) {
-            Some((listed, all)) => (devices, count) = (listed, all),
-            None if self.filter.is_of_devices() => return Selected::No,
-            None => {}
-        }
+        let Some((devices, count)) = self.devices(&record.event) else { return Selected::No };
         for answer in [
             campaign.map(|wanted| is_of_campaign(&record.event, subject, wanted, detail)),
             topic.as_ref().map(|wanted| is_of_topic(&record.event, subject, wanted, detail)),
@@ -123,17 +121,21 @@ impl Selector {
                 Some(Some(true)) | None => {}
             }
         }
-        Selected::Yes(std::mem::take(&mut devices), count)
+        Selected::Yes(devices, count)
     }
 
     /// The devices of the event that are wanted. `None`: none is.
     fn devices(&self, event: &Event) -> Option<(Vec<DeviceNum>, u64)> {
-        let is_wanted = |device: &&DeviceNum| self.devices.contains(device);
         let listed = |devices: &[DeviceNum], count: u64| match self.filter.is_of_devices() {
             false => Some((devices.iter().take(LISTED_MAX).copied().collect(), count)),
             true => {
-                let count = devices.iter().filter(is_wanted).count() as u64;
-                let wanted = devices.iter().filter(is_wanted).take(LISTED_MAX).copied().collect();
+                let (mut wanted, mut count) = (Vec::new(), 0);
+                for device in devices.iter().filter(|device| self.devices.contains(device)) {
+                    count += 1;
+                    if wanted.len() < LISTED_MAX {
+                        wanted.push(*device);
+                    }
+                }
                 (count > 0).then_some((wanted, count))
             }
         };
@@ -175,20 +177,9 @@ impl Selector {
         (is_device && is_user).then_some((Vec::new(), 0))
     }
 
-    /// A device became known, or has another user now.
-    pub(crate) fn learn(&mut self, device: DeviceNum, id: &DeviceId, user: Option<&UserId>) {
-        if !self.filter.is_of_devices() {
-            return;
-        }
-        match self.is_named(id, user) {
-            Some(_) if self.devices.len() < DEVICES_MAX => {
-                self.devices.insert(device);
-            }
-            Some(_) => {}
-            None => {
-                self.devices.remove(&device);
-            }
-        }
+    /// Whether it asks for a device with this id and user. `None`: it asks for no devices in particular.
+    pub(crate) fn wants(&self, id: &DeviceId, user: Option<&UserId>) -> Option<bool> {
+        self.filter.is_of_devices().then(|| self.is_named(id, user).is_some())
     }
 }
 

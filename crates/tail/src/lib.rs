@@ -9,7 +9,8 @@
 //!        └───────── reports, at most one per flush and tail ─────────────────────────────┘
 //! ```
 //!
-//! Reading order: [`kinds`], [`filter`], `owners`, `queue`, `entry`, `state`, `report`, [`tails`], [`metrics`].
+//! Reading order: [`kinds`], [`filter`], `owners`, `queue`, `entry`, `state`, `report`, `inbox`, `viewing`,
+//! [`tails`], [`metrics`].
 //!
 //! Invariants:
 //! - While no tail is open, nothing here runs, and emitting an event costs nothing more than without this crate.
@@ -19,6 +20,7 @@
 
 mod entry;
 pub mod filter;
+mod inbox;
 pub mod kinds;
 pub mod metrics;
 mod owners;
@@ -26,6 +28,7 @@ mod queue;
 mod report;
 mod state;
 pub mod tails;
+mod viewing;
 
 pub use filter::Filter;
 pub use kinds::Kinds;

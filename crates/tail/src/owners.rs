@@ -32,9 +32,14 @@ impl<K: Hash + Eq, V> Recent<K, V> {
 
     fn insert(&mut self, key: K, value: V) {
         if self.new.len() >= RECENT {
-            self.old = std::mem::take(&mut self.new);
+            self.age();
         }
         self.new.insert(key, value);
+    }
+
+    /// Forgets what was not inserted since the last call.
+    fn age(&mut self) {
+        self.old = std::mem::take(&mut self.new);
     }
 }
 
@@ -63,8 +68,10 @@ struct Notification {
 pub(crate) enum Owner {
     App(AppId),
     Unknown,
-    /// That cannot be found out: several notifications, or none that an app owns.
-    Nobody,
+    /// That cannot be found out.
+    Unassignable,
+    /// It belongs to no app.
+    NoApp,
 }
 
 #[derive(Default)]
@@ -94,7 +101,7 @@ impl Owners {
         }
     }
 
-    fn name(&mut self, device: DeviceNum, app: AppId, id: &DeviceId, user: Option<&UserId>) {
+    pub(crate) fn name(&mut self, device: DeviceNum, app: AppId, id: &DeviceId, user: Option<&UserId>) {
         let known = self.devices.get(&device).and_then(Option::as_ref);
         let is_same = |name: &Arc<Name>| name.app == app && name.id == *id && name.user.as_ref() == user;
         if !known.is_some_and(is_same) {
@@ -144,10 +151,10 @@ impl Owners {
             Event::Connected(it) => return Owner::App(it.app),
             Event::Exposed(it) => return Owner::App(it.app),
             Event::Campaign { app, .. } => return Owner::App(*app),
-            Event::Rejected(it) => return it.app.map_or(Owner::Nobody, Owner::App),
+            Event::Rejected(it) => return it.app.map_or(Owner::NoApp, Owner::App),
             Event::Closed { device, .. } => {
                 return match self.device(*device) {
-                    Some(None) => Owner::Nobody,
+                    Some(None) => Owner::Unassignable,
                     Some(Some(name)) => Owner::App(name.app),
                     None => Owner::Unknown,
                 };
@@ -168,8 +175,22 @@ impl Owners {
             Some(Subject::Campaign(campaign)) => {
                 known(self.campaigns.get(&campaign).copied().or_else(|| self.app_of_devices(event)))
             }
-            Some(Subject::Several) | None => Owner::Nobody,
+            Some(Subject::Several) => match (deciding(event), self.app_of_devices(event)) {
+                (_, Some(app)) => Owner::App(app),
+                (Some(devices), None)
+                    if devices.iter().take(ASKED_DEVICES).any(|it| self.device(*it).is_none()) =>
+                {
+                    Owner::Unknown
+                }
+                (_, None) => Owner::Unassignable,
+            },
+            None => Owner::NoApp,
         }
+    }
+
+    /// Another node may have given a device to another user: the names of the devices are asked again after two calls.
+    pub(crate) fn age(&mut self) {
+        self.devices.age();
     }
 
     fn app_of_devices(&self, event: &Event) -> Option<AppId> {

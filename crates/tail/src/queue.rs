@@ -16,7 +16,7 @@ pub(crate) struct Gaps(u8);
 impl Gaps {
     /// Events were lost before a tail could read them, or a report of another node was.
     pub(crate) const LOST: Self = Self(1);
-    /// Events whose app is not known were left out.
+    /// Events were left out because their app, topic or campaign was not found out in time.
     pub(crate) const UNASSIGNED: Self = Self(2);
     /// The user has more devices than a tail knows.
     pub(crate) const DEVICES: Self = Self(4);
@@ -53,15 +53,16 @@ pub(crate) struct Counts([u64; KINDS]);
 
 impl Counts {
     pub(crate) fn add(&mut self, kind: Kind, count: u64) {
-        self.0[kind as usize] += count;
+        let sum = &mut self.0[kind as usize];
+        *sum = sum.saturating_add(count);
     }
 
     pub(crate) fn add_all(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum = sum.saturating_add(count));
     }
 
     pub(crate) fn sum(&self) -> u64 {
-        self.0.iter().sum()
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Those above 0, by name.

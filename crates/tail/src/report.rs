@@ -47,6 +47,8 @@ struct FilterBody {
     notification: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     campaign: Option<String>,
+    #[serde(default)]
+    shows_networks: bool,
     devices: Vec<u64>,
 }
 
@@ -60,10 +62,12 @@ impl Ask {
             topic: filter.topic.as_ref().map(|topic| topic.as_str().to_owned()),
             notification: filter.notification.map(|id| id.to_string()),
             campaign: filter.campaign.map(|id| id.to_string()),
+            shows_networks: filter.shows_networks,
             // 1,000 numbers of at most 20 digits are 21 KB.
             devices: devices.iter().map(|device| device.0).collect(),
         });
-        serde_json::to_vec(&AskBody { number: self.number, filter }).unwrap_or_default().into()
+        let body = AskBody { number: self.number, filter };
+        serde_json::to_vec(&body).expect("texts and numbers have a JSON text").into()
     }
 
     /// `None`: unreadable, or no kind that this version knows.
@@ -78,6 +82,7 @@ impl Ask {
             topic: optional(&body.topic, |text| Topic::parse(text).ok())?,
             notification: optional(&body.notification, |text| NotificationId::parse(text).ok())?,
             campaign: optional(&body.campaign, |text| CampaignId::parse(text).ok())?,
+            shows_networks: body.shows_networks,
         };
         let devices: HashSet<_> = body.devices.into_iter().take(DEVICES_MAX).map(DeviceNum).collect();
         (!filter.kinds.is_empty()).then_some(Self { number, selector: Some(Selector { filter, devices }) })
@@ -97,16 +102,14 @@ fn optional<T>(text: &Option<String>, parse: impl Fn(&str) -> Option<T>) -> Opti
 pub(crate) struct Report {
     pub(crate) number: u64,
     /// From 0, for each tail: a report that was lost leaves a gap.
-    pub(crate) place: u64,
-    pub(crate) node: String,
+    pub(crate) sequence: u64,
     pub(crate) queue: Queue<Shown>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct ReportBody {
     number: u64,
-    place: u64,
-    node: String,
+    sequence: u64,
     omitted: BTreeMap<String, u64>,
     gaps: Vec<String>,
     events: Vec<(u64, String, Box<RawValue>)>,
@@ -119,32 +122,40 @@ impl Report {
         let gaps = self.queue.gaps.names().map(str::to_owned).collect();
         let mut events = Vec::new();
         // The names and counts of all kinds, and the rest of the body.
-        let mut bytes = 2_048 + self.node.len();
+        let mut bytes = 2_048;
         for (kind, Shown { at, json }) in self.queue.into_events() {
-            bytes += json.len() + 64;
-            match RawValue::from_string(json.into()).ok().filter(|_| bytes <= BYTES_MAX) {
-                Some(json) => events.push((at.0, kind.as_str().to_owned(), json)),
+            let more = json.len() + 64;
+            match RawValue::from_string(json.into()).ok().filter(|_| bytes + more <= BYTES_MAX) {
+                Some(json) => {
+                    bytes += more;
+                    events.push((at.0, kind.as_str().to_owned(), json));
+                }
                 None => omitted.add(kind, 1),
             }
         }
         let omitted = omitted.named().map(|(name, count)| (name.to_owned(), count)).collect();
-        let Self { number, place, node, .. } = self;
-        let body = ReportBody { number, place, node, omitted, gaps, events };
-        serde_json::to_vec(&body).unwrap_or_default().into()
+        let Self { number, sequence, .. } = self;
+        let body = ReportBody { number, sequence, omitted, gaps, events };
+        serde_json::to_vec(&body).expect("texts and numbers have a JSON text").into()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let ReportBody { number, place, node, omitted, gaps, events } = serde_json::from_slice(bytes).ok()?;
+        let ReportBody { number, sequence, omitted, gaps, events } = serde_json::from_slice(bytes).ok()?;
         let mut queue = Queue::default();
         for (at, name, json) in events {
-            let Some(kind) = kinds::named(&name).filter(|_| json.get().starts_with('{')) else { continue };
+            let Some(kind) = kinds::named(&name).filter(|_| is_event(json.get())) else { continue };
             queue.push(kind, || Shown { at: Timestamp(at), json: json.get().into() });
         }
         let counts = omitted.iter().filter_map(|(name, count)| Some((kinds::named(name)?, *count)));
         counts.for_each(|(kind, count): (Kind, u64)| queue.omitted.add(kind, count));
         queue.gaps = Gaps::of_names(gaps.iter().map(String::as_str));
-        Some(Self { number, place, node, queue })
+        Some(Self { number, sequence, queue })
     }
+}
+
+/// Whether a viewer can be sent the JSON value: a line of an event stream that holds an object with a field.
+fn is_event(json: &str) -> bool {
+    json.starts_with("{\"") && !json.contains(['\n', '\r'])
 }
 
 #[cfg(test)]
@@ -160,6 +171,7 @@ mod tests {
             topic: Topic::parse("news/€").ok(),
             notification: Some(NotificationId::from_bytes([1; 16])),
             campaign: Some(CampaignId::from_bytes([2; 16])),
+            shows_networks: true,
             ..Filter::of(AppId(7))
         };
         let devices = (0..DEVICES_MAX as u64).map(|number| DeviceNum(u64::MAX - number)).collect();
@@ -192,13 +204,27 @@ mod tests {
         }
         queue.omitted.add(Kind::Acked, 9);
         queue.gaps.add(Gaps::LOST);
-        let bytes = Report { number: 3, place: 1, node: "n2".to_owned(), queue }.encode();
+        let bytes = Report { number: 3, sequence: 1, queue }.encode();
         assert!(bytes.len() <= BYTES_MAX, "{}", bytes.len());
         let report = Report::decode(&bytes).expect("a report");
-        assert_eq!((report.number, report.place, report.node.as_str()), (3, 1, "n2"));
+        assert_eq!((report.number, report.sequence), (3, 1));
         let shown = report.queue.events().len() as u64;
         assert!(shown > 5);
         assert!(report.queue.omitted.named().eq([("written", 25 - shown), ("acked", 9)]));
         assert_eq!(report.queue.gaps, Gaps::LOST);
+    }
+
+    #[test]
+    fn a_report_cannot_break_the_stream_of_a_viewer() {
+        let event = |json: &str| format!("[1,\"written\",{json}]");
+        let events = ["{}", "{\n\"a\":1}", "[1]", "\"{\"", "{\"a\":1}"].map(event).join(",");
+        let body = format!(
+            "{{\"number\":1,\"sequence\":0,\"omitted\":{{\"acked\":18446744073709551615,\"newer\":1}},\"gaps\":[],\"events\":[{events}]}}"
+        );
+        let mut report = Report::decode(body.as_bytes()).expect("a report");
+        let shown: Vec<&str> = report.queue.events().iter().map(|(_, shown)| &*shown.json).collect();
+        assert_eq!(shown, ["{\"a\":1}"]);
+        report.queue.omitted.add(Kind::Acked, 1);
+        assert_eq!(report.queue.omitted.sum(), u64::MAX);
     }
 }

@@ -1,14 +1,14 @@
 //! The open tails, and the way of a record from the collector into their queues. Pure: no clock, no IO.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_events::{Event, Kind, Record, Subject};
-use noroshi_store::{Found, Owned};
-use noroshi_types::{CampaignId, DeviceNum, NotificationId, Outcome};
+use noroshi_store::{Device, Found, Owned};
+use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, NotificationId, Outcome, UserId};
 
 use crate::entry::Entry;
-use crate::filter::{LISTED_MAX, Selected, Selector, kinds_of, subject_of};
+use crate::filter::{DEVICES_MAX, LISTED_MAX, Selected, Selector, kinds_of, subject_of};
 use crate::kinds::Kinds;
 use crate::owners::{Name, Owner, Owners};
 use crate::queue::{Counts, EVENTS_MAX, Gaps, Queue};
@@ -26,7 +26,37 @@ const CAMPAIGNS_ASKED_MAX: usize = 32;
 /// An open tail and its events since the last flush.
 pub(crate) struct Tail {
     pub(crate) selector: Selector,
+    /// Devices that appeared since the selector's were read from the store: that read may be older.
+    recent: HashSet<DeviceNum>,
     pub(crate) queue: Queue<Entry>,
+}
+
+impl Tail {
+    fn new(selector: Selector) -> Self {
+        Self { selector, recent: HashSet::new(), queue: Queue::default() }
+    }
+
+    fn learn(&mut self, device: DeviceNum, id: &DeviceId, user: Option<&UserId>) {
+        match self.selector.wants(id, user) {
+            Some(true) if self.selector.devices.len() < DEVICES_MAX => {
+                self.selector.devices.insert(device);
+                self.recent.insert(device);
+            }
+            Some(true) => self.queue.gaps.add(Gaps::DEVICES),
+            Some(false) => {
+                self.selector.devices.remove(&device);
+                self.recent.remove(&device);
+            }
+            None => {}
+        }
+    }
+
+    /// The devices that the store has for the filter.
+    pub(crate) fn set_devices(&mut self, devices: HashSet<DeviceNum>) {
+        let room = DEVICES_MAX.saturating_sub(devices.len());
+        self.selector.devices = devices;
+        self.selector.devices.extend(self.recent.drain().take(room));
+    }
 }
 
 /// An event that some tails may show, once the store has said to which app it belongs.
@@ -59,6 +89,7 @@ pub(crate) struct Batch {
     pub(crate) events: Vec<(Kind, Entry, Vec<Arc<Name>>)>,
     pub(crate) omitted: Counts,
     pub(crate) gaps: Gaps,
+    pub(crate) shows_networks: bool,
 }
 
 #[derive(Default)]
@@ -73,7 +104,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn open(&mut self, number: u64, selector: Selector) {
-        self.tails.insert(number, Tail { selector, queue: Queue::default() });
+        self.tails.insert(number, Tail::new(selector));
     }
 
     /// Forgets everything when the last tail closes.
@@ -119,7 +150,7 @@ impl State {
             _ => return,
         };
         let of_app = self.tails.values_mut().filter(|tail| tail.selector.filter.app == app);
-        of_app.for_each(|tail| tail.selector.learn(device, id, user));
+        of_app.for_each(|tail| tail.learn(device, id, user));
     }
 
     /// Puts the event into the queues of the tails that show it. `only`: the tails that wait for it. `more`: how many
@@ -137,14 +168,15 @@ impl State {
         let detail = self.owners.detail(&record.event);
         let mut waiting = Vec::new();
         for (number, tail) in self.tails.iter_mut().filter(is_wanted) {
-            let Tail { selector, queue } = tail;
+            let Tail { selector, queue, .. } = tail;
             match owner {
                 Owner::App(app) if app != selector.filter.app => continue,
                 _ => {}
             }
             match (owner, selector.select(&record, detail)) {
                 (_, Selected::No) => {}
-                (Owner::Nobody, _) => queue.gaps.add(Gaps::UNASSIGNED),
+                (Owner::NoApp, _) => {}
+                (Owner::Unassignable, _) => queue.gaps.add(Gaps::UNASSIGNED),
                 (Owner::Unknown, _) | (Owner::App(_), Selected::Unknown) => waiting.push(*number),
                 (Owner::App(_), Selected::Yes(devices, count)) => {
                     let shown = selector.filter.kinds;
@@ -215,6 +247,22 @@ impl State {
         self.owners.found(asked, found);
     }
 
+    /// Whether a tail selects by the recipients of notifications.
+    pub(crate) fn selects_by_recipients(&self) -> bool {
+        self.tails.values().any(|tail| tail.selector.filter.is_of_devices())
+    }
+
+    /// The names of these devices, as the store has them.
+    pub(crate) fn name(&mut self, app: AppId, devices: &[Device]) {
+        for device in devices {
+            self.owners.name(device.num, app, &device.id, device.user.as_ref());
+        }
+    }
+
+    pub(crate) fn age(&mut self) {
+        self.owners.age();
+    }
+
     /// Assigns the events that waited, as far as that is possible now.
     pub(crate) fn retry(&mut self) {
         self.pending_bytes = 0;
@@ -238,7 +286,8 @@ impl State {
             (kind, entry, names)
         };
         let events = queue.into_events().into_iter().map(named).collect();
-        Some(Batch { events, omitted, gaps })
+        let shows_networks = tail.selector.filter.shows_networks;
+        Some(Batch { events, omitted, gaps, shows_networks })
     }
 }
 
@@ -255,7 +304,7 @@ fn acknowledged(acked: &[(NotificationId, DeviceNum)]) -> Event {
     Event::Outcome { of, outcome: Outcome::Acked, devices, count }
 }
 
-/// Whose owner or detail decides about the event.
+/// What decides to which app the event belongs, and whether a tail shows it.
 fn key_of(event: &Event) -> Option<Key> {
     match (event, subject_of(event)) {
         (Event::Closed { device, .. }, _) => Some(Key::Device(*device)),

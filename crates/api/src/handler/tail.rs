@@ -41,10 +41,12 @@ pub(crate) async fn show(
 ) -> Answer {
     let app = person.app_id()?;
     let sees_nodes = person.caller.require(None, Permission::Read).is_ok();
-    let viewer = tails.open(person.caller.person.id, sees_nodes, filter(app, &asked)?).await?;
+    let shows_networks = person.caller.require(Some(app), Permission::Devices).is_ok();
+    let filter = Filter { shows_networks, ..filter(app, &asked)? };
+    let viewer = tails.open(person.caller.person.id, sees_nodes, filter).await?;
     let mut checks = interval_at(Instant::now() + CHECK_EVERY, CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stream = Stream { viewer, app, sees_nodes, person, checks };
+    let stream = Stream { viewer, app, sees_nodes, shows_networks, person, checks };
     let events = stream::unfold(stream, async |mut stream| {
         let event = stream.next().await?;
         Some((Ok::<Bytes, std::convert::Infallible>(event), stream))
@@ -79,6 +81,7 @@ fn filter(app: AppId, asked: &Asked) -> Result<Filter, Problem> {
             NotificationId::parse(text).ok()
         })?,
         campaign: parse("campaign", asked.campaign.as_deref(), id, |text| CampaignId::parse(text).ok())?,
+        shows_networks: false,
     })
 }
 
@@ -97,6 +100,7 @@ struct Stream {
     viewer: Viewer,
     app: AppId,
     sees_nodes: bool,
+    shows_networks: bool,
     person: Person,
     checks: Interval,
 }
@@ -105,8 +109,10 @@ impl Stream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {
-                event = self.viewer.next() => return event,
+                biased;
+                // First: events that waited for a slow client may be newer than the end of its role.
                 _ = self.checks.tick() => self.check().await?,
+                event = self.viewer.next() => return event,
             }
         }
     }
@@ -116,9 +122,10 @@ impl Stream {
         let Person { desk, token, .. } = &self.person;
         let caller = desk.console.caller(token, Made::InBackground, desk.now()).await.ok()?;
         caller.require(Some(self.app), Permission::Read).ok()?;
-        // The names of nodes are for those who may still read all apps.
+        // Who may see less than before opens another tail.
         let sees_nodes = caller.require(None, Permission::Read).is_ok();
-        (sees_nodes || !self.sees_nodes).then_some(())
+        let shows_networks = caller.require(Some(self.app), Permission::Devices).is_ok();
+        (sees_nodes >= self.sees_nodes && shows_networks >= self.shows_networks).then_some(())
     }
 }
 

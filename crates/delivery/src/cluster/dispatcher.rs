@@ -202,9 +202,30 @@ impl Plan {
     fn note_record(&mut self, record: &Record) {
         match record {
             Record::Sweep { since } => self.note_place(Place(*since)),
-            // A late answer is useless, senders look without a wake-up as well, and devices read their counts.
-            Record::Answer { .. } | Record::Question { .. } | Record::WakePush | Record::Items(_) => {}
-            _ => self.changes += 1,
+            // A late answer is useless, senders look without a wake-up as well, and devices read their counts. The console
+            // states which figures and events are missing.
+            Record::Answer { .. }
+            | Record::Question { .. }
+            | Record::WakePush
+            | Record::Items(_)
+            | Record::AskFigures { .. }
+            | Record::Figures { .. }
+            | Record::AskTail { .. }
+            | Record::Tail { .. } => {}
+            Record::Deliver(_)
+            | Record::Marker { .. }
+            | Record::Replaced { .. }
+            | Record::Close { .. }
+            | Record::CloseApp { .. }
+            | Record::Subscribe { .. }
+            | Record::Unsubscribe { .. }
+            | Record::AppsChanged
+            | Record::CredentialsChanged { .. }
+            | Record::DefinitionsChanged
+            | Record::Stale { .. }
+            | Record::SharesChanged { .. }
+            | Record::Load { .. }
+            | Record::PreferencesChanged { .. } => self.changes += 1,
         }
     }
 

@@ -165,6 +165,10 @@ impl Item {
                 };
                 ITEM_BYTES + text(&message.notification) + text(&message.data) + targets * TARGET_BYTES
             }
+            Item::Record {
+                record: Record::Figures { report: body } | Record::Tail { report: body }, ..
+            }
+            | Item::Record { record: Record::AskTail { tail: body }, .. } => ITEM_BYTES + body.len(),
             Item::Record { .. } => ITEM_BYTES,
         }
     }

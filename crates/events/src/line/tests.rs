@@ -127,6 +127,7 @@ fn all() -> Vec<Event> {
             reason: "expired",
             detail: "the token has expired".into(),
             network: Some("192.0.2.7".into()),
+            suppressed: 0,
         })),
     ]
 }

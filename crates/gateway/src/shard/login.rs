@@ -82,6 +82,7 @@ impl Shard {
         if !self.delivery.context.outcomes.events().is_on() {
             return;
         }
+        let Some(suppressed) = self.sessions.rejections.take(self.now) else { return };
         let client = self.client(slot).filter(|client| *client != ClientNetwork::NONE);
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
@@ -104,17 +105,19 @@ impl Shard {
             reason,
             detail: why.to_string().into(),
             network: client.map(|client| client.to_string().into()),
+            suppressed,
         };
         let event = || Event::Rejected(Box::new(rejected));
         self.delivery.context.outcomes.events().emit(self.now.wall, event);
     }
 
-    /// Keeps for which app a log-in is, if its rejection is to be emitted.
+    /// Keeps for which app a log-in is, if its rejection is to be emitted. Replaces that of an earlier attempt.
     fn note_claimed_app(&mut self, slot: u32, app: impl FnOnce(&Self) -> Option<AppId>) {
-        if !self.delivery.context.outcomes.events().is_on() {
+        let app = if self.delivery.context.outcomes.events().is_on() { app(self) } else { None };
+        let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
+        if opening.and_then(|opening| opening.claimed_app) == app {
             return;
         }
-        let app = app(self);
         if let Some(connection) = self.connection(slot) {
             connection.opening().claimed_app = app;
         }

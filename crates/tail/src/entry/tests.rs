@@ -17,7 +17,7 @@ fn name(id: &str, user: Option<&str>) -> Arc<Name> {
 
 fn shown(event: Event, kind: Kind, count: u64, names: &[Arc<Name>]) -> Value {
     let entry = Entry::new(&Record { at: AT, event }, Vec::new(), count);
-    let mut json: Value = serde_json::from_str(&entry.shown(kind, names).json).expect("JSON");
+    let mut json: Value = serde_json::from_str(&entry.shown(kind, names, true).json).expect("JSON");
     assert_eq!((&json["at"], &json["event"]), (&json!(AT.to_string()), &json!(kind.as_str())));
     let fields = json.as_object_mut().expect("an object");
     fields.remove("at");
@@ -98,9 +98,10 @@ fn a_rejected_log_in_has_no_more_than_is_known() {
         reason: "expired",
         detail: "the token has expired".into(),
         network: Some("192.0.2.7".into()),
+        suppressed: 7,
     }));
     assert_eq!(
         shown(event, Kind::Rejected, 0, &[]),
-        json!({"protocol": "mqtt", "reason": "expired", "detail": "the token has expired", "network": "192.0.2.7"})
+        json!({"protocol": "mqtt", "reason": "expired", "detail": "the token has expired", "network": "192.0.2.7", "suppressed": 7})
     );
 }

@@ -79,6 +79,7 @@ fn rejected(of: Option<&str>) -> Record {
         reason: "expired",
         detail: "".into(),
         network: None,
+        suppressed: 0,
     })))
 }
 
@@ -126,26 +127,18 @@ fn a_user_has_the_events_of_its_devices_and_what_names_it() {
 }
 
 #[test]
-fn a_device_is_learned_and_forgotten_with_its_user() {
-    let mut of_user = Selector::new(Filter { user: Some(user("ann")), ..Filter::of(APP) });
-    of_user.learn(DeviceNum(7), &device("d"), Some(&user("ann")));
-    assert!(is_shown(&of_user, &closed(7)));
-    of_user.learn(DeviceNum(7), &device("d"), Some(&user("bob")));
-    assert!(!is_shown(&of_user, &closed(7)));
-    for number in 0..2 * DEVICES_MAX as u64 {
-        of_user.learn(DeviceNum(number), &device("d"), Some(&user("ann")));
-    }
-    assert_eq!(of_user.devices.len(), DEVICES_MAX);
+fn a_filter_wants_the_devices_with_its_user_and_id() {
+    let ann = Selector::new(Filter { user: Some(user("ann")), ..Filter::of(APP) });
+    assert_eq!(ann.wants(&device("d"), Some(&user("ann"))), Some(true));
+    assert_eq!(ann.wants(&device("d"), Some(&user("bob"))), Some(false));
     let mut of_device = Selector::new(Filter { device: Some(device("d")), ..Filter::of(APP) });
-    of_device.learn(DeviceNum(7), &device("d"), None);
-    of_device.learn(DeviceNum(8), &device("e"), None);
+    assert_eq!([device("d"), device("e")].map(|id| of_device.wants(&id, None)), [Some(true), Some(false)]);
+    of_device.devices.insert(DeviceNum(7));
     assert!(is_shown(&of_device, &outcome(&[7])) && !is_shown(&of_device, &outcome(&[8])));
     assert!(is_shown(&of_device, &rejected(Some("d"))) && !is_shown(&of_device, &rejected(Some("e"))));
     let named = Some(Named::Devices(Box::new([device("d")])));
     assert!(is_shown(&of_device, &accepted(named, None, None)));
-    let mut all = Selector::new(Filter::of(APP));
-    all.learn(DeviceNum(7), &device("d"), None);
-    assert!(all.devices.is_empty());
+    assert_eq!(Selector::new(Filter::of(APP)).wants(&device("d"), None), None);
 }
 
 #[test]

@@ -221,3 +221,62 @@ fn the_last_tail_takes_everything_with_it() {
     state.close(2);
     assert!(state.pending.is_empty() && state.owners.device(DeviceNum(7)).is_none());
 }
+
+#[test]
+fn a_device_is_learned_and_forgotten_with_its_user() {
+    let ann = UserId::parse("ann").ok();
+    let mut tail = Tail::new(Selector::new(Filter { user: ann.clone(), ..Filter::of(SHOP) }));
+    let (id, bob) = (DeviceId::parse("d").expect("an id"), UserId::parse("bob").ok());
+    let learn =
+        |tail: &mut Tail, number, user: &Option<UserId>| tail.learn(DeviceNum(number), &id, user.as_ref());
+    let devices = |tail: &Tail| {
+        let mut numbers: Vec<u64> = tail.selector.devices.iter().map(|device| device.0).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    learn(&mut tail, 7, &ann);
+    learn(&mut tail, 8, &ann);
+    learn(&mut tail, 8, &bob);
+    assert_eq!(devices(&tail), [7]);
+    // A read of the store that began before 7 appeared, and the one after it: device 9 went to another user meanwhile.
+    tail.set_devices([DeviceNum(9)].into());
+    assert_eq!(devices(&tail), [7, 9]);
+    tail.set_devices([DeviceNum(7)].into());
+    assert_eq!(devices(&tail), [7]);
+    for number in 0..2 * DEVICES_MAX as u64 {
+        learn(&mut tail, number, &ann);
+    }
+    assert_eq!((tail.selector.devices.len(), tail.queue.gaps), (DEVICES_MAX, Gaps::DEVICES));
+    tail.set_devices((0..DEVICES_MAX as u64).map(DeviceNum).collect());
+    assert_eq!(tail.selector.devices.len(), DEVICES_MAX);
+    let mut all = Tail::new(Selector::new(Filter::of(SHOP)));
+    learn(&mut all, 7, &ann);
+    assert!(all.selector.devices.is_empty());
+}
+
+#[test]
+fn an_event_without_an_app_is_no_gap_and_pushes_of_several_notifications_have_the_app_of_their_devices() {
+    let mut state = two();
+    let rejected = noroshi_events::event::Rejected {
+        app: None,
+        device_id: None,
+        user: None,
+        protocol: "native",
+        reason: "malformed",
+        detail: "".into(),
+        network: None,
+        suppressed: 0,
+    };
+    let several = Event::PushAnswered {
+        of: Subject::Several,
+        service: noroshi_types::PushService::Apns,
+        outcome: Outcome::PushRefused,
+        reason: None,
+        devices: Box::new([DeviceNum(1)]),
+        trace: None,
+    };
+    let records = [connected(SHOP, 1, "d"), record(Event::Rejected(Box::new(rejected))), record(several)];
+    state.read(records.into_iter(), 0);
+    assert_eq!(kinds(&mut state, 1), (vec!["connected", "push_answered"], vec![]));
+    assert_eq!(kinds(&mut state, 2), (vec![], vec![]));
+}

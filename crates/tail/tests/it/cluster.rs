@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_events::{Event, Kind};
 use noroshi_tail::Filter;
-use noroshi_types::{CloseReason, Outcome, PersonId, SessionId};
+use noroshi_types::{CloseReason, Outcome, PersonId, SessionId, UserId};
 
 use crate::world::*;
 
@@ -102,4 +102,34 @@ async fn a_node_that_is_silent_is_stated_as_missing() {
     b.member.as_ref().expect("a member").partition();
     seen.missing = 0;
     seen.until(&mut viewer, |seen| seen.missing == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_of_a_user_follows_devices_that_other_nodes_register() {
+    let world = World::new().await;
+    let old = world.device(world.shop, "old", "ann").await;
+    let (a, b) = two(&world, true).await;
+    let kinds = [Kind::Written].into_iter().collect();
+    let mut viewer =
+        a.open(Filter { kinds, user: UserId::parse("ann").ok(), ..Filter::of(world.shop) }).await;
+    until("the other node takes part", || b.metrics.tails_of_nodes.get() == 1).await;
+    let id = a.publish(world.shop, users(&["ann", "bob"])).await;
+    // No event of these changes reaches the nodes: only the store has them.
+    let new = world.device(world.shop, "new", "ann").await;
+    world.device(world.shop, "old", "bob").await;
+    let mut seen = Seen::default();
+    let deadline = Instant::now() + PATIENCE;
+    while !seen.events.iter().any(|event| event["devices"][0]["id"] == "new") {
+        assert!(Instant::now() < deadline, "the new device is not shown");
+        b.outcome(id, Outcome::Written, &[new]);
+        let text = text(&mut viewer).await.expect("open");
+        seen.events.extend(text["events"].as_array().expect("a list").iter().cloned());
+    }
+    // By then the other node has also forgotten the device that is not Ann's any more.
+    seen.events.clear();
+    b.outcome(id, Outcome::Written, &[old]);
+    b.outcome(id, Outcome::Written, &[new]);
+    seen.until(&mut viewer, |seen| seen.has("written")).await;
+    assert!(seen.events.iter().all(|event| event["devices"][0]["id"] == "new"), "{:?}", seen.events);
+    assert!(seen.gaps.is_empty(), "{:?}", seen.gaps);
 }

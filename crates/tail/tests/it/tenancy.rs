@@ -112,8 +112,16 @@ async fn rejected_log_ins_are_shown_to_the_app_that_they_name() {
     let mut shop = node.open(Filter::of(world.shop)).await;
     let rejected = |app: Option<AppId>, reason| {
         let (device_id, user, network) = (None, None, Some("192.0.2.1".into()));
-        let rejected =
-            Rejected { app, device_id, user, protocol: "native", reason, detail: "no".into(), network };
+        let rejected = Rejected {
+            app,
+            device_id,
+            user,
+            protocol: "native",
+            reason,
+            detail: "no".into(),
+            network,
+            suppressed: 0,
+        };
         node.events.emit(NOW, || Event::Rejected(Box::new(rejected)));
     };
     rejected(Some(world.game), "signature");
