@@ -10,6 +10,7 @@ import { Cluster, LEASE_MS } from '../lib/cluster.mjs'
 import { button, hasBrowser, heading, launch, originOf, person, Visitor } from '../lib/console.mjs'
 import { Device } from '../lib/device.mjs'
 import { missingEngines, Postgres, Redis } from '../lib/engines.mjs'
+import { operator } from '../lib/operator.mjs'
 import { addCredential, DevPush } from '../lib/push.mjs'
 import { until } from '../lib/until.mjs'
 
@@ -199,8 +200,15 @@ test('nodes with leases; a drain with progress, which the other node sees; pages
   }
   await second.visit('profile?app=dev')
   await second.page.getByLabel('Duration').selectOption('1')
+  // An idle node has no samples.
+  let busy = true
+  const work = (async () => {
+    while (busy) await Promise.all(Array.from({ length: 8 }, () => operator(two).raw('GET', '/v1/configuration')))
+  })()
   await button(second.page, 'Take profile').click()
   await second.page.locator('.facts').getByText('two', { exact: true }).waitFor()
+  busy = false
+  await work
   await first.close()
   await second.close()
 })

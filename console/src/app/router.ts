@@ -35,7 +35,7 @@ export const place = signal<Place>(current())
 
 /**
  * Grows when another page, or the page of another thing, is opened. A page that gives itself an id with `amend`, as a draft
- * does that was saved for the first time, stays the same one: mounted again it would lose what somebody types.
+ * does that was saved for the first time, stays the same one: mounted again it would lose what a person types.
  */
 export const visit = signal(0)
 
