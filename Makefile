@@ -26,7 +26,7 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run dist test unit console e2e faults long soak check advisories bench bench-compare fuzz
+.PHONY: help run dist test unit console pictures e2e faults long soak check advisories bench bench-compare fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,11 @@ unit: ## Run the tests of the workspace
 console: ## Check the page of the web console: types, unit tests, size, and that console/dist is its build
 	@scripts/setup node
 	scripts/console
+
+pictures: ## Create docs/pictures/console-*.png again: screenshots of the pages of a node with traffic (3 minutes)
+	@scripts/setup build node pictures
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
+	NOROSHI_BIN=$(NOROSHI_BIN) scripts/pictures
 
 e2e: ## Run the end-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines

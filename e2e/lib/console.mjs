@@ -59,17 +59,17 @@ export async function person(node, email, name, ...roles) {
 }
 
 /**
- * For the tests of a file: a node (with these `args` of `serve`) with the data of a shop, the fakes of the push services,
- * Chromium, and people.
+ * For the tests of a file: a node (with these `args` of `serve`) with the data of a shop (`values` for `openShop`), the fakes
+ * of the push services, Chromium, and people.
  */
-export function shopConsole({ args = [] } = {}) {
+export function shopConsole({ args = [], values } = {}) {
   const shop = { people: {} }
   before(async () => {
     if (!hasBrowser) return
     shop.push = await DevPush.start()
     shop.node = await shop.push.node({ services: ['apns', 'fcm'], args })
     await checkBuild(shop.node)
-    shop.ids = await openShop(shop.node, shop.push)
+    shop.ids = await openShop(shop.node, shop.push, values)
     shop.browser = await launch()
     const add = async (key, ...described) => (shop.people[key] = await person(shop.node, ...described))
     await add('ada', 'ada@example.com', 'Ada Lovelace', ['*', 'owner'])

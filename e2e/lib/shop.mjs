@@ -14,8 +14,11 @@ const platformOf = (index) => (index % 2 === 0 ? 'ios' : 'android')
 const nameOf = (index) => `${index % 2 === 0 ? 'iphone' : 'pixel'}-${String(index).padStart(3, '0')}`
 const at = (ms) => new Date(Date.now() + ms).toISOString()
 
-/** `push` are the fakes whose credentials the node has. Returns the ids of what pages show. */
-export async function openShop(node, push) {
+/**
+ * `push` are the fakes whose credentials the node has; `user` and `text` replace the hostile values. Returns the ids of what
+ * pages show.
+ */
+export async function openShop(node, push, { user = XSS, text = XSS } = {}) {
   const post = (path, body) => node.api.call('POST', path, { body })
   const { raw } = operator(node)
   const admin = async (method, path, body) => {
@@ -37,8 +40,8 @@ export async function openShop(node, push) {
     tags: { plan: index % 4 === 0 ? 'pro' : 'free' },
     ...(index < 60 ? { push_token: tokens[platformOf(index)].pop() } : {}),
   }))
-  const tag = XSS.slice(0, 60)
-  devices.push({ device: 'evil.device', user: XSS, platform: 'web', app_version: tag, tags: { plan: tag }, topics: ['news'] })
+  const tag = text.slice(0, 60)
+  devices.push({ device: 'evil.device', user, platform: 'web', app_version: tag, tags: { plan: tag }, topics: ['news'] })
   const registered = await node.api.registerBatch(devices)
   for (const line of registered) if (line.device === undefined) throw new Error(JSON.stringify(line))
 
@@ -49,10 +52,10 @@ export async function openShop(node, push) {
       quiet_hours: { from: '22:00', to: '07:00', timezone: 'Asia/Tokyo' },
     },
   })
-  for (const [title, category] of [['Your order has shipped', 'orders'], ['New log-in from Berlin', 'security'], [XSS, 'promo']]) {
-    await node.api.publish({ to: { users: ['user-2', XSS] }, notification: { title, body: title }, category, item: {}, data: { note: XSS } })
+  for (const [title, category] of [['Your order has shipped', 'orders'], ['New log-in from Berlin', 'security'], [text, 'promo']]) {
+    await node.api.publish({ to: { users: ['user-2', user] }, notification: { title, body: title }, category, item: {}, data: { note: text } })
   }
-  await node.api.publish({ to: { topic: 'news' }, notification: { title: 'Extra', body: XSS }, retain: true })
+  await node.api.publish({ to: { topic: 'news' }, notification: { title: 'Extra', body: text }, retain: true })
   const pushed = await node.api.publish({
     to: { devices: ['iphone-004', 'pixel-001'] },
     notification: { title: 'Your order has shipped', body: 'It arrives tomorrow between 9 and 12.' },
@@ -91,7 +94,7 @@ export async function openShop(node, push) {
     to: { users: ['user-2', 'user-3'] },
     attributes_type,
     attributes: { order: 17 },
-    content_state: { step: 'packed', note: XSS },
+    content_state: { step: 'packed', note: text },
     alert: { title: 'Order 17', body: 'Packed' },
   })
   await post('/v1/activities', {

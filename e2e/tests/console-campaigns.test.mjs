@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { button, originOf, shopConsole, Visitor } from '../lib/console.mjs'
+import { button, heading, originOf, shopConsole, Visitor } from '../lib/console.mjs'
 import { XSS } from '../lib/shop.mjs'
 import { until } from '../lib/until.mjs'
 
@@ -110,6 +110,38 @@ test('an author writes, a second person approves, the author starts and watches'
   assert.equal(await page.locator('tbody tr').count(), 1)
   await visitor.checkAccess('filtered campaigns')
   await visitor.picture('campaign-list')
+}))
+
+test('what is typed while the first save is on its way stays, with the focus', visit({ as: 'mika' }, async (visitor, page) => {
+  let answer
+  const asked = new Promise((resolve) => page.route(/v1\/campaigns\?draft/, async (route) => {
+    resolve()
+    await new Promise((go) => (answer = go))
+    await route.continue()
+  }))
+  await visitor.visit('new-campaign?app=dev')
+  await page.getByLabel('Name').fill('Early')
+  await asked
+  await button(page, 'Next: Message').click()
+  await page.getByLabel('Title', { exact: true }).fill('Typed meanwhile')
+  answer()
+  await until('the address to name the draft', async () => campaignOf(page))
+  await saved(page)
+  await page.keyboard.type('!')
+  assert.equal(await page.getByLabel('Title', { exact: true }).inputValue(), 'Typed meanwhile!')
+  await until('the draft to have all of it', async () => (await shop.node.api.call('GET', `/v1/campaigns/${campaignOf(page)}`)).message?.notification?.title === 'Typed meanwhile!')
+
+  // The answer to a person who has left the composer changes no other address.
+  answer = undefined
+  await visitor.visit('new-campaign?app=dev')
+  await page.getByLabel('Name').fill('Left')
+  await page.getByRole('link', { name: 'Topics', exact: true }).click()
+  await heading(page, 'Topics').waitFor()
+  await until('the draft to be on its way', () => answer)
+  answer()
+  await until('the draft to be saved', async () => (await shop.node.api.call('GET', '/v1/campaigns?name=Left')).campaigns.length === 1)
+  await page.getByRole('link', { name: 'news' }).waitFor()
+  assert.equal(campaignOf(page), null)
 }))
 
 test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, page) => {

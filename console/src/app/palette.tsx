@@ -20,7 +20,7 @@ function commands(): Choice[] {
   const apps = (session.value?.apps ?? []).filter((name) => name !== app.value)
     .map((name): Choice => ({ id: `app-${name}`, label: t('palette.app', { app: name }), group: t('palette.apps'), icon: 'right', run: () => go(address('overview', { app: name })) }))
   const settings: Choice[] = [
-    ...(['light', 'dark', 'system'] as Theme[]).map((value): Choice => ({ id: value, label: t('palette.theme', { theme: t(`theme.${value}`) }), group: t('palette.settings'), icon: 'activity', run: () => void (theme.value = value) })),
+    ...(['light', 'dark', 'system'] as Theme[]).map((value): Choice => ({ id: value, label: t('palette.theme', { theme: t(`theme.${value}`) }), group: t('palette.settings'), icon: 'sun', run: () => void (theme.value = value) })),
     ...Object.entries(LANGUAGES).map(([tag, name]): Choice => ({ id: tag, label: t('palette.language', { language: name }), group: t('palette.settings'), icon: 'globe', run: () => void speak(tag as Language) })),
     { id: 'utc', label: utc.value ? t('palette.local') : t('palette.utc'), group: t('palette.settings'), icon: 'activity', run: () => void (utc.value = !utc.value) },
     { id: 'account', label: t('page.account'), group: t('palette.settings'), icon: 'user', run: () => go(at('account')) },

@@ -33,9 +33,21 @@ const current = (): Place => (typeof location === 'undefined' ? undefined : pars
 
 export const place = signal<Place>(current())
 
+/**
+ * Grows when another page, or the page of another thing, is opened. A page that gives itself an id with `amend`, as a draft
+ * does that was saved for the first time, stays the same one: mounted again it would lose what a person types.
+ */
+export const visit = signal(0)
+
+function show(next: Place, how: 'open' | 'amend'): void {
+  const { page, query } = place.value
+  if (next.page !== page || (how === 'open' && next.query.get('id') !== query.get('id'))) visit.value += 1
+  place.value = next
+}
+
 export function go(to: string, how: 'push' | 'replace' = 'push'): void {
   history[how === 'push' ? 'pushState' : 'replaceState'](null, '', to)
-  place.value = current()
+  show(current(), how === 'push' ? 'open' : 'amend')
   if (how === 'push') scrollTo(0, 0)
 }
 
@@ -56,7 +68,7 @@ export function follow(): () => void {
     event.preventDefault()
     go(to.href)
   }
-  const pop = (): void => void (place.value = current())
+  const pop = (): void => show(current(), 'open')
   document.addEventListener('click', click)
   addEventListener('popstate', pop)
   return () => {

@@ -29,11 +29,11 @@ export const PAGES: readonly Page[] = [
   { name: 'overview', title: 'page.overview', icon: 'pulse', group: 'watch', key: 'o', permission: 'read', load: () => import('../pages/overview') },
   { name: 'search', title: 'page.search', icon: 'search', group: 'watch', key: 's', permission: 'read', load: () => import('../pages/search') },
   { name: 'notifications', title: 'page.notifications', icon: 'bell', group: 'watch', key: 'f', permission: 'read', load: () => import('../pages/notifications') },
-  { name: 'live', title: 'page.live', icon: 'pulse', group: 'watch', key: 'j', permission: 'read', front: 'never', load: () => import('../pages/live') },
+  { name: 'live', title: 'page.live', icon: 'tail', group: 'watch', key: 'j', permission: 'read', front: 'never', load: () => import('../pages/live') },
   { name: 'devices', title: 'page.devices', icon: 'device', group: 'watch', key: 'd', permission: 'read', load: () => import('../pages/devices') },
   { name: 'topics', title: 'page.topics', icon: 'topic', group: 'watch', key: 't', permission: 'read', load: () => import('../pages/topics') },
   { name: 'nodes', title: 'page.nodes', icon: 'node', group: 'watch', key: 'n', permission: 'read', everywhere: true, load: () => import('../pages/nodes') },
-  { name: 'cells', title: 'page.cells', icon: 'node', group: 'watch', key: 'z', permission: 'read', everywhere: true, front: 'only', load: () => import('../pages/cells') },
+  { name: 'cells', title: 'page.cells', icon: 'cell', group: 'watch', key: 'z', permission: 'read', everywhere: true, front: 'only', load: () => import('../pages/cells') },
   { name: 'campaigns', title: 'page.campaigns', icon: 'campaign', group: 'send', key: 'c', permission: 'read', front: 'never', load: () => import('../pages/campaigns') },
   { name: 'activities', title: 'page.activities', icon: 'activity', group: 'send', key: 'l', permission: 'read', front: 'never', load: () => import('../pages/activities') },
   { name: 'channels', title: 'page.channels', icon: 'channel', group: 'send', key: 'b', permission: 'read', front: 'never', load: () => import('../pages/channels') },
@@ -47,10 +47,10 @@ export const PAGES: readonly Page[] = [
   { name: 'reference', title: 'page.reference', icon: 'code', group: 'app', key: 'x', permission: 'read', load: () => import('../pages/reference') },
   { name: 'people', title: 'page.people', icon: 'people', group: 'team', key: 'h', permission: 'own', load: () => import('../pages/people') },
   { name: 'audit', title: 'page.audit', icon: 'audit', group: 'team', key: 'a', permission: 'manage', orEverywhere: 'read', load: () => import('../pages/audit') },
-  { name: 'doctor', title: 'page.doctor', icon: 'check', group: 'node', key: 'y', permission: 'read', everywhere: true, load: () => import('../pages/doctor') },
-  { name: 'queues', title: 'page.queues', icon: 'activity', group: 'node', key: 'w', permission: 'read', everywhere: true, load: () => import('../pages/queues') },
-  { name: 'configuration', title: 'page.configuration', icon: 'settings', group: 'node', key: 'v', permission: 'manage', everywhere: true, load: () => import('../pages/configuration') },
-  { name: 'profile', title: 'page.profile', icon: 'pulse', group: 'node', key: 'u', permission: 'manage', everywhere: true, load: () => import('../pages/profile') },
+  { name: 'doctor', title: 'page.doctor', icon: 'doctor', group: 'node', key: 'y', permission: 'read', everywhere: true, load: () => import('../pages/doctor') },
+  { name: 'queues', title: 'page.queues', icon: 'queue', group: 'node', key: 'w', permission: 'read', everywhere: true, load: () => import('../pages/queues') },
+  { name: 'configuration', title: 'page.configuration', icon: 'list', group: 'node', key: 'v', permission: 'manage', everywhere: true, load: () => import('../pages/configuration') },
+  { name: 'profile', title: 'page.profile', icon: 'flame', group: 'node', key: 'u', permission: 'manage', everywhere: true, load: () => import('../pages/profile') },
 ]
 
 /** Pages of one thing, and pages that the menu does not list; `parent` is marked in the menu instead. */

@@ -25,7 +25,7 @@ export function Shell() {
   const close = (): void => setOverlay(undefined)
 
   useEffect(() => listen({
-    search: () => search.current?.focus(),
+    search: () => search.current?.select(),
     palette: () => setOverlay('palette'),
     help: () => setOverlay('help'),
   }), [])
@@ -65,13 +65,25 @@ export function Shell() {
   )
 }
 
+/** Neighbours of the present entry stay visible too. */
+const MENU_MARGIN = 48
 const GROUPS: Page['group'][] = ['watch', 'send', 'app', 'team', 'node']
 
 function Sidebar() {
   const here = DETAILS[place.value.page]?.parent ?? place.value.page
   const pages = PAGES.filter(mayOpen)
+  const menu = useRef<HTMLElement>(null)
+  // On a low screen the entry may be out of sight. `scrollIntoView` would scroll the page too.
+  useEffect(() => {
+    const bar = menu.current
+    const entry = bar?.querySelector('[aria-current]')?.getBoundingClientRect()
+    if (!bar || !entry) return
+    const { top, bottom } = bar.getBoundingClientRect()
+    if (entry.bottom > bottom - MENU_MARGIN) bar.scrollTop += entry.bottom - bottom + MENU_MARGIN
+    else if (entry.top < top + MENU_MARGIN) bar.scrollTop -= top + MENU_MARGIN - entry.top
+  }, [here])
   return (
-    <nav class="sidebar" id="sidebar" aria-label={t('shell.menu')}>
+    <nav ref={menu} class="sidebar" id="sidebar" aria-label={t('shell.menu')}>
       <a class="brand" href={at('overview')}><Mark /> Noroshi</a>
       <AppSwitcher />
       {GROUPS.map((group) => {

@@ -8,7 +8,7 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Head } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
-import { place } from './router'
+import { place, visit } from './router'
 import { DETAILS, type Loader, NO_APP, PAGES, WITHOUT_APP } from './routes'
 import { app, at, mayOpen } from './session'
 
@@ -39,15 +39,15 @@ export function View() {
       (failure: unknown) => setError(failure),
     )
   }, [load])
-  const shown = useRef<string | undefined>(undefined)
+  const shown = useRef<number | undefined>(undefined)
   const ready = load !== undefined && loaded.has(load)
   useEffect(() => {
     if (!ready) return
-    const now = `${page} ${id}`
+    const now = visit.value
     // The first page leaves the focus at the start of the document.
     if (shown.current !== undefined && shown.current !== now) focusTitle()
     shown.current = now
-  }, [page, id, ready])
+  }, [visit.value, ready])
 
   if (!found || !load) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
   if (entry && !mayOpen(entry)) {
@@ -56,7 +56,7 @@ export function View() {
   if (error) return <><Head title={t(found.title)} /><ErrorBox error={error} retry={() => location.reload()} /></>
   const Component = loaded.get(load)
   // Another app or another id mounts a new page.
-  return Component ? <Component key={`${page} ${app.value} ${id}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
+  return Component ? <Component key={`${page} ${app.value} ${visit.value}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
 }
 
 /** So that screen readers and the keyboard continue at the new page. */

@@ -54,8 +54,8 @@ export default function Campaigns() {
         columns={[
           { title: t('column.name'), cell: (campaign) => <><a href={at('campaign', { id: campaign.id })}>{campaign.name ?? messageTitle(campaign) ?? campaign.id}</a><small class="below">{campaign.complete ? audienceText(campaign.audience) : <Badge tone="warn">{t('campaigns.incomplete')}</Badge>}</small></> },
           { title: t('column.state'), cell: ({ state, approval }) => <><State value={state} />{approval && state === 'draft' && <> <Badge tone="good">{t('review.approved')}</Badge></>}</> },
-          { title: t('campaigns.progress'), align: 'end', cell: ({ done, total }) => total ? percent(done / total) : number(done) },
-          { title: t('campaigns.recipients'), align: 'end', cell: ({ recipients }) => number(recipients) },
+          { title: t('campaigns.progress'), align: 'end', cell: ({ state, done, total }) => state === 'draft' ? '–' : total ? percent(done / total) : number(done) },
+          { title: t('campaigns.recipients'), align: 'end', cell: ({ state, recipients }) => state === 'draft' ? '–' : number(recipients) },
           { title: t('campaigns.errors'), align: 'end', cell: ({ errors }) => errors > 0 ? <span class="bad-text">{number(errors)}</span> : '0' },
           { title: t('campaigns.author'), wide: true, cell: ({ created_by }) => created_by ?? '–' },
           { title: t('column.created'), wide: true, cell: ({ created_at }) => <When at={created_at} /> },
@@ -71,9 +71,11 @@ function Filters({ filter }: { filter: Filter }) {
   const set = (name: keyof Filter) => (value: string): void => setTyped({ ...typed, [name]: value })
   const apply = (values: Filter): void => amend(Object.fromEntries(FILTERS.map((name) => [name, values[name] || undefined])))
   return (
-    <form class="campaign-filters" onSubmit={(event) => { event.preventDefault(); apply(typed) }}>
+    <form class="filters campaign-filters" onSubmit={(event) => { event.preventDefault(); apply(typed) }}>
       <TextField label={t('campaigns.nameFilter')} value={typed.name ?? ''} onChange={set('name')} />
       <Select label={t('column.state')} value={typed.state ?? ''} onChange={set('state')} options={[{ value: '', label: t('campaigns.allStates') }, ...STATES.map((value) => ({ value, label: tValue('state', value) }))]} />
+      <Button type="submit">{t('action.filter')}</Button>
+      {Object.keys(filter).length > 0 && <Button kind="quiet" onClick={() => apply({})}>{t('action.clearFilter')}</Button>}
       <details open={Object.keys(filter).some((name) => name !== 'name' && name !== 'state')}>
         <summary>{t('campaigns.moreFilters')}</summary>
         <div class="field-row">
@@ -84,10 +86,6 @@ function Filters({ filter }: { filter: Filter }) {
           <TextField label={t('campaigns.startUntil')} type="datetime-local" value={typed.start_until ?? ''} onChange={set('start_until')} />
         </div>
       </details>
-      <div class="row">
-        <Button type="submit">{t('action.filter')}</Button>
-        {Object.keys(filter).length > 0 && <Button kind="quiet" onClick={() => apply({})}>{t('action.clearFilter')}</Button>}
-      </div>
     </form>
   )
 }

@@ -62,9 +62,9 @@ export default function Cells() {
           },
         ]}
       />
-      {load.data?.filter(({ leaving }) => leaving > 0).map(({ cell, leaving, devices }) => (
+      {load.data?.some(({ leaving }) => leaving > 0) && <div class="panel moves">{load.data.filter(({ leaving }) => leaving > 0).map(({ cell, leaving, devices }) => (
         <Progress key={cell} label={t('cells.moving', { cell })} done={devices} total={devices + leaving} />
-      ))}
+      ))}</div>}
       {weighing && <Weight cell={weighing} onClose={() => { setWeighing(undefined); load.reload() }} />}
       {moving && <Move from={moving} cells={load.data ?? []} onClose={() => { setMoving(undefined); load.reload() }} />}
     </>

@@ -63,7 +63,7 @@ const sized = ({ value, low, high }: Size): string =>
 function Estimated({ estimate }: { estimate: Estimate }) {
   const { forecast } = estimate
   return (
-    <div class="panel" role="status">
+    <div class="panel reach" role="status">
       <p class="hint">{estimate.exact ? t('review.exact') : t('review.sampled', { examined: number(estimate.examined) })}</p>
       <Facts facts={[
         [t('page.devices'), <strong>{sized(estimate.devices)}</strong>],
@@ -71,7 +71,7 @@ function Estimated({ estimate }: { estimate: Estimate }) {
         ...Object.entries(estimate.by_service).map(([service, size]) => [tValue('service', service), sized(size)] as const),
         [t('compose.noToken'), sized(estimate.no_push_token)],
         estimate.suspect.high > 0 && [t('device.suspect'), sized(estimate.suspect)],
-        ...estimate.by_locale.map(({ locale, devices }) => [`${t('notices.locale')}: ${locale ?? t('review.noLocale')}`, sized(devices)] as const),
+        ...estimate.by_locale.map(({ locale, devices }) => [locale === null ? t('review.noLocale') : t('review.locale', { locale }), sized(devices)] as const),
         estimate.other_locales.high > 0 && [t('review.otherLocales'), sized(estimate.other_locales)],
         [t('review.starts'), <When at={forecast.starts_at} exact />],
         [t('review.ends'), forecast.ends_at === null ? t('review.unknown') : <When at={forecast.ends_at} exact />],
@@ -152,7 +152,7 @@ function StartButton({ campaign, estimate, before, reload }: { campaign: Campaig
   return (
     <>
       <ErrorBox error={start.error} />
-      <div class="row">
+      <div class="row start">
         <Button kind="primary" icon="play" busy={start.busy} reason={refusal('publish') ?? (campaign.complete ? waits : t('review.incomplete'))} onClick={() => void start.run()}>{t('campaign.start')}</Button>
       </div>
     </>

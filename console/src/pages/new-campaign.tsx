@@ -1,6 +1,6 @@
 /** The composer: audience, message, schedule, review. Each change is saved as a draft, which several people may write. */
 
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
 import { useAction } from '../app/action'
@@ -36,12 +36,14 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   const [, redraw] = useState(0)
   const [draft, setDraft] = useState<Draft>(first?.definition ? fromDefinition(first.definition) : EMPTY)
   const [viewer, choose] = useState<Viewer | undefined>(undefined)
+  const here = useRef(true)
   const autosave = useMemo(() => {
     const saver = {
       create: async (content: Record<string, unknown>) => {
         // A draft may lack what a request has.
         const made = await body(provider.POST('/v1/campaigns', { params: { query: { draft: true } }, body: withoutNulls(content) as never }))
-        amend({ id: (made as Campaign).id })
+        // The answer may come when another page is open.
+        if (here.current) amend({ id: (made as Campaign).id })
         return made as Campaign
       },
       change: (id: string, revision: number, content: Record<string, unknown>) =>
@@ -51,7 +53,10 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
     if (first) made.begin(first)
     return made
   }, [])
-  useEffect(() => () => void autosave.flush(), [])
+  useEffect(() => () => {
+    here.current = false
+    void autosave.flush()
+  }, [])
   useEffect(() => {
     const leave = (event: BeforeUnloadEvent): void => {
       if (autosave.state !== 'waiting' && autosave.state !== 'saving' && autosave.state !== 'failed') return
@@ -88,6 +93,8 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
     amend({ step: to })
   }
   const next = STEPS[STEPS.indexOf(step) + 1]
+  /** The next Tab leads to the first field of the next step. */
+  const fields = useRef<HTMLDivElement>(null)
   const shown = rendered(draft, viewer)
   return (
     <>
@@ -99,14 +106,14 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
       {autosave.state === 'conflict' && <Conflict saved={saved} take={take} keep={keep} />}
       <Segmented label={t('compose.steps')} value={step} onChange={open} options={STEPS.map((value, index) => ({ value, label: `${index + 1}. ${t(`step.${value}`)}` }))} />
       <div class="compose">
-        <div class="compose-fields">
+        <div class="compose-fields" ref={fields} tabIndex={-1}>
           {step === 'audience' && <AudienceFields draft={draft} set={set} />}
           {step === 'message' && <><MessageFields draft={draft} set={set} /><PersonValues draft={draft} id={saved?.id} viewer={viewer} choose={choose} /></>}
           {step === 'schedule' && <ScheduleFields draft={draft} set={set} />}
           {step === 'review' && (saved && autosave.state === 'saved'
             ? <Review campaign={saved} open={open} reload={() => void refresh()} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
             : <p class="soft">{saved ? t('compose.saving') : t('compose.empty')}</p>)}
-          {next && <div class="row"><Button kind="primary" onClick={() => open(next)}>{t('compose.next', { step: t(`step.${next}`) })}</Button></div>}
+          {next && <div class="row"><Button kind="primary" onClick={() => { open(next); fields.current?.focus() }}>{t('compose.next', { step: t(`step.${next}`) })}</Button></div>}
         </div>
         <aside class="compose-preview" aria-label={t('preview.title')}>
           <Preview title={shown.title} text={shown.text} url={draft.url} of={viewer && [viewer.user, viewer.device?.locale].filter(Boolean).join(' · ')} />

@@ -22,9 +22,9 @@ export function NodeTable({ everyMs = REFRESH_MS }: { everyMs?: number }) {
       rowKey={({ name }) => name}
       empty={<Empty icon="node" title={t('nodes.empty')} text={t('nodes.empty.text')} />}
       columns={[
-        { title: t('column.name'), cell: (node) => <><strong>{node.name}</strong>{node.this && <> <Badge>{t('nodes.this')}</Badge></>}</> },
+        { title: t('column.name'), cell: (node) => <><strong>{node.name}</strong>{node.this && <> <Badge>{t('nodes.this')}</Badge></>}{node.admin && <small class="below">{node.admin}</small>}</> },
         { title: t('column.state'), cell: (node) => <State value={node.drain} /> },
-        { title: t('nodes.roles'), wide: true, cell: (node) => node.roles.map((role) => tValue('role.node', role)).join(', ') },
+        { title: t('nodes.roles'), wide: true, cell: (node) => <span class="nowrap">{node.roles.map((role) => tValue('role.node', role)).join(', ') || '–'}</span> },
         { title: t('nodes.connections'), align: 'end', cell: (node) => number(node.connections) },
         { title: t('nodes.deliveries'), align: 'end', cell: (node) => number(node.deliveries_per_second) },
         { title: t('nodes.cpu'), align: 'end', wide: true, cell: (node) => node.cpu === null ? '–' : number(Math.round(node.cpu * 100) / 100) },

@@ -76,6 +76,7 @@ function Target({ listed: { target, targets, campaign } }: { listed: Listed }) {
   const what = tValue('target', target.kind)
   if (target.topic !== undefined) return <>{what}<span class="below"><a href={at('topic', { id: target.topic })}>{target.topic}</a></span></>
   if (target.condition !== undefined) return <>{what}<span class="below"><code>{target.condition}</code></span></>
+  if (target.kind === 'campaign' && campaign !== null) return <a href={at('campaign', { id: campaign })}>{what}</a>
   return (
     <>
       {targets === null ? what : `${what}: ${number(targets)}`}

@@ -91,8 +91,8 @@ function Campaigns() {
       columns={[
         { title: t('column.name'), cell: (campaign) => <a href={at('campaign', { id: campaign.id })}>{campaign.name ?? messageTitle(campaign) ?? campaign.id}</a> },
         { title: t('column.state'), cell: ({ state }) => <State value={state} /> },
-        { title: t('campaigns.progress'), align: 'end', cell: ({ done, total }) => total ? percent(done / total) : number(done) },
-        { title: t('campaigns.recipients'), align: 'end', cell: ({ recipients }) => number(recipients) },
+        { title: t('campaigns.progress'), align: 'end', cell: ({ state, done, total }) => state === 'draft' ? '–' : total ? percent(done / total) : number(done) },
+        { title: t('campaigns.recipients'), align: 'end', cell: ({ state, recipients }) => state === 'draft' ? '–' : number(recipients) },
         { title: t('column.created'), wide: true, cell: ({ created_at }) => <When at={created_at} /> },
       ]}
     />

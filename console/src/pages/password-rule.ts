@@ -1,2 +1,2 @@
-/** The least length of a password, in characters; the server decides, this only warns early. */
-export const PASSWORD_MIN = 12
+/** The least length of a password, in characters; the server decides (15 bytes), this only warns early. */
+export const PASSWORD_MIN = 15

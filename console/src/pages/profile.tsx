@@ -65,10 +65,10 @@ export default function ProfilePage() {
       </form>
       {running && <Sampling {...running} />}
       {notBuilt
-        ? <Empty icon="pulse" title={t('flame.notBuilt')} text={t('flame.notBuilt.text', { detail: error.message })} />
+        ? <Empty icon="flame" title={t('flame.notBuilt')} text={t('flame.notBuilt.text', { detail: error.message })} />
         : <ErrorBox error={error} />}
       {profile && <Taken profile={profile} />}
-      {!profile && !running && !error && <Empty icon="pulse" title={t('flame.none')} text={t('flame.none.text')} />}
+      {!profile && !running && !error && <Empty icon="flame" title={t('flame.none')} text={t('flame.none.text')} />}
     </>
   )
 }
@@ -87,7 +87,7 @@ function Taken({ profile }: { profile: Profile }) {
   const [search, setSearch] = useState('')
   const root = useMemo(() => treeOf(profile, t('flame.all')), [profile])
   const functions = useMemo(() => sums(root), [root])
-  if (profile.sum === 0) return <Empty icon="pulse" title={t('flame.idle')} text={t('flame.idle.text')} />
+  if (profile.sum === 0) return <Empty icon="flame" title={t('flame.idle')} text={t('flame.idle.text')} />
   const found = search ? matched(root, search) : 0
   return (
     <Section title={t('flame.result')}>

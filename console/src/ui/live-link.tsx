@@ -7,5 +7,5 @@ import { Icon } from './icon'
 
 export function LiveLink(filter: Partial<Record<(typeof FIELDS)[number], string>>) {
   if (isFront()) return null
-  return <a class="button plain" href={at('live', filter)}><Icon name="pulse" /><span>{t('page.live')}</span></a>
+  return <a class="button plain" href={at('live', filter)}><Icon name="tail" /><span>{t('page.live')}</span></a>
 }

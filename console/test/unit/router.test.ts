@@ -1,6 +1,6 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 
-import { address, parse } from '../../src/app/router'
+import { address, amend, go, parse, visit } from '../../src/app/router'
 
 const at = (path: string) => parse(new URL(path, 'https://push.example.com'))
 
@@ -32,4 +32,28 @@ test('no path has a dot, because the server answers such paths as files', () => 
 
 test('absent values leave no trace in the address', () => {
   expect(address('overview', { app: undefined, q: '' })).toBe('/console/')
+})
+
+afterEach(() => vi.unstubAllGlobals())
+
+test('a page that gives itself an id stays mounted; another id or page is a new visit', () => {
+  const location = { href: 'https://push.example.com/console/' }
+  const move = (_state: unknown, _title: string, to: string): void => void (location.href = new URL(to, location.href).href)
+  vi.stubGlobal('location', location)
+  vi.stubGlobal('history', { pushState: move, replaceState: move })
+  vi.stubGlobal('scrollTo', () => undefined)
+  const visits = (act: () => void): number => {
+    const before = visit.value
+    act()
+    return visit.value - before
+  }
+  expect(visits(() => go(address('new-campaign', { app: 'dev' })))).toBe(1)
+  expect(visits(() => amend({ step: 'message' }))).toBe(0)
+  expect(visits(() => amend({ id: 'c1' }))).toBe(0)
+  expect(location.href).toContain('id=c1')
+  expect(visits(() => go(address('new-campaign', { app: 'dev' })))).toBe(1)
+  expect(visits(() => go(address('campaign', { app: 'dev', id: 'c1' })))).toBe(1)
+  expect(visits(() => go(address('campaign', { app: 'dev', id: 'c1', tab: 'plan' })))).toBe(0)
+  expect(visits(() => go(address('campaign', { app: 'dev', id: 'c2' })))).toBe(1)
+  expect(visits(() => go(address('search', { q: 'x' }), 'replace'))).toBe(1)
 })
