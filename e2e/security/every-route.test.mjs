@@ -1,6 +1,6 @@
 /**
  * Every route of both OpenAPI documents, called with credentials that must not open it: none, nonsense, an expired JWT,
- * the token of a revoked and of a deleted device, a revoked key, the wrong kind of credential, another app's credentials.
+ * the token of a revoked and of a deleted device, a revoked and an expired key, the wrong kind of credential, another app's credentials.
  *
  * The routes come from the documents, which the server's own tests compare with its routing tables. A new route is
  * therefore called here without being named here; a new path parameter fails until `victimOf` knows it.
@@ -16,6 +16,7 @@ import { api } from '../lib/api.mjs'
 import { fill, operations } from '../lib/contract.mjs'
 import { hs256, now } from '../lib/jwt.mjs'
 import { Node } from '../lib/node.mjs'
+import { until } from '../lib/until.mjs'
 
 const SCOPES = ['publish', 'devices', 'read', 'admin']
 const SECRET = { victim: 'v'.repeat(40), attacker: 'a'.repeat(40) }
@@ -81,6 +82,14 @@ async function makeApp(name) {
   const credential = await provider.call('POST', `/v1/apps/${name}/push`, { body: webPushCredential(), status: 201 })
   Object.assign(app, { device, notification: notification.id, campaign: campaign.id, activity, endpoint, credential: credential.id })
   return app
+}
+
+/** A key whose time has passed; it worked before. */
+async function expired({ name, provider }) {
+  const body = { name: 'expired', scopes: SCOPES, expires_at: new Date(Date.now() + 10_000).toISOString() }
+  const { key } = await operator.call('POST', `/v1/apps/${name}/keys`, { body, status: 201 })
+  await until('the key to expire', async () => (await provider.raw('GET', '/v1/topics', { token: key })).status === 401)
+  return key
 }
 
 /** A VAPID key in the format of `noroshi push add`. */
@@ -162,6 +171,7 @@ describe('credentials without access', () => {
     await victim.provider.call('DELETE', '/v1/devices/deleted')
     const revokedKey = await victim.makeKey(SCOPES)
     await operator.call('DELETE', `/v1/apps/victim/keys/${revokedKey.id}`)
+    const expiredKey = await expired(victim)
     const bad = {
       none: undefined,
       nonsense: 'nonsense',
@@ -171,6 +181,7 @@ describe('credentials without access', () => {
       'the token of a revoked device': revokedDevice.token,
       'the token of a deleted device': deletedDevice.token,
       'a revoked key': revokedKey.key,
+      'an expired key': expiredKey,
       "the operator's token": readFileSync(join(node.data, 'operator.token'), 'utf8').trim(),
     }
     const before = await belongings(victim)

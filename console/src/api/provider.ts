@@ -321,6 +321,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/push/{id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["rotatePushCredential"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/push/{id}/test": {
         parameters: {
             query?: never;
@@ -2095,6 +2111,8 @@ export interface components {
         Key: {
             /** Format: date-time */
             created_at: string;
+            /** Format: date-time */
+            expires_at: string | null;
             id: string;
             key?: string;
             name: string;
@@ -2346,6 +2364,8 @@ export interface components {
             retention?: components["schemas"]["Duration"] | null;
         };
         NewKey: {
+            /** Format: date-time */
+            expires_at?: string | null;
             name: string;
             scopes: components["schemas"]["Scope"][];
         };
@@ -2568,7 +2588,7 @@ export interface components {
          */
         Problem: {
             /** @enum {string} */
-            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "revision_conflict" | "campaign_incomplete" | "approval_required" | "own_approval" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full" | "bad_handshake" | "bad_last_event_id" | "bad_topic" | "malformed_request" | "too_many_topics" | "expired" | "revoked" | "request_timeout" | "replaced" | "upgrade_required" | "websocket_version" | "head_too_large";
+            code: "invalid_json" | "corrupt_encoding" | "invalid_field" | "unknown_field" | "invalid_parameter" | "too_many_targets" | "unauthorized" | "forbidden" | "csrf" | "confirm_log_in" | "not_found" | "method_not_allowed" | "body_timeout" | "idempotency_conflict" | "already_exists" | "endpoint_gone" | "not_connected" | "misdirected" | "not_at_a_front" | "wrong_state" | "revision_conflict" | "campaign_incomplete" | "approval_required" | "own_approval" | "credential_test_failed" | "push_key_missing" | "limit_exceeded" | "body_too_large" | "data_too_large" | "push_payload_too_large" | "too_many_lines" | "unsupported_media_type" | "unsupported_encoding" | "too_many_requests" | "quota_exceeded" | "internal" | "not_built" | "push_service_rejected" | "push_service_failed" | "overloaded" | "unavailable" | "cell_unavailable" | "disk_full" | "bad_handshake" | "bad_last_event_id" | "bad_topic" | "malformed_request" | "too_many_topics" | "expired" | "revoked" | "request_timeout" | "replaced" | "upgrade_required" | "websocket_version" | "head_too_large";
             detail: string;
             field?: string;
             status: number;
@@ -2620,6 +2640,13 @@ export interface components {
         };
         PushCredentials: {
             credentials: components["schemas"]["PushCredential"][];
+        };
+        PushRotation: {
+            credential: {
+                [key: string]: unknown;
+            };
+            device?: string | null;
+            push_token?: components["schemas"]["PushToken"] | null;
         };
         PushTest: {
             device?: string | null;
@@ -4208,7 +4235,8 @@ export interface operations {
                      *             "publish",
                      *             "read"
                      *           ],
-                     *           "created_at": "2026-01-15T09:30:00.000Z"
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "expires_at": "2027-01-15T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -4240,7 +4268,8 @@ export interface operations {
                  *       "scopes": [
                  *         "publish",
                  *         "read"
-                 *       ]
+                 *       ],
+                 *       "expires_at": "2027-01-15T09:30:00Z"
                  *     }
                  */
                 "application/json": components["schemas"]["NewKey"];
@@ -4261,6 +4290,7 @@ export interface operations {
                      *         "read"
                      *       ],
                      *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "expires_at": "2027-01-15T09:30:00.000Z",
                      *       "key": "nk_…"
                      *     }
                      */
@@ -4683,6 +4713,65 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["RestoredTokens"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Overloaded"];
+        };
+    };
+    rotatePushCredential: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "credential": {
+                 *         "key": "-----BEGIN PRIVATE KEY-----\nMIGTAgEA…\n-----END PRIVATE KEY-----",
+                 *         "key_id": "XYZ987WVUT"
+                 *       },
+                 *       "device": "3f1c0a9be2d84d6f8a57c1e09b6d2f44"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PushRotation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3",
+                     *       "service": "apns",
+                     *       "environment": "production",
+                     *       "name": "",
+                     *       "settings": {
+                     *         "key_id": "ABC123DEFG",
+                     *         "team_id": "DEF123GHIJ",
+                     *         "topic": "com.example.app"
+                     *       },
+                     *       "created_at": "2026-01-15T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushCredential"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -1,6 +1,5 @@
 /** Adds a credential: the fields that each push service needs. */
 
-import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 
 import { admin, type Schemas } from '../api/client'
@@ -13,11 +12,11 @@ import { parseObject } from './json'
 import { canMakeKeys, vapidKey, webhookSecret } from './secret'
 
 type NewCredential = Schemas['NewPushCredential']
-type Service = NewCredential['service']
+export type Service = NewCredential['service']
 
-interface FieldOf { name: 'name' | 'key' | 'key_id' | 'team_id' | 'topic' | 'service_account' | 'subject' | 'private_key' | 'url' | 'secret' | 'client_id' | 'client_secret' | 'tenant_id' | 'endpoint' | 'token_endpoint'; label: PlainKey; kind?: 'lines' | 'json'; optional?: boolean; hint?: PlainKey; generate?(): string | Promise<string> }
+export interface FieldOf { name: 'name' | 'key' | 'key_id' | 'team_id' | 'topic' | 'service_account' | 'subject' | 'private_key' | 'url' | 'secret' | 'client_id' | 'client_secret' | 'tenant_id' | 'endpoint' | 'token_endpoint'; label: PlainKey; kind?: 'lines' | 'json'; optional?: boolean; hint?: PlainKey; generate?(): string | Promise<string> }
 
-const FIELDS: Record<Service, readonly FieldOf[]> = {
+export const FIELDS: Record<Service, readonly FieldOf[]> = {
   apns: [
     { name: 'topic', label: 'credential.bundle' },
     { name: 'key', label: 'credential.p8', kind: 'lines' },
@@ -50,6 +49,32 @@ const ENDPOINTS: Partial<Record<Service, readonly FieldOf[]>> = {
 }
 const SERVICES = Object.keys(FIELDS) as Service[]
 
+/** The fields with a value, as the API takes them. */
+export function filled(fields: readonly FieldOf[], values: Readonly<Record<string, string>>): Record<string, unknown> {
+  return Object.fromEntries(fields.filter(({ name }) => values[name]?.trim()).map(({ name, kind }) => {
+    const value = values[name] ?? ''
+    return [name, kind === 'json' ? parseObject(value) : value.trim()]
+  }))
+}
+
+export function Field({ field, value, onChange }: { field: FieldOf; value: string; onChange(value: string): void }) {
+  const shared = {
+    label: t(field.label),
+    value,
+    onChange,
+    required: !field.optional,
+    ...(field.hint ? { hint: t(field.hint) } : field.optional ? { hint: t('field.optional') } : {}),
+  }
+  const control = field.kind ? <TextArea {...shared} rows={field.generate ? 2 : 5} mono /> : <TextField {...shared} mono />
+  const { generate } = field
+  return (
+    <>
+      {control}
+      {generate && <div class="row"><Button small onClick={() => void Promise.resolve(generate()).then(onChange)}>{t('credential.generate', { name: shared.label })}</Button></div>}
+    </>
+  )
+}
+
 export function CredentialForm({ app, onClose }: { app: string; onClose(saved: boolean): void }) {
   const [service, setService] = useState<Service>('apns')
   const [environment, setEnvironment] = useState<'production' | 'sandbox'>('production')
@@ -59,32 +84,12 @@ export function CredentialForm({ app, onClose }: { app: string; onClose(saved: b
   const endpoints = ENDPOINTS[service] ?? []
 
   const save = useAction(async () => {
-    const filled = [...fields, ...endpoints].filter(({ name }) => values[name]?.trim()).map(({ name, kind }) => {
-      const value = values[name] ?? ''
-      return [name, kind === 'json' ? parseObject(value) : value.trim()]
-    })
     await admin.POST('/v1/apps/{app}/push', {
       params: { path: { app }, query: { replace } },
-      body: { service, ...(service === 'apns' ? { environment } : {}), ...Object.fromEntries(filled) } as NewCredential,
+      body: { service, ...(service === 'apns' ? { environment } : {}), ...filled([...fields, ...endpoints], values) } as NewCredential,
     })
   })
-  const input = (field: FieldOf) => {
-    const shared = {
-      label: t(field.label),
-      value: values[field.name] ?? '',
-      onChange: (value: string) => setValues({ ...values, [field.name]: value }),
-      required: !field.optional,
-      ...(field.hint ? { hint: t(field.hint) } : field.optional ? { hint: t('field.optional') } : {}),
-    }
-    const control = field.kind ? <TextArea {...shared} rows={field.generate ? 2 : 5} mono /> : <TextField {...shared} mono />
-    const { generate } = field
-    return (
-      <Fragment key={field.name}>
-        {control}
-        {generate && <div class="row"><Button small onClick={() => void Promise.resolve(generate()).then(shared.onChange)}>{t('credential.generate', { name: shared.label })}</Button></div>}
-      </Fragment>
-    )
-  }
+  const input = (field: FieldOf) => <Field key={field.name} field={field} value={values[field.name] ?? ''} onChange={(value) => setValues({ ...values, [field.name]: value })} />
   return (
     <FormDialog title={t('credentials.add')} wide submit={t('credentials.add')} busy={save.busy} error={save.error} onClose={() => onClose(false)} onSubmit={() => void save.run().then((done) => done && onClose(true))}>
       <div class="field-row">

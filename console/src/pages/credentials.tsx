@@ -23,6 +23,7 @@ import { Skeleton } from '../ui/skeleton'
 import { toast } from '../ui/toast'
 import { When } from '../ui/when'
 import { CredentialForm } from './credential-form'
+import { Rotation } from './credential-rotation'
 import { Invalidations } from './invalidations'
 
 type Credential = AdminSchemas['PushCredential']
@@ -51,6 +52,7 @@ interface CardProps { app: string; credential: Credential; reload(): void }
 function Card({ app: name, credential, reload }: CardProps) {
   const { id, service, environment, state, settings } = credential
   const [testing, setTesting] = useState(false)
+  const [rotating, setRotating] = useState(false)
   const [restoring, setRestoring] = useState(false)
   const reason = refusal('manage')
   const title = [tValue('service', service), credential.name].filter(Boolean).join(' · ')
@@ -82,10 +84,12 @@ function Card({ app: name, credential, reload }: CardProps) {
       </details>
       <footer class="card-actions">
         <Button small reason={reason} onClick={() => setTesting(true)}>{t('credentials.test')}</Button>
+        <Button small reason={reason} onClick={() => setRotating(true)}>{t('credentials.rotate')}</Button>
         <Button small reason={reason} onClick={() => setRestoring(true)}>{t('credentials.restore')}</Button>
         <Button small kind="danger" reason={reason} onClick={() => void remove()}>{t('action.remove')}</Button>
       </footer>
       {testing && <Test app={name} id={id} title={title} onClose={() => { setTesting(false); reload() }} />}
+      {rotating && <Rotation app={name} credential={credential} title={title} onClose={() => { setRotating(false); reload() }} />}
       {restoring && <Restore app={name} id={id} onClose={() => setRestoring(false)} />}
     </article>
   )

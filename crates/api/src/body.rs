@@ -41,7 +41,9 @@ pub use notice::notice;
 pub use notification::notification;
 pub(crate) use outline::outline;
 pub use preferences::preferences;
-pub use push_token::{RestoreRequest, TestTarget, push_test, push_token, restore, token_key, token_of_path};
+pub use push_token::{
+    RestoreRequest, Rotation, TestTarget, push_test, push_token, restore, rotation, token_key, token_of_path,
+};
 pub use quota::{quota_changes, quotas};
 pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;

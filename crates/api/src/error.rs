@@ -100,6 +100,9 @@ codes! {
     ApprovalRequired = "approval_required", 409, "The campaign needs an approval";
     /// Who created a campaign, or changed it last, cannot approve it.
     OwnApproval = "own_approval", 403, "Another person must approve it";
+    /// The former credential stays in use. The detail has the answer of the push service. Correct the credential,
+    /// or name a device with a valid push token.
+    CredentialTestFailed = "credential_test_failed", 409, "The push service did not accept the test";
     /// Credentials are stored encrypted. The operator must set `push.key_file`.
     PushKeyMissing = "push_key_missing", 409, "The node has no key for push credentials";
     /// The detail names the limit, such as 1,000 topics per device.

@@ -338,6 +338,7 @@ fn app_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", credential::add).in_app(Manage),
         delete("/v1/apps/{app}/push/{id}", credential::remove).in_app(Manage),
         post("/v1/apps/{app}/push/{id}/test", credential::test).in_app(Manage),
+        post("/v1/apps/{app}/push/{id}/rotate", credential::rotate).in_app(Manage),
         post("/v1/apps/{app}/push/{id}/restore", credential::restore).in_app(Manage),
         get("/v1/apps/{app}/experiments", experiment::list).in_app(Read),
         get("/v1/apps/{app}/experiments/{name}", experiment::show).in_app(Read),

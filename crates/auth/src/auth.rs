@@ -106,12 +106,15 @@ impl Auth {
     }
 
     /// Identifies the provider with this API key.
-    pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
+    pub fn key(&self, bearer: &str, now: Timestamp) -> Result<Access, Refused> {
         let snapshot = self.snapshot.load();
         let key = snapshot.keys.get(&key::hash(bearer)).ok_or_else(|| {
             if crate::is_device_credential(bearer) { Refused::NotAKey } else { Refused::Unknown }
         })?;
-        Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
+        match key.expires_at {
+            Some(expires_at) if key.has_expired(now) => Err(Refused::KeyExpired(expires_at)),
+            _ => Ok(Access { app: key.app, key: key.id, scopes: key.scopes }),
+        }
     }
 
     /// Call it once, before the registry is shown.
@@ -190,7 +193,7 @@ impl Auth {
         self.with_app(id, |app| app.name.clone())
     }
 
-    /// By id, oldest first.
+    /// By id, oldest first; also those that have expired.
     pub fn keys(&self, app: AppId) -> Vec<Key> {
         let mut keys: Vec<Key> =
             self.snapshot.load().keys.values().filter(|key| key.app == app).cloned().collect();
@@ -257,10 +260,12 @@ impl Auth {
         app: AppId,
         name: String,
         scopes: Scopes,
+        expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(Key, ApiKey), Error> {
         let secret = ApiKey::generate(&self.random).map_err(no_randomness)?;
-        let key = self.store.create_key(NewKey { app, name, hash: secret.hash(), scopes }, now).await?;
+        let new = NewKey { app, name, hash: secret.hash(), scopes, expires_at };
+        let key = self.store.create_key(new, now).await?;
         self.reload().await?;
         Ok((key, secret))
     }
@@ -278,7 +283,8 @@ impl Auth {
         if let Some(key) = self.snapshot.load().keys.get(&hash).filter(|key| key.app == app) {
             return Ok(key.clone());
         }
-        let key = self.store.create_key(NewKey { app, name: name.to_owned(), hash, scopes }, now).await?;
+        let new = NewKey { app, name: name.to_owned(), hash, scopes, expires_at: None };
+        let key = self.store.create_key(new, now).await?;
         self.reload().await?;
         Ok(key)
     }
@@ -327,8 +333,8 @@ impl Auth {
                 Err(error) => return Err(error),
             }
         }
-        for MirrorKey { name, hash, scopes } in change.create {
-            self.store.create_key(NewKey { app: app.id, name, hash, scopes }, now).await?;
+        for MirrorKey { name, hash, scopes, expires_at } in change.create {
+            self.store.create_key(NewKey { app: app.id, name, hash, scopes, expires_at }, now).await?;
         }
         if changed {
             self.reload().await?;

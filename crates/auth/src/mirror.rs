@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use noroshi_store::{Key, KeyHash};
-use noroshi_types::{KeyId, Scopes};
+use noroshi_types::{KeyId, Scopes, Timestamp};
 
 /// A key that is known by its hash only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct MirrorKey {
     pub name: String,
     pub hash: KeyHash,
     pub scopes: Scopes,
+    pub expires_at: Option<Timestamp>,
 }
 
 pub(crate) struct Change {
@@ -19,11 +20,12 @@ pub(crate) struct Change {
     pub(crate) create: Vec<MirrorKey>,
 }
 
-/// A key whose scopes differ is revoked and created again.
+/// A key whose scopes or expiry differ is revoked and created again.
 pub(crate) fn change(present: &[Key], wanted: Vec<MirrorKey>) -> Change {
-    let is_wanted: HashSet<(KeyHash, Scopes)> = wanted.iter().map(|key| (key.hash, key.scopes)).collect();
+    let is_wanted: HashSet<(KeyHash, Scopes, Option<Timestamp>)> =
+        wanted.iter().map(|key| (key.hash, key.scopes, key.expires_at)).collect();
     let (kept, stale): (Vec<&Key>, Vec<&Key>) =
-        present.iter().partition(|key| is_wanted.contains(&(key.hash, key.scopes)));
+        present.iter().partition(|key| is_wanted.contains(&(key.hash, key.scopes, key.expires_at)));
     let kept: HashSet<KeyHash> = kept.into_iter().map(|key| key.hash).collect();
     Change {
         revoke: stale.into_iter().map(|key| key.id).collect(),

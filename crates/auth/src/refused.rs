@@ -1,5 +1,7 @@
 //! Why a credential is rejected. `api` and `gateway` map each reason to a status or a close reason.
 
+use noroshi_types::Timestamp;
+
 /// Why a credential is rejected. The text is public and never contains the credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -7,6 +9,8 @@ pub enum Refused {
     Missing,
     #[error("the credential is unknown")]
     Unknown,
+    #[error("the API key expired at {0}; create a new one")]
+    KeyExpired(Timestamp),
     #[error("this is a device token or JWT; an API key is needed here")]
     NotAKey,
     #[error("this is an API key; a device token or app JWT is needed here")]
@@ -49,6 +53,7 @@ impl Refused {
         match self {
             Self::Missing => "missing",
             Self::Unknown => "unknown",
+            Self::KeyExpired(_) => "key_expired",
             Self::NotAKey => "not_a_key",
             Self::NotAToken => "not_a_token",
             Self::Malformed(_) => "malformed",

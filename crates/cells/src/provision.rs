@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, StatusCode};
 use noroshi_api::parts::body_hash;
 use noroshi_store::{App, AppSettings, Key};
-use noroshi_types::{AppId, AppName, Label, Scope, Scopes};
+use noroshi_types::{AppId, AppName, Label, Scope, Scopes, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -173,10 +173,12 @@ fn refused(app: &AppName, answer: &CellResponse) -> String {
 
 /// An app with all its keys and the front's own key.
 fn described(cells: &CellSet, cell: &Cell, app: &App, keys: &[Key]) -> Value {
-    let own = (KEY_NAME, cells.key_hash(cell, &app.name), front_scopes());
-    let others = keys.iter().map(|key| (key.name.as_str(), key.hash, key.scopes));
-    let keys: Vec<Value> =
-        others.chain([own]).map(|(name, hash, scopes)| key(name, &hash.0, scopes)).collect();
+    let own = (KEY_NAME, cells.key_hash(cell, &app.name), front_scopes(), None);
+    let others = keys.iter().map(|key| (key.name.as_str(), key.hash, key.scopes, key.expires_at));
+    let keys: Vec<Value> = others
+        .chain([own])
+        .map(|(name, hash, scopes, expires_at)| self::key(name, &hash.0, scopes, expires_at))
+        .collect();
     let mut described = settings_of(&app.settings);
     described["keys"] = keys.into();
     described
@@ -206,14 +208,19 @@ fn settings_of(settings: &AppSettings) -> Value {
     described
 }
 
-fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {
+/// Older cells reject a key that expires, as every unknown field: they would accept it after its expiry.
+fn key(name: &str, hash: &[u8; 32], scopes: Scopes, expires_at: Option<Timestamp>) -> Value {
     let mut text = String::with_capacity(64);
     for byte in hash {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-    json!({"name": name, "hash": text, "scopes": scopes})
+    let mut key = json!({"name": name, "hash": text, "scopes": scopes});
+    if let Some(expires_at) = expires_at {
+        key["expires_at"] = expires_at.to_string().into();
+    }
+    key
 }
 
 /// Without the scope for apps, which only the operator's token has.
@@ -232,6 +239,12 @@ mod tests {
         let older =
             json!({"jwt_secret": null, "jwks_url": "https://id.example", "jwks": null, "client_publish": []});
         assert_eq!(settings_of(&settings), older);
+        let read = Scopes::default().with(Scope::Read);
+        let hash = "07".repeat(32);
+        let older = json!({"name": "k", "hash": hash, "scopes": ["read"]});
+        assert_eq!(key("k", &[7; 32], read, None), older);
+        let expiring = key("k", &[7; 32], read, Some(Timestamp(1_800_000_000_000)));
+        assert_eq!(expiring["expires_at"], json!("2027-01-15T08:00:00.000Z"));
         let some = |text: &str| Some(text.to_owned());
         let all = AppSettings {
             issuer: some("i"),

@@ -170,6 +170,7 @@ fn cell_only_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", refusal::credentials),
         delete("/v1/apps/{app}/push/{id}", refusal::credentials),
         post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
+        post("/v1/apps/{app}/push/{id}/rotate", refusal::credentials),
         post("/v1/apps/{app}/push/{id}/restore", refusal::credentials),
         get("/v1/apps/{app}/experiments", refusal::definitions),
         get("/v1/apps/{app}/experiments/{name}", refusal::definitions),

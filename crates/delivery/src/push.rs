@@ -76,7 +76,7 @@ use crate::quota::Quotas;
 
 pub use channels::{ChannelSpec, Channels, ListedChannel};
 pub use config::Config;
-pub use credential::{CredentialView, Tested};
+pub use credential::{CredentialView, Rotated, Tested};
 pub(crate) use metrics::Metrics;
 pub use outlet::Outlet;
 

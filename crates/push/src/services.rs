@@ -96,6 +96,28 @@ impl Services {
         }
     }
 
+    /// Sends a push with a credential that is not in use, to test it. Its connections are its own and close after the
+    /// answer, which arrives through [`Push::reply`] exactly once.
+    pub async fn send_with(&self, credential: Credential, push: Push) {
+        let counters = || self.counters(push.token.service, push.token.environment);
+        let account = Account::new(push.app, credential, counters(), self.context.clone());
+        let pool = match self.draining.load(Ordering::Relaxed) {
+            true => Err(Answer::Later { reason: "drain", after: Duration::ZERO }),
+            false => account.pool(&push).and_then(|pool| pool.ok_or(Answer::Unconfigured)),
+        };
+        match pool {
+            Ok(pool) => {
+                self.leaving.lock().push(pool.clone());
+                pool.send(Pending::new(push, wall_clock())).await;
+            }
+            Err(answer) => {
+                let counters = counters();
+                Pending::new(push, Timestamp(0)).answer(answer, &counters);
+            }
+        }
+        account.close();
+    }
+
     fn pool_of(&self, push: &Push) -> Result<Arc<Pool>, Answer> {
         let key = (push.app, push.token.service, push.token.environment);
         let provider = provider_of(&push.token).ok_or(Answer::Suspect { reason: "bad_token" })?;

@@ -67,6 +67,14 @@ pub struct Key {
     pub hash: KeyHash,
     pub scopes: Scopes,
     pub created_at: Timestamp,
+    /// From then on no request may use it. `None`: it never expires.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Key {
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -75,6 +83,7 @@ pub struct NewKey {
     pub name: String,
     pub hash: KeyHash,
     pub scopes: Scopes,
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A condition on the current value of a setting.
@@ -100,7 +109,7 @@ pub trait Apps: Send + Sync {
     /// Removes the app and everything it owns. The app and its keys are gone when this returns. The rest is removed
     /// for some seconds, and then by [`crate::Maintenance::prune`].
     async fn delete_app(&self, app: AppId) -> Result<(), Error>;
-    /// All keys of all apps; revoked keys are gone.
+    /// All keys of all apps, also those that have expired; revoked keys are gone.
     async fn keys(&self) -> Result<Vec<Key>, Error>;
     /// [`Error::Exists`] if the hash exists already (a key from the environment on the second start).
     async fn create_key(&self, key: NewKey, now: Timestamp) -> Result<Key, Error>;

@@ -232,6 +232,8 @@ calls! { Credentials {
     read credentials() -> Vec<StoredCredential> = shared credential::all();
     write(1) put_credential(credential: NewCredential, now: Timestamp) -> StoredCredential
         = shared credential::put(credential, *now);
+    write(1) rotate_credential(credential: RotatedCredential, now: Timestamp) -> StoredCredential
+        = shared credential::rotate(credential, *now);
     write(1) delete_credential(app: AppId, id: CredentialId) -> () = shared credential::delete(*app, *id);
 }}
 

@@ -36,6 +36,18 @@ pub struct NewCredential {
     pub replace: bool,
 }
 
+/// A new secret for an existing credential.
+#[derive(Debug, Clone)]
+pub struct RotatedCredential {
+    pub app: AppId,
+    pub id: CredentialId,
+    /// What is sealed now.
+    pub before: Vec<u8>,
+    pub name: String,
+    pub shown: JsonText,
+    pub sealed: Vec<u8>,
+}
+
 /// Credentials are few and change rarely, so callers cache all of them in memory.
 #[async_trait::async_trait]
 pub trait Credentials: Send + Sync {
@@ -47,6 +59,12 @@ pub trait Credentials: Send + Sync {
     async fn put_credential(
         &self,
         credential: NewCredential,
+        now: Timestamp,
+    ) -> Result<StoredCredential, Error>;
+    /// [`Error::Conflict`] if the credential was changed or removed since it was read.
+    async fn rotate_credential(
+        &self,
+        credential: RotatedCredential,
         now: Timestamp,
     ) -> Result<StoredCredential, Error>;
     /// [`Error::NotFound`] if the app has no such credential. Push work stays queued.

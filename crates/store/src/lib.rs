@@ -91,7 +91,7 @@ pub use channel::{
     BROADCAST_TAKES_MAX, BroadcastsOf, Channel, ChannelCounts, Channels, Claim, DueBroadcast,
     FinishedBroadcast, NewBroadcast, NewChannel, Reserved, StoredBroadcast, TakenBroadcasts, Then,
 };
-pub use credential::{Credentials, NewCredential, StoredCredential};
+pub use credential::{Credentials, NewCredential, RotatedCredential, StoredCredential};
 pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
 pub use device::{
     Attributes, Device, DeviceChange, DeviceFilter, DeviceToken, Devices, NewToken, Registration, Suspect,

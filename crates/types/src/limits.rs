@@ -96,6 +96,11 @@ pub const ACTIVITY_RETENTION: Duration = Duration::from_secs(24 * 3_600);
 pub const ACTIVITY_STATE_BYTES_MAX: usize = 4_096;
 /// API keys per app that a cell receives.
 pub const KEYS_PER_APP_MAX: usize = 1_000;
+/// The latest expiry of a new API key: 10 years, with up to 3 leap days. A later one is a mistake, such as
+/// milliseconds taken for seconds.
+pub const KEY_LIFETIME_MAX: Duration = Duration::from_secs(3_653 * 86_400);
+/// Doctor warns this long before an API key expires: time to deploy another one.
+pub const KEY_EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
 /// Web Push endpoints per device: a distributor requests one for each app on the phone that it serves.
 pub const ENDPOINTS_PER_DEVICE_MAX: usize = 64;
 pub const ENDPOINT_LABEL_BYTES_MAX: usize = 255;

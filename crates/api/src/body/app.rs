@@ -3,11 +3,12 @@
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
 use noroshi_types::topic::needs_rule;
-use noroshi_types::{AppName, Label, Scope, Scopes, limits};
+use noroshi_types::{AppName, Label, Scope, Scopes, Timestamp, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::each_once;
+use super::push_token::Moment;
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, Change, Line, Text};
 
@@ -34,6 +35,7 @@ pub enum Author {
 pub struct NewAppKey {
     pub name: String,
     pub scopes: Scopes,
+    pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +77,7 @@ struct AppChangeBody<'a> {
 struct KeyBody {
     name: Text<Line<KEY_NAME_BYTES_MAX>>,
     scopes: Bounded<Text<Scope>, 4>,
+    expires_at: Option<Text<Moment>>,
 }
 
 /// Parses a new app. Only operators create apps.
@@ -113,7 +116,7 @@ pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Re
 }
 
 /// Parses a new key.
-pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
+pub fn key(bytes: &[u8], now: Timestamp) -> Result<NewAppKey, Problem> {
     let body: KeyBody = json::parse(bytes)?;
     let scopes: Scopes = body.scopes.all("scopes")?.into_iter().map(|scope| scope.0).collect();
     if scopes.is_empty() {
@@ -122,7 +125,18 @@ pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
             "a key must have at least one of publish, devices, read, admin",
         ));
     }
-    Ok(NewAppKey { name: body.name.0.0, scopes })
+    let expires_at = body.expires_at.map(|moment| moment.0.0);
+    match expires_at {
+        Some(at) if at <= now => Err(Problem::field("expires_at", "must be in the future")),
+        Some(at) if at > now.saturating_add(limits::KEY_LIFETIME_MAX) => {
+            let days = limits::KEY_LIFETIME_MAX.as_secs() / 86_400;
+            let rule = format!(
+                "must be at most {days} days (10 years) from now; omit it for a key that never expires"
+            );
+            Err(Problem::field("expires_at", rule))
+        }
+        expires_at => Ok(NewAppKey { name: body.name.0.0, scopes, expires_at }),
+    }
 }
 
 pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {

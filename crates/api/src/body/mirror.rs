@@ -11,6 +11,7 @@ use super::app::{
     CLAIM_BYTES_MAX, CategoryList, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, essential, jwks,
     jwks_url, jwt_secret,
 };
+use super::push_token::Moment;
 use super::topic_rules::mirrored;
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
@@ -41,6 +42,8 @@ struct MirrorKeyBody {
     name: Text<Line<KEY_NAME_BYTES_MAX>>,
     hash: Text<Hash>,
     scopes: Bounded<Text<Scope>, 4>,
+    /// May be in the past: the front lists its expired keys too.
+    expires_at: Option<Text<Moment>>,
 }
 
 /// SHA-256 in hex.
@@ -88,7 +91,8 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
     };
     let key = |key: MirrorKeyBody| {
         let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();
-        Ok(MirrorKey { name: key.name.0.0, hash: key.hash.0.0, scopes })
+        let expires_at = key.expires_at.map(|moment| moment.0.0);
+        Ok(MirrorKey { name: key.name.0.0, hash: key.hash.0.0, scopes, expires_at })
     };
     let keys = body.keys.all("keys")?.into_iter().map(key).collect::<Result<_, Problem>>()?;
     Ok((settings, keys))

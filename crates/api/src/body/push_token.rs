@@ -11,6 +11,7 @@ use noroshi_types::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use url::Url;
 
 use crate::error::{Code, Problem};
@@ -101,6 +102,7 @@ struct NamedBody<'a> {
 }
 
 /// A time with its offset.
+#[derive(Debug)]
 pub(super) struct Moment(pub(super) Timestamp);
 
 /// The kind and the name in a path.
@@ -192,7 +194,35 @@ pub fn push_test(bytes: &[u8]) -> Result<TestTarget, Problem> {
         push_token: Option<&'a RawValue>,
     }
     let body: Body<'_> = json::parse(bytes)?;
-    match (body.device, body.push_token) {
+    target(body.device, body.push_token)
+}
+
+/// A change of a credential, and where to push to before it is used.
+pub struct Rotation {
+    /// The changed fields; `null` removes one.
+    pub credential: Map<String, Value>,
+    pub target: TestTarget,
+}
+
+/// `{"credential": {…}, "device": …}`, or `push_token` instead of `device`.
+pub fn rotation(bytes: &[u8]) -> Result<Rotation, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body<'a> {
+        credential: Map<String, Value>,
+        device: Option<Text<DeviceId>>,
+        #[serde(borrow)]
+        push_token: Option<&'a RawValue>,
+    }
+    let Body { credential, device, push_token } = json::parse(bytes)?;
+    if credential.is_empty() {
+        return Err(Problem::field("credential", "must have the fields to change, such as the new key"));
+    }
+    Ok(Rotation { credential, target: target(device, push_token)? })
+}
+
+fn target(device: Option<Text<DeviceId>>, push_token: Option<&RawValue>) -> Result<TestTarget, Problem> {
+    match (device, push_token) {
         (Some(Text(device)), None) => Ok(TestTarget::Device(device)),
         (None, Some(raw)) => checked(raw, "push_token", None).map(TestTarget::Token),
         _ => Err(Problem::field("device", "exactly one of `device` and `push_token` is required")),

@@ -37,6 +37,8 @@ struct KeyBody {
     name: String,
     scopes: Vec<&'static str>,
     created_at: String,
+    /// `null`: never.
+    expires_at: Option<String>,
     /// Only in the response that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -127,10 +129,11 @@ pub(crate) async fn keys(manager: Manager) -> Answer {
 /// `POST /v1/apps/{app}/keys`: only this response contains the key itself.
 pub(crate) async fn create_key(manager: Manager, JsonBody(body): JsonBody) -> Answer {
     let app = manager.app()?;
-    let body::NewAppKey { name, scopes } = body::key(&body)?;
+    let now = manager.delivery.clock().now();
+    let body::NewAppKey { name, scopes, expires_at } = body::key(&body, now)?;
     let present = manager.auth.keys(app.id).len() as u64;
     manager.delivery.quotas.check(app.id, Quota::Keys, present)?;
-    let (key, secret) = manager.auth.create_key(app.id, name, scopes, manager.delivery.clock().now()).await?;
+    let (key, secret) = manager.auth.create_key(app.id, name, scopes, expires_at, now).await?;
     manager.delivery.context.outcomes.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     manager.trail.after(&key_body(key.clone(), None));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
@@ -174,6 +177,7 @@ fn key_body(key: Key, secret: Option<String>) -> KeyBody {
         name: key.name,
         scopes: key.scopes.iter().map(|scope| scope.as_str()).collect(),
         created_at: key.created_at.to_string(),
+        expires_at: key.expires_at.map(|at| at.to_string()),
         key: secret,
     }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use axum::extract::State as Shared;
 use http::StatusCode;
-use noroshi_delivery::push::{CredentialView, Tested};
+use noroshi_delivery::push::{CredentialView, Rotated, Tested};
 use noroshi_push::{Condition, CredentialStatus, provider_of};
 use noroshi_store::Device;
-use noroshi_types::{CredentialId, PushToken, Timestamp};
+use noroshi_types::{AppId, CredentialId, PushToken, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::body::{self, RestoreRequest, TestTarget};
+use crate::body::{self, RestoreRequest, Rotation, TestTarget};
 use crate::error::{Code, Problem};
 use crate::nodes::Nodes;
 use crate::request::access::Manager;
@@ -140,17 +140,8 @@ pub(crate) async fn test(
 ) -> Answer {
     let app = manager.app()?;
     let id = credential_id(&id)?;
-    let token = match body::push_test(&body)? {
-        TestTarget::Token(token) => token,
-        TestTarget::Device(device) => {
-            let found = manager.delivery.store().device(app.id, &device).await?;
-            let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
-            let view =
-                manager.delivery.push.list_credentials(app.id).await?.into_iter().find(|view| view.id == id);
-            token_for(&device, view.as_ref())
-                .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
-        }
-    };
+    let view = view(&manager, app.id, id).await?;
+    let token = target_token(&manager, app.id, view.as_ref(), body::push_test(&body)?).await?;
     let tested = manager
         .delivery
         .push
@@ -159,6 +150,66 @@ pub(crate) async fn test(
         .await
         .map_err(Problem::missing("credential"))?;
     respond::ok(&TestedBody::from(tested))
+}
+
+/// `POST /v1/apps/{app}/push/{id}/rotate`
+pub(crate) async fn rotate(
+    manager: Manager,
+    Path((_, id)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let app = manager.app()?;
+    let id = credential_id(&id)?;
+    let Rotation { credential, target } = body::rotation(&body)?;
+    let view = view(&manager, app.id, id).await?.ok_or_else(|| Problem::not_found("credential"))?;
+    let token = target_token(&manager, app.id, Some(&view), target).await?;
+    manager.trail.before(&credential_body(view)?);
+    let rotated = manager.delivery.push.credentials()?.rotate(app.id, id, credential, token).await;
+    let rotated = rotated.map_err(|error| match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::Conflict) => {
+            let detail = "the credential was changed or removed during the test; nothing was changed here";
+            Problem::new(Code::WrongState, detail)
+        }
+        error => Problem::missing("credential")(error),
+    })?;
+    let credential = match rotated {
+        Rotated::Replaced(credential) => credential,
+        Rotated::Rejected(tested) => return Err(failed_test(tested)),
+    };
+    let number = id.0.to_string();
+    manager.delivery.context.outcomes.configured(Some(app.id), ("credential", "changed"), Some(&number));
+    let after = credential_body(credential)?;
+    manager.trail.after(&after);
+    respond::ok(&after)
+}
+
+fn failed_test(tested: Tested) -> Problem {
+    let TestedBody { answer, reason, explain } = TestedBody::from(tested);
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let detail = format!("the test got \"{answer}\"{reason}: {explain}; the former credential stays in use");
+    Problem::new(Code::CredentialTestFailed, detail)
+}
+
+async fn view(manager: &Manager, app: AppId, id: CredentialId) -> Result<Option<CredentialView>, Problem> {
+    Ok(manager.delivery.push.list_credentials(app).await?.into_iter().find(|view| view.id == id))
+}
+
+/// The token to test with.
+async fn target_token(
+    manager: &Manager,
+    app: AppId,
+    view: Option<&CredentialView>,
+    target: TestTarget,
+) -> Result<PushToken, Problem> {
+    match target {
+        TestTarget::Token(token) => Ok(token),
+        TestTarget::Device(device) => {
+            let found = manager.delivery.store().device(app, &device).await?;
+            let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
+            token_for(&device, view)
+                .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))
+        }
+    }
 }
 
 /// `POST /v1/apps/{app}/push/{id}/restore`
@@ -242,7 +293,7 @@ impl From<Tested> for TestedBody {
                 "the push service reports that the token belongs to another environment, topic or sender"
             }
             "refused" => "the push service rejected it permanently",
-            "later" => "the push service is unavailable; a push would be retried",
+            "later" => "the push service rejects the credential or is unavailable; a push would be retried",
             "not_configured" => "the credential is not in use; the node's log contains the reason",
             "expired" => "timeout while connecting to the push service",
             _ => "timeout while waiting for the push service",

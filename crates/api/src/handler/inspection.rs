@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
+use noroshi_auth::Auth;
+use noroshi_types::{Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Problem};
@@ -14,6 +16,9 @@ use crate::respond::{self, Answer};
 
 /// More than any node can hold. `noroshi doctor` has the same limit.
 const CONNECTIONS_MAX: u64 = 100_000_000;
+
+/// API keys that a finding names.
+const NAMED_MAX: usize = 5;
 
 type SharedInspector = Option<Arc<Inspector>>;
 
@@ -72,7 +77,7 @@ struct SettingBody {
 /// `GET /v1/doctor`
 pub(crate) async fn doctor(
     Shared(inspector): Shared<SharedInspector>,
-    _: Manager,
+    manager: Manager,
     Query(Parameters { connections }): Query<Parameters>,
 ) -> Answer {
     if connections.is_some_and(|connections| !(1..=CONNECTIONS_MAX).contains(&connections)) {
@@ -81,7 +86,12 @@ pub(crate) async fn doctor(
     }
     let inspector = available(inspector.as_ref())?;
     let diagnosis = inspector.examine(connections).await.map_err(Problem::internal)?;
-    let Diagnosis { verdict, connections, tls, checks, sysctl, limit_nofile, room } = diagnosis;
+    let Diagnosis { mut verdict, connections, tls, mut checks, sysctl, limit_nofile, room } = diagnosis;
+    if let Some(check) = expiring_keys(&manager.auth, manager.delivery.clock().now()) {
+        // A warning is worse than `ok` only.
+        verdict = if verdict == "ok" { check.verdict } else { verdict };
+        checks.push(check);
+    }
     let (devices, limited_by) = room.unzip();
     respond::ok(&DoctorBody {
         node: inspector.node(),
@@ -100,6 +110,35 @@ pub(crate) async fn configuration(Shared(inspector): Shared<SharedInspector>, _:
     let inspector = available(inspector.as_ref())?;
     let settings = inspector.settings().into_iter().map(SettingBody::from).collect();
     respond::ok(&ConfigurationBody { node: inspector.node(), settings })
+}
+
+/// A warning if API keys have expired or expire soon.
+fn expiring_keys(auth: &Auth, now: Timestamp) -> Option<Check> {
+    let soon = now.saturating_add(limits::KEY_EXPIRES_SOON);
+    let keys = auth.apps().into_iter().flat_map(|app| {
+        auth.keys(app.id)
+            .into_iter()
+            .map(move |key| (key.expires_at, format!("{} of {}", key.name, app.name)))
+    });
+    let mut keys: Vec<(Timestamp, String)> =
+        keys.filter_map(|(at, name)| Some((at.filter(|at| *at <= soon)?, name))).collect();
+    keys.sort();
+    let expired = keys.iter().filter(|(at, _)| *at <= now).count();
+    let expiring = keys.len() - expired;
+    let more = keys.len().saturating_sub(NAMED_MAX);
+    let mut named: Vec<String> =
+        keys.iter().take(NAMED_MAX).map(|(at, name)| format!("{name} ({at})")).collect();
+    named.extend((more > 0).then(|| format!("{more} more")));
+    (!keys.is_empty()).then(|| Check {
+        name: "API keys",
+        verdict: "warn",
+        found: format!("{expired} expired, {expiring} expire within 14 days"),
+        wanted: "0".to_owned(),
+        advice: format!(
+            "create another key, switch the backend to it, and revoke the old one: {}",
+            named.join(", ")
+        ),
+    })
 }
 
 fn available(inspector: Option<&Arc<Inspector>>) -> Result<&Arc<Inspector>, Problem> {

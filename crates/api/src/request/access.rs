@@ -127,7 +127,12 @@ impl Authenticator {
         if self.listener == Listener::Console {
             return session::person_of(parts)?.app_id();
         }
-        self.verified_key(parts, self.auth.key(bearer(&parts.headers)?), scope)
+        self.verified_key(parts, self.key(parts)?, scope)
+    }
+
+    /// The API key of the request. The outer error: the request has no credential.
+    pub(crate) fn key(&self, parts: &Parts) -> Result<Result<Access, Refused>, Problem> {
+        Ok(self.auth.key(bearer(&parts.headers)?, self.delivery.clock().now()))
     }
 
     fn verified_key(
@@ -160,7 +165,7 @@ impl Authenticator {
         if self.listener == Listener::Console {
             return session::person_of(parts)?.app_id().map(Registrar::Provider);
         }
-        match self.auth.key(bearer(&parts.headers)?) {
+        match self.key(parts)? {
             Err(Refused::NotAKey) => self.consumer(parts).await.map(Registrar::Consumer),
             key => self.verified_key(parts, key, Scope::Devices).map(Registrar::Provider),
         }
@@ -176,7 +181,7 @@ impl Authenticator {
             }
             Listener::Admin => Err(Refused::Unknown.into()),
             Listener::Public => {
-                let access = self.auth.key(bearer(&parts.headers)?);
+                let access = self.key(parts)?;
                 let key = access.as_ref().ok().map(|access| access.key);
                 let app = self.verified_key(parts, access, Scope::Admin)?;
                 let name = self.auth.keys(app).into_iter().find(|one| Some(one.id) == key);

@@ -6,7 +6,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 
 use crate::error::Problem;
-use crate::request::access::{Authenticator, Listener, bearer};
+use crate::request::access::{Authenticator, Listener};
 use crate::request::session::{self, Person};
 
 /// Precedes the name of an API key.
@@ -47,7 +47,7 @@ where
         if authenticator.listener == Listener::Console {
             return Ok(Self::Person(Box::new(session::person_of(parts)?.clone())));
         }
-        let access = authenticator.auth.key(bearer(&parts.headers)?)?;
+        let access = authenticator.key(parts)??;
         let key = authenticator.auth.keys(access.app).into_iter().find(|key| key.id == access.key);
         Ok(Self::Key(key.map(|key| key.name).unwrap_or_default()))
     }

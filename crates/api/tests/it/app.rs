@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use noroshi_types::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::service::{OPERATOR, Service};
 
@@ -61,6 +61,39 @@ async fn only_the_operator_token_grants_access_to_the_admin_listener() {
     service.delete("/v1/apps/dev", &service.key).await.problem(405, "method_not_allowed");
     let closed = Service::with(|state| state.operator_token = None).await;
     closed.operate(Method::GET, "/v1/apps", OPERATOR, "").await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn a_key_may_expire_within_ten_years() {
+    let service = Service::start().await;
+    let create = async |expires_at: Value| {
+        let body = json!({"name": "k", "scopes": ["read"], "expires_at": expires_at}).to_string();
+        service.post("/v1/apps/dev/keys", &service.key, &body).await
+    };
+    // The service's clock says 2027-01-15T08:00:00Z.
+    for (given, shown) in [
+        (json!("2027-01-15T08:00:01+00:00"), json!("2027-01-15T08:00:01.000Z")),
+        (json!("2037-01-15T08:00:00Z"), json!("2037-01-15T08:00:00.000Z")),
+        (Value::Null, Value::Null),
+    ] {
+        let made = create(given).await;
+        assert_eq!((made.status, &made.json()["expires_at"]), (StatusCode::CREATED, &shown), "{}", made.text);
+        let listed = service.get("/v1/apps/dev/keys", &service.key).await.json();
+        let id = made.json()["id"].clone();
+        let found = listed["keys"].as_array().into_iter().flatten().find(|key| key["id"] == id).cloned();
+        assert_eq!(found.expect("listed")["expires_at"], shown);
+    }
+    for (given, rule) in [
+        (json!("2027-01-15T08:00:00Z"), "must be in the future"),
+        (json!("2026-01-15T08:00:00Z"), "must be in the future"),
+        (json!("2037-01-20T08:00:00Z"), "at most 3653 days"),
+        (json!("tomorrow"), "must be a time with its offset"),
+        (json!(1_900_000_000), "time"),
+    ] {
+        let problem = create(given.clone()).await.problem(400, "invalid_field");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(problem["field"] == "expires_at" && detail.contains(rule), "{given}: {detail}");
+    }
 }
 
 #[tokio::test]

@@ -316,8 +316,8 @@ async fn support_sends_tests_to_few() {
 async fn changes_are_recorded_without_secrets() {
     let service = Service::start().await;
     let ann = person(&service, "ann@example.com", vec![(None, Role::Owner)]).await;
-    let made =
-        ann.call(&service, Method::POST, "/v1/apps/dev/keys", r#"{"name": "k", "scopes": ["read"]}"#).await;
+    const EXPIRING: &str = r#"{"name": "k", "scopes": ["read"], "expires_at": "2028-01-15T08:00:00Z"}"#;
+    let made = ann.call(&service, Method::POST, "/v1/apps/dev/keys", EXPIRING).await;
     let secret = made.json()["key"].as_str().expect("a key").to_owned();
     ann.call(&service, Method::POST, "/v1/apps/dev/keys", "{}").await.problem(400, "invalid_field");
     ann.call(&service, Method::POST, "/v1/presence", r#"{"users": ["u1"]}"#).await;
@@ -341,6 +341,7 @@ async fn changes_are_recorded_without_secrets() {
     assert_eq!(entries[0]["after"]["essential_categories"], json!(["alarm"]));
     assert_eq!(entries[2]["person"]["email"], "ann@example.com");
     assert_eq!((&entries[2]["after"]["name"], &entries[2]["app"]), (&json!("k"), &json!("dev")));
+    assert_eq!(entries[2]["after"]["expires_at"], "2028-01-15T08:00:00.000Z");
     let of_app = ann.call(&service, Method::GET, "/v1/apps/other/audit", "").await.json();
     assert_eq!(of_app["entries"], json!([]));
     let page = ann.call(&service, Method::GET, "/v1/audit?limit=2", "").await.json();

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use crate::push::WEB_PUSH;
 use crate::service::{NOW, OPERATOR, Service};
 
+/// Before the expiry of the key in the examples.
+const BEFORE_EXPIRY: noroshi_types::Timestamp = NOW;
+
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
@@ -145,6 +148,7 @@ fn the_parsers_accept_every_example() {
     });
     check("/v1/apps/{app}/push", "post", &body::push_credential);
     check("/v1/apps/{app}/push/{id}/test", "post", &|bytes| body::push_test(bytes).map(drop));
+    check("/v1/apps/{app}/push/{id}/rotate", "post", &|bytes| body::rotation(bytes).map(drop));
     check("/v1/presence", "post", &|bytes| body::presence_query(bytes).map(drop));
     check("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop));
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
@@ -174,7 +178,7 @@ fn the_parsers_accept_every_example() {
     check("/v1/apps/{app}/experiments/{name}", "patch", &|bytes| body::killing(bytes).map(drop));
     check("/v1/apps/{app}/notices/{name}", "put", &|bytes| body::notice(bytes).map(drop));
     check("/v1/me/exposures", "post", &|bytes| body::exposures(bytes).map(drop));
-    check("/v1/apps/{app}/keys", "post", &|bytes| body::key(bytes).map(drop));
+    check("/v1/apps/{app}/keys", "post", &|bytes| body::key(bytes, BEFORE_EXPIRY).map(drop));
 }
 
 #[test]
@@ -238,7 +242,7 @@ fn the_parsers_know_exactly_the_fields_described() {
     });
     check("NewChannel", &|bytes| body::channel(bytes).map(drop));
     check("NewBroadcast", &|bytes| body::broadcast(bytes, NOW).map(drop));
-    check("NewKey", &|bytes| body::key(bytes).map(drop));
+    check("NewKey", &|bytes| body::key(bytes, BEFORE_EXPIRY).map(drop));
     check("NewExperiment", &|bytes| body::experiment(bytes).map(drop));
     check("NewNotice", &|bytes| body::notice(bytes).map(drop));
     check("NewEndpoint", &|bytes| body::endpoint(bytes).map(drop));

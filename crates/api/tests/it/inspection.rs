@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use noroshi_api::inspection::{Check, Diagnosis, Inspection, Inspector, Setting, SourceKind};
+use noroshi_types::Timestamp;
 use serde_json::json;
 
-use crate::service::{OPERATOR, Service};
+use crate::service::{NOW, OPERATOR, Service};
 
 struct Fake;
 
@@ -112,4 +113,34 @@ async fn a_node_that_cannot_examine_itself_says_so() {
     for path in ["/v1/doctor", "/v1/configuration"] {
         service.operate(Method::GET, path, OPERATOR, "").await.problem(503, "unavailable");
     }
+}
+
+#[tokio::test]
+async fn doctor_warns_of_keys_that_expire() {
+    let service = service().await;
+    let create = async |name: &str, expires_at: Option<&str>| {
+        let body = json!({"name": name, "scopes": ["read"], "expires_at": expires_at}).to_string();
+        assert_eq!(service.post("/v1/apps/dev/keys", &service.key, &body).await.status, StatusCode::CREATED);
+    };
+    let found = async || {
+        let body = service.operate(Method::GET, "/v1/doctor", OPERATOR, "").await.json();
+        body["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "API keys").cloned()
+    };
+    create("never", None).await;
+    create("later", Some("2027-01-29T08:00:01Z")).await;
+    assert_eq!(found().await, None);
+    create("soon", Some("2027-01-29T08:00:00Z")).await;
+    create("sooner", Some("2027-01-15T09:00:00Z")).await;
+    service.clock.set(Timestamp(NOW.0 + 3_600_000));
+    for number in 0..4 {
+        create(&format!("k{number}"), Some("2027-01-20T08:00:00Z")).await;
+    }
+    let check = found().await.expect("a finding");
+    assert_eq!(
+        (&check["verdict"], &check["found"]),
+        (&json!("warn"), &json!("1 expired, 6 expire within 14 days"))
+    );
+    let advice = check["advice"].as_str().expect("a text");
+    assert!(advice.contains("sooner of dev (2027-01-15T09:00:00.000Z), k0 of dev"), "{advice}");
+    assert!(advice.ends_with(", 2 more") && !advice.contains("never"), "{advice}");
 }

@@ -63,6 +63,64 @@ async fn a_credential_is_added_listed_replaced_and_removed_but_never_shown() {
 }
 
 #[tokio::test]
+async fn a_credential_is_rotated_after_its_test() {
+    let service = Service::start().await;
+    web_push_device(&service, "d1", "u1").await;
+    let made = service.post(PATH, &service.key, WEB_PUSH).await.json();
+    let path = format!("{PATH}/{}/rotate", made["id"].as_str().expect("an id"));
+    let rotate = async |credential: Value, device: &str| {
+        let body = json!({"credential": credential, "device": device}).to_string();
+        service.post(&path, &service.key, &body).await
+    };
+    let private_key = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI";
+    let rotated = rotate(json!({"private_key": private_key}), "d1").await;
+    assert_eq!(rotated.status, StatusCode::OK, "{}", rotated.text);
+    assert_eq!((&rotated.json()["id"], &rotated.json()["name"]), (&made["id"], &json!("ours")), "kept");
+    assert_eq!(rotated.json()["settings"]["subject"], made["settings"]["subject"]);
+    assert_ne!(rotated.json()["settings"], made["settings"], "another public key");
+    assert!(!rotated.text.contains(private_key), "{}", rotated.text);
+    assert_eq!((service.push.tried().len(), service.push.tokens().len()), (1, 1));
+
+    // The push service does not accept it: nothing changes.
+    let before = service.get(PATH, &service.key).await.json();
+    let broken = rotate(json!({"subject": "mailto:broken@example.com"}), "d1").await;
+    let detail = broken.problem(409, "credential_test_failed")["detail"].clone();
+    assert!(
+        detail.as_str().is_some_and(|text| text.contains("\"later\" (InvalidProviderToken)")),
+        "{detail}"
+    );
+    web_push_device(&service, "gone", "u2").await;
+    let gone = rotate(json!({"private_key": PRIVATE_KEY}), "gone").await;
+    let detail = gone.problem(409, "credential_test_failed")["detail"].clone();
+    assert!(detail.as_str().is_some_and(|text| text.contains("\"gone\" (UNREGISTERED)")), "{detail}");
+
+    // Rejected before any test.
+    let tried = service.push.tried().len();
+    for (credential, field) in [
+        (json!({}), "credential"),
+        (json!({"service": "fcm"}), "credential.service"),
+        (json!({"environment": "sandbox"}), "credential.environment"),
+        (json!({"private_key": "short"}), "credential.private_key"),
+        (json!({"private_key": null}), "credential.private_key"),
+        (json!({"colour": "red"}), "credential.colour"),
+    ] {
+        let answer = rotate(credential.clone(), "d1").await;
+        assert_eq!(answer.problem(400, "invalid_field")["field"], field, "{credential}: {}", answer.text);
+    }
+    rotate(json!({"name": "x"}), "nobody").await.problem(404, "not_found");
+    let other = json!({"credential": {"name": "x"}, "push_token": {"service": "fcm", "token": "t"}});
+    let other = service.post(&path, &service.key, &other.to_string()).await.problem(400, "invalid_field");
+    assert_eq!(other["field"], "push_token");
+    service.post(&path, &service.key, r#"{"credential": {"name": "x"}}"#).await.problem(400, "invalid_field");
+    let missing = path.replace("/rotate", "9/rotate");
+    let body = json!({"credential": {"name": "x"}, "device": "d1"}).to_string();
+    service.post(&missing, &service.key, &body).await.problem(404, "not_found");
+    service.post(&path, &service.other_key, &body).await.problem(404, "not_found");
+    assert_eq!(service.push.tried().len(), tried);
+    assert_eq!(service.get(PATH, &service.key).await.json()["credentials"], before["credentials"]);
+}
+
+#[tokio::test]
 async fn errors_of_invalid_credentials_name_the_field_but_not_its_value() {
     let service = Service::start().await;
     for (bad, field) in [

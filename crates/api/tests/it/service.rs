@@ -94,7 +94,8 @@ impl Service {
             let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
             let app =
                 auth.create_app(AppName::parse(name).expect("a name"), settings, NOW).await.expect("an app");
-            let (_, key) = auth.create_key(app.id, "all".into(), Scopes::ALL, NOW).await.expect("a key");
+            let (_, key) =
+                auth.create_key(app.id, "all".into(), Scopes::ALL, None, NOW).await.expect("a key");
             keys.push(key.to_string());
         }
         let clock = Clock::fixed(NOW);
@@ -174,7 +175,7 @@ impl Service {
     /// A new key of the app `dev`.
     pub(crate) async fn key_with(&self, scopes: &[Scope]) -> String {
         let scopes = scopes.iter().copied().collect();
-        let made = self.state.auth.create_key(self.app(), "some".into(), scopes, NOW).await;
+        let made = self.state.auth.create_key(self.app(), "some".into(), scopes, None, NOW).await;
         made.expect("a key").1.to_string()
     }
 
@@ -435,6 +436,8 @@ impl Edge for FakeEdge {
 #[derive(Default)]
 pub(crate) struct FakeServices {
     pushed: Mutex<Vec<Push>>,
+    /// Credentials that were tested before use.
+    tried: Mutex<Vec<Credential>>,
     credentials: Mutex<HashMap<AppId, usize>>,
     states: Mutex<HashMap<AppId, Vec<CredentialStatus>>>,
 }
@@ -444,6 +447,12 @@ impl FakeServices {
     pub(crate) fn tokens(&self) -> Vec<String> {
         let pushed = self.pushed.lock().expect("no panic");
         pushed.iter().map(|push| push.token.json.as_str().to_owned()).collect()
+    }
+
+    /// What is shown of the credentials that were tested before use.
+    pub(crate) fn tried(&self) -> Vec<String> {
+        let tried = self.tried.lock().expect("no panic");
+        tried.iter().map(|credential| credential.shown.as_str().to_owned()).collect()
     }
 
     /// Credentials of the app in use.
@@ -465,6 +474,20 @@ impl Outlet for FakeServices {
         let reply = push.reply.clone();
         self.pushed.lock().expect("no panic").push(push);
         reply.to.answered(reply.index, answer);
+    }
+
+    /// A credential with the subject `broken` is rejected.
+    async fn send_with(&self, credential: Credential, push: Push) {
+        let is_broken = credential.shown.as_str().contains("broken");
+        self.tried.lock().expect("no panic").push(credential);
+        match is_broken {
+            true => {
+                let later =
+                    PushAnswer::Later { reason: "InvalidProviderToken", after: Duration::from_secs(30) };
+                push.reply.to.answered(push.reply.index, later);
+            }
+            false => self.send(push).await,
+        }
     }
 
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {

@@ -2,9 +2,10 @@
 
 use http::Method;
 use noroshi_api::router::public_paths;
+use noroshi_types::Timestamp;
 
 use crate::push::WEB_PUSH;
-use crate::service::{OPERATOR, Service};
+use crate::service::{NOW, OPERATOR, Service};
 
 /// A body that the route would accept from its own app.
 fn body(method: &Method, path: &str) -> &'static str {
@@ -24,6 +25,9 @@ fn body(method: &Method, path: &str) -> &'static str {
         ("PATCH", "/v1/apps/{app}") => r#"{"jwt_secret":null}"#,
         ("POST", "/v1/apps/{app}/push") => WEB_PUSH,
         ("POST", "/v1/apps/{app}/push/{id}/test") => r#"{"device":"d1"}"#,
+        ("POST", "/v1/apps/{app}/push/{id}/rotate") => {
+            r#"{"credential":{"subject":"mailto:theirs@example.com"},"device":"d1"}"#
+        }
         ("POST", "/v1/campaigns") => {
             r#"{"audience":{"everyone":true},"message":{"data":"theirs"},"start":false}"#
         }
@@ -123,6 +127,59 @@ async fn another_apps_credential_grants_no_access() {
     assert_eq!(credentials["credentials"].as_array().map(Vec::len), Some(1));
     let keys = service.get("/v1/apps/dev/keys", &service.key).await.json();
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn an_expired_key_opens_no_route() {
+    let service = Service::start().await;
+    let body_of_key = r#"{"name": "k", "scopes": ["publish", "devices", "read", "admin"],
+        "expires_at": "2027-01-15T09:00:00Z"}"#;
+    let made = service.post("/v1/apps/dev/keys", &service.key, body_of_key).await.json();
+    let key = made["key"].as_str().expect("the key");
+    let call = async |method: &Method, route: &str| {
+        let path = route
+            .replace("{device}", "d1")
+            .replace("{user}", "u1")
+            .replace("{topic}", "t1")
+            .replace("{app}", "dev")
+            .replace("{key}", "99")
+            .replace("{kind}", "controls")
+            .replace("{name}", "n")
+            .replace("{id}", "99");
+        service.call(method.clone(), &path, key, body(method, route)).await
+    };
+    let routes: Vec<(Method, &str)> = public_paths()
+        .into_iter()
+        .filter(|(_, route)| {
+            !matches!(*route, "/" | "/docs" | "/openapi.json" | "/v1/connect" | "/v1/events")
+        })
+        .filter(|(_, route)| !route.starts_with("/push/"))
+        .collect();
+    let mut opened = Vec::new();
+    for (method, route) in &routes {
+        if call(method, route).await.status != 401 {
+            opened.push((method.clone(), *route));
+        }
+    }
+    assert!(opened.len() > 60, "the routes that take a key: {}", opened.len());
+    // A connection whose earlier requests succeeded gets no access either.
+    service.clock.set(Timestamp(NOW.0 + 3_600_000));
+    for (method, route) in routes {
+        let answer = call(&method, route).await;
+        let problem = answer.problem(401, "unauthorized");
+        let detail = problem["detail"].as_str().expect("a detail");
+        if opened.contains(&(method.clone(), route)) {
+            assert_eq!(
+                detail, "the API key expired at 2027-01-15T09:00:00.000Z; create a new one",
+                "{route}"
+            );
+        }
+    }
+    let keys = service.get("/v1/apps/dev/keys", &service.key).await.json();
+    let listed = keys["keys"].as_array().into_iter().flatten().any(|one| one["id"] == made["id"]);
+    assert!(listed, "an expired key stays in the list: {keys}");
+    let path = format!("/v1/apps/dev/keys/{}", made["id"].as_str().expect("an id"));
+    assert_eq!(service.delete(&path, &service.key).await.status, 204);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use noroshi_auth::{Auth, Refused};
+use noroshi_auth::{Auth, MirrorKey, Refused};
 use noroshi_egress::Egress;
 use noroshi_store::{AppSettings, Error, Sqlite, Store, sqlite::Options};
 use noroshi_types::{AppId, AppName, DeviceId, Scope, Scopes, Timestamp, UserId};
@@ -66,18 +66,59 @@ async fn a_key_is_valid_until_it_is_revoked() {
     let Bench { auth, store, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     let scopes: Scopes = [Scope::Publish].into_iter().collect();
-    let (key, secret) = auth.create_key(app, "backend".to_owned(), scopes, NOW).await.expect("made");
-    let access = auth.key(&secret.to_string()).expect("known");
+    let (key, secret) = auth.create_key(app, "backend".to_owned(), scopes, None, NOW).await.expect("made");
+    let access = auth.key(&secret.to_string(), NOW).expect("known");
     assert!(access.app == app && access.allows(Scope::Publish) && !access.allows(Scope::Admin));
-    assert_eq!(auth.key("nk_other"), Err(Refused::Unknown));
+    assert_eq!(auth.key("nk_other", NOW), Err(Refused::Unknown));
     let token = auth.issue(app, &DeviceId::parse("d1").expect("an id"), 1, Timestamp(NOW.0 + 1));
-    assert_eq!(auth.key(&token), Err(Refused::NotAKey));
+    assert_eq!(auth.key(&token, NOW), Err(Refused::NotAKey));
     assert_eq!(auth.device(&secret.to_string(), None, NOW), Err(Refused::NotAToken));
 
     let again = Auth::open(store, egress()).await.expect("opened");
-    assert_eq!(again.key(&secret.to_string()), Ok(access), "keys survive a restart");
+    assert_eq!(again.key(&secret.to_string(), NOW), Ok(access), "keys survive a restart");
     auth.revoke_key(app, key.id).await.expect("revoked");
-    assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown));
+    assert_eq!(auth.key(&secret.to_string(), NOW), Err(Refused::Unknown));
+}
+
+#[tokio::test]
+async fn a_key_expires_at_its_time() {
+    let Bench { auth, store, .. } = bench().await;
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let (expires_at, before) = (Timestamp(NOW.0 + 1_000), Timestamp(NOW.0 + 999));
+    let made = auth.create_key(app, "k".to_owned(), Scopes::ALL, Some(expires_at), NOW).await;
+    let (key, secret) = made.expect("made");
+    let again = Auth::open(store, egress()).await.expect("opened");
+    for auth in [&auth, &again] {
+        assert!(auth.key(&secret.to_string(), before).is_ok());
+        // Known keys are in memory; each request compares the time.
+        for now in [expires_at, Timestamp(expires_at.0 + 86_400_000)] {
+            assert_eq!(auth.key(&secret.to_string(), now), Err(Refused::KeyExpired(expires_at)));
+        }
+        assert_eq!(auth.device(&secret.to_string(), None, expires_at), Err(Refused::NotAToken));
+        assert_eq!(auth.keys(app), std::slice::from_ref(&key));
+    }
+}
+
+#[tokio::test]
+async fn a_front_changes_the_expiry_of_a_key() {
+    let Bench { auth, .. } = bench().await;
+    let mirror = async |expires_at| {
+        let key = MirrorKey {
+            name: "k".to_owned(),
+            hash: noroshi_auth::key_hash("nk_front"),
+            scopes: Scopes::ALL,
+            expires_at,
+        };
+        let mirrored = auth.mirror(name("a"), AppSettings::default(), vec![key], NOW).await;
+        let app = mirrored.expect("mirrored").id;
+        auth.keys(app).into_iter().map(|key| (key.id, key.expires_at)).collect::<Vec<_>>()
+    };
+    let first = mirror(None).await;
+    assert_eq!(mirror(None).await, first, "unchanged");
+    assert!(auth.key("nk_front", NOW).is_ok());
+    let past = Some(Timestamp(NOW.0 - 1));
+    assert_eq!(mirror(past).await.iter().map(|key| key.1).collect::<Vec<_>>(), [past]);
+    assert_eq!(auth.key("nk_front", NOW), Err(Refused::KeyExpired(Timestamp(NOW.0 - 1))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -85,18 +126,19 @@ async fn a_revoked_key_stays_revoked_after_another_change() {
     let Bench { auth, .. } = bench().await;
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     for round in 0..200 {
-        let (key, secret) = auth.create_key(app, "old".to_owned(), Scopes::ALL, NOW).await.expect("made");
+        let (key, secret) =
+            auth.create_key(app, "old".to_owned(), Scopes::ALL, None, NOW).await.expect("made");
         let others = [(); 3].map(|()| {
             let auth = auth.clone();
-            tokio::spawn(async move { auth.create_key(app, "new".to_owned(), Scopes::ALL, NOW).await })
+            tokio::spawn(async move { auth.create_key(app, "new".to_owned(), Scopes::ALL, None, NOW).await })
         });
         auth.revoke_key(app, key.id).await.expect("revoked");
         for other in others {
             let (key, secret) = other.await.expect("no panic").expect("made");
-            assert!(auth.key(&secret.to_string()).is_ok(), "round {round}");
+            assert!(auth.key(&secret.to_string(), NOW).is_ok(), "round {round}");
             auth.revoke_key(app, key.id).await.expect("revoked");
         }
-        assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown), "round {round}");
+        assert_eq!(auth.key(&secret.to_string(), NOW), Err(Refused::Unknown), "round {round}");
     }
 }
 
@@ -308,7 +350,7 @@ async fn a_local_change_also_drops_keys_that_another_node_replaced() {
     assert_eq!(here.device(&old.sign(header), Some("a"), NOW), Err(Refused::Signature));
     assert!(here.device(&new.sign(header), Some("a"), NOW).is_ok());
     there.update_app(app, with(&old)).await.expect("changed");
-    here.create_key(app, "k".to_owned(), Scopes::ALL, NOW).await.expect("made");
+    here.create_key(app, "k".to_owned(), Scopes::ALL, None, NOW).await.expect("made");
     assert_eq!(here.device(&new.sign(header), Some("a"), NOW), Err(Refused::Signature));
     assert!(here.device(&old.sign(header), Some("a"), NOW).is_ok());
 }

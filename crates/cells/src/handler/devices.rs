@@ -39,7 +39,7 @@ impl FromRequestParts<Api> for Registrar {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        match api.auth.key(bearer(&parts.headers)?) {
+        match api.auth.key(bearer(&parts.headers)?, api.now()) {
             Ok(access) => {
                 record_provider(parts, access.app);
                 scoped(&access, Scope::Devices)?;

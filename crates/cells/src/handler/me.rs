@@ -54,7 +54,7 @@ impl FromRequestParts<Api> for Resident {
             return Ok(Self { device, bearer, homes, app: None, is_unsure });
         }
         let app = named_app(&parts.uri, &parts.headers, api);
-        let identity = match api.auth.key(token) {
+        let identity = match api.auth.key(token, api.now()) {
             Ok(_) => return Err(Refused::NotAToken.into()),
             Err(_) => {
                 let credential = Credential { token, app: app.as_deref(), client: parts::client(parts) };

@@ -65,6 +65,7 @@ async fn open(folder: &TempDir) -> Parts {
     let api_metrics = noroshi_api::Metrics::new(&mut registry);
     let registry = Arc::new(registry);
     let series = noroshi_series::Series::new(registry.clone(), &delivery, "front", Default::default());
+    let tails = tails(&delivery, folder.path());
     let state = State {
         auth,
         delivery,
@@ -78,12 +79,23 @@ async fn open(folder: &TempDir) -> Parts {
         drain: None,
         nodes: None,
         series,
+        tails,
         inspector: None,
         profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
         first_calls: noroshi_api::FirstCalls::default(),
         load: Load::default(),
     };
     Parts { state: Arc::new(state), store, metrics }
+}
+
+/// On an event log without sinks, which stays attached to `delivery`.
+fn tails(delivery: &Arc<Delivery>, folder: &std::path::Path) -> Arc<noroshi_tail::Tails> {
+    let config = noroshi_events::Config::new("front", folder.join("events"));
+    let names: noroshi_events::Names = Arc::new(|_| None);
+    let log = noroshi_events::Service::start(&config, names, None, &Default::default(), &Default::default());
+    let events = log.expect("a log").events();
+    let runtime = tokio::runtime::Handle::current();
+    noroshi_tail::Tails::new(delivery.clone(), events, "front".into(), runtime, Default::default())
 }
 
 /// Starts no traces, and continues all traces of others.
@@ -274,10 +286,13 @@ impl World {
         let name = AppName::parse(name).expect("a name");
         let app = state.auth.create_app(name, settings, state.now()).await.expect("an app");
         let (_, key) =
-            state.auth.create_key(app.id, "all".into(), Scopes::ALL, state.now()).await.expect("a key");
+            state.auth.create_key(app.id, "all".into(), Scopes::ALL, None, state.now()).await.expect("a key");
         let key = key.to_string();
         for cell in &self.cells {
-            within("the cells to know the key", async || cell.state().auth.key(&key).ok()).await;
+            within("the cells to know the key", async || {
+                cell.state().auth.key(&key, cell.state().now()).ok()
+            })
+            .await;
         }
         key
     }

@@ -7,14 +7,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_push::credential::Invalid;
 use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply, Vault};
-use noroshi_store::{NewCredential, RestoreTokens, Store, StoredCredential};
+use noroshi_store::{NewCredential, RestoreTokens, RotatedCredential, Store, StoredCredential};
 use noroshi_types::{
     AppId, CredentialId, JsonText, Lane, OwnFields, PushEnvironment, PushService, PushToken, Timestamp,
     Urgency,
 };
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::configured::Configured;
@@ -47,6 +49,8 @@ pub struct CredentialView {
     pub created_at: Timestamp,
 }
 
+const ACCEPTED: &str = "accepted";
+
 /// The answer of a push service to a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tested {
@@ -55,6 +59,18 @@ pub struct Tested {
     /// The reason, by the push service or by Noroshi.
     pub reason: Option<&'static str>,
 }
+
+/// The result of a rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rotated {
+    /// The new credential is in use.
+    Replaced(CredentialView),
+    /// The push service did not accept the test; the old credential is in use as before.
+    Rejected(Tested),
+}
+
+/// A field that no rotation takes over: it belongs to the secret that was replaced before.
+const NOT_KEPT: &str = "previous_secret";
 
 /// The sealed credentials of each app.
 type Sealed = HashMap<AppId, Vec<(CredentialId, Vec<u8>)>>;
@@ -143,11 +159,7 @@ impl Credentials {
             replace,
         };
         let stored = self.context.store.put_credential(new, self.context.now()).await?;
-        self.update_pools(app).await?;
-        // Senders, and API nodes, which manage channels.
-        self.nodes.send(To::All, Record::CredentialsChanged { app });
-        // Pushes that waited for a credential are due as before; those that failed without one are not repeated.
-        self.work.wake_local();
+        self.replaced(app).await?;
         Ok(stored.into())
     }
 
@@ -189,12 +201,58 @@ impl Credentials {
     pub async fn test(&self, app: AppId, id: CredentialId, token: PushToken) -> Result<Tested, Error> {
         let views = list(&*self.context.store, app).await?;
         let view = views.into_iter().find(|view| view.id == id).ok_or(noroshi_store::Error::NotFound)?;
-        let same = (view.service, view.environment) == (token.service, token.environment)
-            && noroshi_push::provider_of(&token).as_deref() == Some(&*view.provider);
-        if !same {
-            let rule = "is of another push service, environment or provider than the credential";
-            return Err(Error::Credential(noroshi_push::credential::Invalid::new("push_token", rule)));
+        require_same(&view, &token)?;
+        Ok(self.try_push(app, token, None).await)
+    }
+
+    /// Changes fields of a credential, once the push service has accepted a push to `token` with the changed one.
+    /// `null` removes a field. The store replaces the credential in one commit, unless it was changed meanwhile
+    /// ([`noroshi_store::Error::Conflict`]); pushes that are queued or in flight are finished with the old one.
+    pub async fn rotate(
+        &self,
+        app: AppId,
+        id: CredentialId,
+        change: Map<String, Value>,
+        token: PushToken,
+    ) -> Result<Rotated, Error> {
+        let vault = self.vault.as_ref().ok_or(Error::NoVault)?;
+        let all = self.context.store.credentials().await?;
+        let of_app = |stored: &StoredCredential| stored.app == app && stored.id == id;
+        let stored = all.into_iter().find(of_app).ok_or(noroshi_store::Error::NotFound)?;
+        require_same(&stored.clone().into(), &token)?;
+        let plain = vault
+            .open(app, stored.service, stored.environment, &stored.provider, &stored.sealed)
+            .map_err(|_| unreadable())?;
+        require_same_use(&stored, &change)?;
+        let body = changed(&plain, change)?;
+        let credential = Credential::parse(&body).map_err(in_credential)?;
+        if *credential.provider != *stored.provider {
+            return Err(cannot_change("name"));
         }
+        let tested = self.try_push(app, token, Some(credential.clone())).await;
+        if tested.answer != ACCEPTED {
+            return Ok(Rotated::Rejected(tested));
+        }
+        let sealed = vault.seal(app, stored.service, stored.environment, &stored.provider, &body);
+        let (name, shown) = (credential.name, credential.shown);
+        let rotated = RotatedCredential { app, id, before: stored.sealed, name, shown, sealed };
+        let stored = self.context.store.rotate_credential(rotated, self.context.now()).await?;
+        self.replaced(app).await?;
+        Ok(Rotated::Replaced(stored.into()))
+    }
+
+    /// The credentials of the app changed: uses them, here and on other nodes.
+    async fn replaced(&self, app: AppId) -> Result<(), Error> {
+        self.update_pools(app).await?;
+        // Senders, and API nodes, which manage channels.
+        self.nodes.send(To::All, Record::CredentialsChanged { app });
+        // Pushes that waited for a credential are due as before; those that failed without one are not repeated.
+        self.work.wake_local();
+        Ok(())
+    }
+
+    /// Pushes to `token`, with a credential that is not in use if one is given.
+    async fn try_push(&self, app: AppId, token: PushToken, credential: Option<Credential>) -> Tested {
         let (reply, answer) = oneshot::channel();
         let push = Push {
             app,
@@ -207,14 +265,14 @@ impl Credentials {
             reply: Reply { to: Arc::new(TestReply(Mutex::new(Some(reply)))), index: 0 },
         };
         let answered = async {
-            self.outlet.send(push).await;
+            match credential {
+                Some(credential) => self.outlet.send_with(credential, push).await,
+                None => self.outlet.send(push).await,
+            }
             answer.await
         };
         let answered = tokio::time::timeout(TEST_TIMEOUT, answered).await;
-        Ok(answered
-            .ok()
-            .and_then(Result::ok)
-            .map_or(Tested { answer: "no_answer", reason: None }, Tested::from))
+        answered.ok().and_then(Result::ok).map_or(Tested { answer: "no_answer", reason: None }, Tested::from)
     }
 
     /// Hands the stored credentials of the app to the pools.
@@ -285,6 +343,53 @@ pub(super) async fn list(store: &dyn Store, app: AppId) -> Result<Vec<Credential
     Ok(all.into_iter().filter(|stored| stored.app == app).map(CredentialView::from).collect())
 }
 
+/// The token must be one that the credential pushes to.
+fn require_same(view: &CredentialView, token: &PushToken) -> Result<(), Error> {
+    let same = (view.service, view.environment) == (token.service, token.environment)
+        && noroshi_push::provider_of(token).as_deref() == Some(&*view.provider);
+    let rule = "is of another push service, environment or provider than the credential";
+    same.then_some(()).ok_or_else(|| Error::Credential(Invalid::new("push_token", rule)))
+}
+
+/// A rotation keeps what identifies the credential.
+fn require_same_use(stored: &StoredCredential, change: &Map<String, Value>) -> Result<(), Error> {
+    let present = [("service", stored.service.as_str()), ("environment", stored.environment.as_str())];
+    let differs = |(field, present): &(&str, &str)| change.get(*field).is_some_and(|value| value != *present);
+    present.into_iter().find(differs).map_or(Ok(()), |(field, _)| Err(cannot_change(field)))
+}
+
+fn cannot_change(field: &'static str) -> Error {
+    in_credential(Invalid::new(field, "cannot change: add another credential"))
+}
+
+/// The credential's JSON with the changed fields.
+fn changed(plain: &[u8], change: Map<String, Value>) -> Result<Vec<u8>, Error> {
+    let Ok(Value::Object(mut fields)) = serde_json::from_slice(plain) else { return Err(unreadable()) };
+    fields.remove(NOT_KEPT);
+    for (name, value) in change {
+        match value {
+            Value::Null => fields.remove(&name),
+            value => fields.insert(name, value),
+        };
+    }
+    Ok(Value::Object(fields).to_string().into_bytes())
+}
+
+/// In a rotation the fields are those of `credential`.
+fn in_credential(invalid: Invalid) -> Error {
+    let field = match &*invalid.field {
+        "credential" => "credential".to_owned(),
+        field => format!("credential.{field}"),
+    };
+    Error::Credential(Invalid::new(field, invalid.rule))
+}
+
+fn unreadable() -> Error {
+    let rule =
+        "changes a stored credential that cannot be opened: add the whole credential with replace=true";
+    Error::Credential(Invalid::new("credential", rule))
+}
+
 fn labels(stored: &StoredCredential) -> (u32, &'static str, &'static str) {
     (stored.app.0, stored.service.as_str(), stored.environment.as_str())
 }
@@ -320,7 +425,7 @@ impl Answered for TestReply {
 impl From<Answer> for Tested {
     fn from(answer: Answer) -> Self {
         let (answer, reason) = match answer {
-            Answer::Accepted => ("accepted", None),
+            Answer::Accepted => (ACCEPTED, None),
             Answer::Gone { reason, .. } => ("gone", Some(reason)),
             Answer::Suspect { reason } => ("suspect", Some(reason)),
             Answer::Refused { reason } => ("refused", Some(reason)),

@@ -11,6 +11,9 @@ pub trait Outlet: Send + Sync {
     /// Waits while there is no room for this lane.
     async fn send(&self, push: Push);
 
+    /// Sends a push with a credential that is not in use, to test it.
+    async fn send_with(&self, credential: Credential, push: Push);
+
     /// Replaces all credentials of an app. Unchanged ones keep their connections.
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>);
 
@@ -40,6 +43,10 @@ pub trait Outlet: Send + Sync {
 impl Outlet for Services {
     async fn send(&self, push: Push) {
         Services::send(self, push).await;
+    }
+
+    async fn send_with(&self, credential: Credential, push: Push) {
+        Services::send_with(self, credential, push).await;
     }
 
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {

@@ -150,6 +150,10 @@ impl Outlet for FakeOutlet {
         push.reply.to.answered(push.reply.index, answer);
     }
 
+    async fn send_with(&self, _: Credential, push: Push) {
+        self.send(push).await;
+    }
+
     fn set_credentials(&self, _: AppId, _: Vec<Credential>) {}
 
     fn status(&self, _: AppId) -> Vec<CredentialStatus> {

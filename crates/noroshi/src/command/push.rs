@@ -6,6 +6,7 @@
 mod credential;
 mod invalidation;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, ConnectAdmin, escape};
 use crate::failure::Failure;
-use crate::input::parse_json;
+use crate::input::{parse_json, read_json};
 use crate::output;
 
 const COLUMNS: [&str; 10] = [
@@ -50,6 +51,8 @@ enum Action {
     },
     /// Push to one device now, and show the push service's answer
     Test(Test),
+    /// Replace the secret of a credential after a test
+    Rotate(Rotate),
     /// Use push tokens again that were suspended because of a wrong credential
     Restore(Restore),
     /// List invalidated push tokens, oldest first
@@ -107,6 +110,41 @@ struct Restore {
     managed: Managed,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The file has the fields to change, as in the API; the others stay. The server pushes to the device with the new secret, and
+replaces the credential only if the push service accepts it.
+
+Examples:
+  jq -n --rawfile key AuthKey_XYZ987WVUT.p8 '{$key, key_id: \"XYZ987WVUT\"}' | noroshi push rotate 1 - --device d1
+  jq '{service_account: .}' service-account.json | noroshi push rotate 2 - --device d2")]
+struct Rotate {
+    /// Number of the credential
+    id: u64,
+    /// A JSON file with the fields to change, such as the new key; - reads standard input
+    #[arg(value_name = "FILE")]
+    fields: PathBuf,
+    /// A registered device, by its current token
+    #[arg(long, required_unless_present = "token", conflicts_with = "token")]
+    device: Option<String>,
+    /// A push token as devices register it, such as {"service":"fcm","token":"…"}
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
+    token: Option<Value>,
+    #[command(flatten)]
+    managed: Managed,
+}
+
+impl Rotate {
+    async fn run(self) -> Result<(), Failure> {
+        let path = format!("{}/{}/rotate", self.managed.path(), self.id);
+        let body = json!({
+            "credential": read_json(&self.fields)?, "device": self.device, "push_token": self.token,
+        });
+        let answer = self.managed.connect.client()?.post(&path, &body).await?;
+        self.managed.format.details(&answer)
+    }
+}
+
 impl Restore {
     async fn run(self) -> Result<(), Failure> {
         let path = format!("{}/{}/restore", self.managed.path(), self.id);
@@ -125,6 +163,7 @@ impl Arguments {
             Action::List(managed) => managed.list().await?,
             Action::Remove { id, managed } => managed.remove(id).await?,
             Action::Test(test) => return test.run().await,
+            Action::Rotate(rotate) => rotate.run().await?,
             Action::Restore(restore) => restore.run().await?,
             Action::Invalidations(invalidations) => invalidations.run().await?,
         }

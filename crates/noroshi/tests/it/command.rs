@@ -212,6 +212,25 @@ fn keys_grant_their_scopes_until_revoked() {
     node.run(&["keys", "revoke", id]);
     node.fails(77, &["presence", "u1", "--key", key]);
     node.fails(2, &["keys", "create", "x", "--scopes", "root"]);
+
+    let made = node.json(&["keys", "create", "short", "--scopes", "read", "--expires", "10s"]);
+    let short = made["key"].as_str().expect("key").to_owned();
+    let expires_at = made["expires_at"].as_str().expect("a time").to_owned();
+    assert!(node.run(&["keys", "list"]).contains(&expires_at));
+    let refused = loop {
+        let output = node.command(&["presence", "u1", "--key", &short]).output().expect("the binary");
+        match output.status.success() {
+            true => std::thread::sleep(std::time::Duration::from_millis(100)),
+            false => break text(&output),
+        }
+    };
+    assert!(refused.contains("expired"), "{refused}");
+    let made = node.json(&["keys", "create", "long", "--expires", "90d"]);
+    assert!(made["expires_at"].is_string() && made["expires_at"] != expires_at.as_str());
+    let at = ["keys", "create", "at", "--expires", "2020-01-15T09:30:00Z"];
+    assert!(node.fails(1, &at).contains("future"));
+    node.fails(2, &["keys", "create", "x", "--expires", "soon"]);
+    node.fails(2, &["keys", "create", "x", "--expires", "90"]);
 }
 
 #[test]

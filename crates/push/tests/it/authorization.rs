@@ -197,6 +197,40 @@ async fn replaced_credentials_close_their_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_is_tried_beside_the_one_in_use() {
+    let server = Server::start(Options::default(), |received| async move {
+        status(if received.authorization == "token 2" { 403 } else { 200 })
+    })
+    .await;
+    let knobs = |generation: u32| {
+        let knobs = Knobs::new(PushService::Apns, server.origin());
+        knobs.generation.store(generation, Ordering::SeqCst);
+        Arc::new(knobs)
+    };
+    let bench = Bench::new(config(), Knobs::new(PushService::Apns, server.origin()), vec![server.ca.clone()]);
+    bench.send_all(1).await;
+    bench.answers.wait(1).await;
+    for (index, generation) in [(1, 2), (2, 3)] {
+        bench.services.send_with(credential(knobs(generation)), bench.push(index, Lane::Extra)).await;
+    }
+    let answers = bench.answers.wait(3).await;
+    assert!(matches!(answers[&1], Answer::Later { reason: "broken", .. }), "{answers:?}");
+    assert_eq!(answers[&2], Answer::Accepted);
+    assert_eq!(bench.metric("noroshi_push_breaker_open").round() as i64, 0, "a test raises no alarm");
+    bench.services.send(bench.push(3, Lane::Direct)).await;
+    assert_eq!(bench.answers.wait(4).await[&3], Answer::Accepted, "the credential in use works as before");
+    assert_eq!(bench.services.status(APP)[0].breaker, Condition::Closed);
+    until("the connections of the tests to close", || {
+        server.log.connections_open.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    assert_eq!(server.log.received.lock().last().expect("a push").authorization, "token 1");
+    bench.services.drain(Duration::from_secs(30)).await;
+    bench.services.send_with(credential(knobs(3)), bench.push(4, Lane::Extra)).await;
+    assert!(matches!(bench.answers.wait(5).await[&4], Answer::Later { reason: "drain", .. }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_alarm_of_a_replaced_or_removed_credential_ends() {
     let server = Server::start(Options::default(), |received| async move {
         status(if received.authorization == "token 3" { 200 } else { 403 })

@@ -147,7 +147,7 @@ pub(crate) async fn delete<S: Session>(session: &S, app: AppId) -> Result<(), S:
 }
 
 pub(crate) async fn keys<S: Session>(session: &S) -> Result<Vec<Key>, S::Error> {
-    let sql = "SELECT id, app, name, hash, scopes, created_at FROM keys ORDER BY id";
+    let sql = "SELECT id, app, name, hash, scopes, created_at, expires_at FROM keys ORDER BY id";
     session.query(sql, &[], key_of).await
 }
 
@@ -159,6 +159,7 @@ fn key_of(row: &dyn Record) -> Result<Key, Error> {
         hash: KeyHash(array(row, 3)?),
         scopes: Scopes::from_bits(row.code(4)?),
         created_at: row.time(5)?,
+        expires_at: row.time_or_null(6)?,
     })
 }
 
@@ -167,13 +168,14 @@ pub(crate) async fn create_key<S: Session>(
     key: &NewKey,
     now: Timestamp,
 ) -> Result<Key, S::Error> {
-    let NewKey { app, ref name, hash, scopes } = *key;
+    let NewKey { app, ref name, hash, scopes, expires_at } = *key;
     session::require_app(session, app, S::FOR_KEY_SHARE).await?;
-    let sql = "INSERT INTO keys (app, name, hash, scopes, created_at) VALUES ($1, $2, $3, $4, $5)
+    let sql =
+        "INSERT INTO keys (app, name, hash, scopes, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
                ON CONFLICT (hash) DO NOTHING RETURNING id";
-    let values = values![app, name, &hash.0, scopes.bits(), now];
+    let values = values![app, name, &hash.0, scopes.bits(), now, expires_at];
     let id = session::first(session, sql, &values, |row| row.count(0)).await?.ok_or(Error::Exists)?;
-    Ok(Key { id: KeyId(id), app, name: name.clone(), hash, scopes, created_at: now })
+    Ok(Key { id: KeyId(id), app, name: name.clone(), hash, scopes, created_at: now, expires_at })
 }
 
 pub(crate) async fn revoke_key<S: Session>(session: &S, app: AppId, key: KeyId) -> Result<(), S::Error> {

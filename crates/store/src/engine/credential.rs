@@ -4,7 +4,7 @@ use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService,
 
 use super::record::{Record, unknown};
 use super::session::{self, Session, values};
-use crate::{Error, NewCredential, StoredCredential};
+use crate::{Error, NewCredential, RotatedCredential, StoredCredential};
 
 const COLUMNS: &str = "id, app, service, environment, provider, name, shown, sealed, created_at";
 
@@ -49,6 +49,19 @@ pub(crate) async fn put<S: Session>(
     let values =
         values![new.app, service, environment, provider, &new.name, new.shown.as_str(), &new.sealed, now];
     Ok(session::first(session, &sql, &values, credential_of).await?.ok_or(Error::Exists)?)
+}
+
+pub(crate) async fn rotate<S: Session>(
+    session: &S,
+    new: &RotatedCredential,
+    now: Timestamp,
+) -> Result<StoredCredential, S::Error> {
+    let sql = format!(
+        "UPDATE push_credentials SET name = $4, shown = $5, sealed = $6, created_at = $7
+         WHERE id = $1 AND app = $2 AND sealed = $3 RETURNING {COLUMNS}"
+    );
+    let values = values![new.id.0, new.app, &new.before, &new.name, new.shown.as_str(), &new.sealed, now];
+    Ok(session::first(session, &sql, &values, credential_of).await?.ok_or(Error::Conflict)?)
 }
 
 pub(crate) async fn delete<S: Session>(session: &S, app: AppId, id: CredentialId) -> Result<(), S::Error> {

@@ -65,7 +65,7 @@ macro_rules! conformance_tests {
     // `tests`: a test for each; `list`: a list of futures.
     (@$how:ident $fresh:expr) => {
         $crate::conformance::conformance_tests! { @each $how $fresh;
-            accounts: apps_and_keys_are_stored, names_and_hashes_are_unique, deleting_an_app_removes_everything_it_owns,
+            accounts: apps_and_keys_are_stored, names_and_hashes_are_unique, expired_keys_are_listed, deleting_an_app_removes_everything_it_owns,
                 late_rows_of_a_deleted_app_are_removed,
                 concurrent_first_calls_agree_on_a_secret;
             activities: an_activity_is_created_and_changed, an_idempotency_key_creates_one_activity,
@@ -103,7 +103,8 @@ macro_rules! conformance_tests {
                 a_device_has_a_bounded_number_of_tokens, a_push_goes_to_the_token_it_names,
                 an_invalid_token_is_removed_alone, another_message_token_replaces_an_invalid_main_token,
                 walks_and_campaigns_keep_their_token, expired_tokens_are_removed_in_slices, tokens_end_with_their_device;
-            credentials: credentials_are_stored, one_credential_exists_per_app_service_and_environment;
+            credentials: credentials_are_stored, one_credential_exists_per_app_service_and_environment,
+                a_credential_is_rotated_unless_it_changed;
             push: users_and_devices_become_batches_by_service, many_recipients_become_several_batches,
                 a_repeated_key_pushes_once, batches_are_taken_by_lane_then_by_due_time, batches_due_later_wait,
                 busy_services_and_held_campaigns_are_skipped, a_lease_expires_unless_it_is_renewed,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_delivery::push::Rotated;
 use noroshi_egress::Egress;
 use noroshi_push::Services;
 use noroshi_store::{Credentials, Devices, NewCredential, NewToken, Registration, TokenChange};
@@ -92,6 +93,55 @@ async fn a_credential_is_stored_used_and_tested() {
     bench.credentials().delete(bench.app, view.id).await.expect("deleted");
     let late = bench.publish(everyone()).await;
     bench.until(late, Outcome::PushUnconfigured, 20).await;
+    bench.stop().await;
+    services.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotation_is_tested_first_and_loses_no_push() {
+    let Stand { bench, fakes, services, tokens, _folder } = stand(300).await;
+    let body = fakes.credential(Service::Fcm);
+    let view = bench.credentials().put(bench.app, body.to_string().as_bytes(), false).await.expect("kept");
+    let token = || PushToken {
+        service: PushService::Fcm,
+        environment: PushEnvironment::Production,
+        json: JsonText::from_valid(tokens[0].to_string()),
+    };
+    let rotate = |change: serde_json::Value| {
+        let serde_json::Value::Object(change) = change else { panic!("an object") };
+        bench.credentials().rotate(bench.app, view.id, change, token())
+    };
+    // Google does not know this account: the one in use stays.
+    let mut stranger = body["service_account"].clone();
+    stranger["client_email"] = "stranger@project.iam.gserviceaccount.com".into();
+    let rejected = rotate(serde_json::json!({"service_account": stranger})).await.expect("tested");
+    let Rotated::Rejected(tested) = rejected else { panic!("{rejected:?}") };
+    assert!(tested.answer == "later" && tested.reason.is_some(), "{tested:?}");
+    let kept = bench.delivery.push.list_credentials(bench.app).await.expect("read");
+    assert_eq!(kept, std::slice::from_ref(&view));
+    assert_eq!(fakes.received(Service::Fcm).len(), 0);
+
+    // While pushes are on their way.
+    let everyone = || pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO);
+    let id = bench.publish(everyone()).await;
+    for round in 0..5 {
+        let change = serde_json::json!({
+            "service_account": body["service_account"], "name": format!("round {round}"),
+        });
+        let Rotated::Replaced(rotated) = rotate(change).await.expect("rotated") else { panic!("rejected") };
+        assert_eq!((rotated.id, rotated.name), (view.id, format!("round {round}")));
+    }
+    bench.until(id, Outcome::Pushed, 300).await;
+    let tests = fakes.received(Service::Fcm).len() - 300;
+    assert_eq!(tests, 5, "each push once, and one test in each round");
+
+    // Two at a time: one of them changes the credential that the other read.
+    let both =
+        tokio::join!(rotate(serde_json::json!({"name": "a"})), rotate(serde_json::json!({"name": "b"})));
+    let conflicts = [&both.0, &both.1].into_iter().filter(|result| {
+        matches!(result, Err(noroshi_delivery::Error::Store(noroshi_store::Error::Conflict)))
+    });
+    assert!(conflicts.count() <= 1 && (both.0.is_ok() || both.1.is_ok()), "{both:?}");
     bench.stop().await;
     services.drain(Duration::from_secs(5)).await;
 }

@@ -250,6 +250,10 @@ impl Outlet for Stalling {
         self.outlet.send(push).await;
     }
 
+    async fn send_with(&self, credential: Credential, push: Push) {
+        self.outlet.send_with(credential, push).await;
+    }
+
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
         self.outlet.set_credentials(app, credentials);
     }

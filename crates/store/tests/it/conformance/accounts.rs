@@ -11,6 +11,7 @@ fn key(app: AppId, hash: u8) -> NewKey {
         name: "ci".to_owned(),
         hash: KeyHash([hash; 32]),
         scopes: Scopes::default().with(Scope::Publish).with(Scope::Read),
+        expires_at: None,
     }
 }
 
@@ -65,6 +66,18 @@ pub(crate) async fn apps_and_keys_are_stored(store: &dyn Store) {
     store.revoke_key(app.id, key.id).await.expect("revoked");
     assert_eq!(store.keys().await.expect("read"), []);
     assert!(matches!(store.revoke_key(app.id, key.id).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn expired_keys_are_listed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let never = store.create_key(key(app, 1), NOW).await.expect("created");
+    let new = NewKey { expires_at: Some(at(1)), ..key(app, 2) };
+    let expires = store.create_key(new, NOW).await.expect("created");
+    assert_eq!((never.expires_at, expires.expires_at), (None, Some(at(1))));
+    let expired = |now| [&never, &expires].map(|key| key.has_expired(now));
+    assert_eq!([expired(NOW), expired(at(1)), expired(at(2))], [[false; 2], [false, true], [false, true]]);
+    store.prune(at(1_000_000), 1_000).await.expect("pruned");
+    assert_eq!(store.keys().await.expect("read"), [never, expires]);
 }
 
 pub(crate) async fn names_and_hashes_are_unique(store: &dyn Store) {

@@ -1,6 +1,6 @@
 //! Credentials of push services.
 
-use noroshi_store::{Error, NewCredential, Store};
+use noroshi_store::{Error, NewCredential, RotatedCredential, Store};
 use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService};
 
 use super::fixture::*;
@@ -79,4 +79,33 @@ pub(crate) async fn one_credential_exists_per_app_service_and_environment(store:
     store.delete_app(mine).await.expect("deleted");
     let left = store.credentials().await.expect("read");
     assert!(left.len() == 1 && left[0].app == theirs, "{left:?}");
+}
+
+pub(crate) async fn a_credential_is_rotated_unless_it_changed(store: &dyn Store) {
+    let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
+    let new = credential(mine, PushService::Apns, PushEnvironment::Production);
+    let made = store.put_credential(new, NOW).await.expect("created");
+    let rotation = RotatedCredential {
+        app: mine,
+        id: made.id,
+        before: made.sealed.clone(),
+        name: "rotated".to_owned(),
+        shown: JsonText::from_valid(r#"{"key_id":"NEW123DEFG"}"#),
+        sealed: vec![7, 0],
+    };
+    for wrong in [
+        RotatedCredential { app: theirs, ..rotation.clone() },
+        RotatedCredential { id: CredentialId(999), ..rotation.clone() },
+        RotatedCredential { before: vec![1], ..rotation.clone() },
+    ] {
+        let refused = store.rotate_credential(wrong, at(1)).await;
+        assert!(matches!(refused, Err(Error::Conflict)), "{refused:?}");
+    }
+    assert_eq!(store.credentials().await.expect("read"), std::slice::from_ref(&made));
+    let rotated = store.rotate_credential(rotation.clone(), at(2)).await.expect("rotated");
+    let RotatedCredential { name, shown, sealed, .. } = rotation.clone();
+    assert_eq!(rotated, noroshi_store::StoredCredential { name, shown, sealed, created_at: at(2), ..made });
+    assert_eq!(store.credentials().await.expect("read"), [rotated]);
+    let again = store.rotate_credential(rotation, at(3)).await;
+    assert!(matches!(again, Err(Error::Conflict)), "the second of two rotations: {again:?}");
 }

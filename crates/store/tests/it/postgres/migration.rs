@@ -47,7 +47,13 @@ async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
         let app = store.create_app(name, settings, NOW).await.expect("created").id;
         apps.push(app);
         let scopes = Scopes::default().with(Scope::Publish);
-        let key = NewKey { app, name: "ci \"1\"".to_owned(), hash: KeyHash([app.0 as u8; 32]), scopes };
+        let key = NewKey {
+            app,
+            name: "ci \"1\"".to_owned(),
+            hash: KeyHash([app.0 as u8; 32]),
+            scopes,
+            expires_at: Some(NOW),
+        };
         store.create_key(key, NOW).await.expect("created");
         let credential = NewCredential {
             app,
