@@ -14,7 +14,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 30] = [
+const MIGRATIONS: [&str; 31] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -45,6 +45,7 @@ const MIGRATIONS: [&str; 30] = [
     include_str!("../../migrations/postgres/0028_series.sql"),
     include_str!("../../migrations/postgres/0029_mapped_roles.sql"),
     include_str!("../../migrations/postgres/0030_drafts.sql"),
+    include_str!("../../migrations/postgres/0031_device_seen.sql"),
 ];
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that

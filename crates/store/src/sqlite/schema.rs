@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 33] = [
+const MIGRATIONS: [&str; 34] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -48,6 +48,7 @@ const MIGRATIONS: [&str; 33] = [
     include_str!("../../migrations/0031_mapped_roles.sql"),
     include_str!("../../migrations/0032_drafts.sql"),
     include_str!("../../migrations/0033_listing.sql"),
+    include_str!("../../migrations/0034_device_seen.sql"),
 ];
 
 /// The schema version this program writes.
