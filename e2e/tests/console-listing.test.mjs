@@ -63,7 +63,7 @@ test('a user page shows what the user received, and hostile texts stay texts', v
 test('devices are filtered by the day they were last seen', visit({ as: 'vera' }, async (visitor, page) => {
   const { node } = shop
   const { token } = await node.api.register({ device: 'pixel-003' })
-  const device = await Device.connect(node.base, token)
+  const device = await Device.connect(node.ws, token)
   device.socket.close()
   await until('the day to be written', async () => (await node.api.call('GET', '/v1/devices/pixel-003')).last_seen !== null)
   await visitor.visit('devices?app=dev')

@@ -2,7 +2,7 @@
 //!
 //! The store keeps a day (UTC) for each device, so a device costs at most one write a day on each node, and no log-in waits
 //! for it. Two bits in memory say which devices were seen today and which of them are not written yet; most log-ins only
-//! read a bit. [`Seen::run`] writes a few thousand devices at a time and rests in between. It also looks at connected
+//! read a bit. [`Seen::run`] writes a thousand devices at a time and rests in between. It also looks at connected
 //! sessions, a page at a time, so that a connection that lasts for days counts on each of them.
 //!
 //! A crash loses the last seconds. After a restart devices are written again, which changes no row. The memory is
@@ -23,9 +23,10 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Rounds between two pages of sessions: all sessions in 64 minutes.
 const ROUNDS_PER_PAGE: u32 = 12;
 /// Devices of one commit, which takes about 10 ms.
-const WRITTEN: usize = 2_000;
-/// The pause after a commit, as a multiple of its time: a fifth of the writer's time at most.
-const REST: u32 = 4;
+const WRITTEN: usize = 1_000;
+/// The pause after a commit, as a multiple of its time: a twentieth of the writer's time at most, so that a storm of log-ins
+/// does not notice it. A million devices take three minutes.
+const REST: u32 = 19;
 /// Devices with numbers that share all but the last 12 bits.
 const BLOCK: u64 = 4_096;
 /// 16 MiB; up to 67 million devices a day whose numbers are close together.

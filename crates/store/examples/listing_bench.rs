@@ -278,17 +278,17 @@ async fn days(store: &dyn Store, app: AppId, rows: i64) -> Result<(), Failure> {
     }
     println!("no device in all: {requests} pages, {:.1?}", started.elapsed());
 
-    // As the nodes write them: 2,000 devices of a storm in the order of their numbers.
+    // As the nodes write them: 1,000 devices of a storm in the order of their numbers.
     let storm = |day: u32, stride: usize| async move {
         let (mut slowest, mut count, started) = (Duration::ZERO, 0, Instant::now());
         let devices: Vec<_> = (1..=rows as u64).step_by(stride).map(DeviceNum).collect();
-        for part in devices.chunks(2_000) {
+        for part in devices.chunks(1_000) {
             let began = Instant::now();
             store.record_seen(part.to_vec(), UtcDay(day)).await?;
             (slowest, count) = (slowest.max(began.elapsed()), count + part.len());
         }
         let each = started.elapsed() / u32::try_from(count.max(1))?;
-        println!("days written: {count} devices, {each:.1?} each, slowest commit of 2,000: {slowest:.1?}");
+        println!("days written: {count} devices, {each:.1?} each, slowest commit of 1,000: {slowest:.1?}");
         Ok::<_, Failure>(())
     };
     println!("every 10th device, day {}:", today + 1);
