@@ -4,7 +4,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { button, heading, shopConsole } from '../lib/console.mjs'
+import { Device } from '../lib/device.mjs'
 import { XSS } from '../lib/shop.mjs'
+import { until } from '../lib/until.mjs'
 
 const shop = shopConsole()
 const { visit } = shop
@@ -57,6 +59,56 @@ test('a user page shows what the user received, and hostile texts stay texts', v
   await visitor.visit('device?app=dev&id=iphone-004&tab=notifications')
   await page.waitForFunction(() => /It arrives tomorrow/.test(document.querySelector('#content').innerText))
 }))
+
+test('devices are filtered by the day they were last seen', visit({ as: 'vera' }, async (visitor, page) => {
+  const { node } = shop
+  const { token } = await node.api.register({ device: 'pixel-003' })
+  const device = await Device.connect(node.ws, token)
+  device.socket.close()
+  await until('the day to be written', async () => (await node.api.call('GET', '/v1/devices/pixel-003')).last_seen !== null)
+  await visitor.visit('devices?app=dev')
+  await rows(page).first().waitFor()
+  await page.getByLabel('Last seen').selectOption('1d')
+  await button(page, 'Filter').click()
+  await page.waitForURL(/seen=1d/)
+  await page.waitForFunction(() => /pixel-003[\s\S]*(today|yesterday)/.test(document.querySelector('#content tbody')?.innerText ?? ''))
+  await visitor.checkAccess('devices seen today')
+  for (const text of await rows(page).allInnerTexts()) assert.match(text, /today|yesterday/)
+
+  // The address alone shows the same.
+  await page.reload()
+  await visitor.settled()
+  assert.equal(await page.getByLabel('Last seen').inputValue(), '1d')
+  await page.getByLabel('Last seen').selectOption('never')
+  await button(page, 'Filter').click()
+  await page.waitForURL(/seen=never/)
+  await page.waitForFunction(() => /iphone-/.test(document.querySelector('#content tbody')?.innerText ?? ''))
+  for (const text of await rows(page).allInnerTexts()) assert.doesNotMatch(text, /pixel-003|today/)
+  await visitor.visit('devices?app=dev&seen=over90d')
+  await page.locator('.empty').waitFor()
+  assert.match(await page.locator('.empty').innerText(), /UTC/)
+  await visitor.checkAccess('no device was seen that long ago')
+
+  await visitor.visit('devices?app=dev&seen=1d')
+  await visitor.picture('devices-seen')
+  await visitor.visit('device?app=dev&id=pixel-003')
+  await page.waitForFunction(() => /Last seen[\s\S]*(today|yesterday)/.test(document.querySelector('#content').innerText))
+}))
+
+for (const view of [{ theme: 'dark' }, { language: 'ja' }, { width: 390, height: 844 }]) {
+  test(`the list of devices by day (${JSON.stringify(view)})`, visit({ as: 'vera', ...view }, async (visitor, page) => {
+    await visitor.visit('devices?app=dev&seen=never')
+    await rows(page).first().waitFor()
+    await visitor.checkAccess('devices by day')
+    await visitor.checkWidth('devices by day')
+    await visitor.picture('devices-never')
+    await visitor.visit('devices?app=dev&seen=1d')
+    await visitor.picture('devices-seen')
+    await visitor.visit('devices?app=dev&seen=over30d')
+    await page.locator('.empty').waitFor()
+    await visitor.picture('devices-none')
+  }))
+}
 
 test('devices are filtered by platform and token', visit({ as: 'vera' }, async (visitor, page) => {
   await visitor.visit('devices?app=dev&platform=web')

@@ -1868,6 +1868,8 @@ export interface components {
             created_at: string;
             device: string;
             endpoints?: number;
+            /** Format: date */
+            last_seen?: string | null;
             locale: string | null;
             platform: components["schemas"]["Platform"] | null;
             presence: components["schemas"]["Presence"];
@@ -6289,6 +6291,9 @@ export interface operations {
                 kind?: "alert" | "webpush" | "fcm" | "voip" | "complication" | "fileprovider" | "widgets" | "controls" | "live-activity-start" | "live-activity" | "webhook" | "hms" | "wns";
                 limit?: number;
                 platform?: "ios" | "android" | "web" | "console" | "other";
+                seen?: "never";
+                seen_after?: string;
+                seen_before?: string;
                 service?: "apns" | "fcm" | "webpush" | "webhook" | "hms" | "wns";
                 token?: "none" | "any" | "usable" | "suspended";
                 user?: string;
@@ -6324,7 +6329,8 @@ export interface operations {
                      *           "push_suspect": null,
                      *           "push_tokens": [],
                      *           "presence": "idle",
-                     *           "created_at": "2026-01-15T09:30:00.000Z"
+                     *           "created_at": "2026-01-15T09:30:00.000Z",
+                     *           "last_seen": "2026-02-03"
                      *         }
                      *       ],
                      *       "next": null
@@ -6441,7 +6447,8 @@ export interface operations {
                      *       "push_suspect": null,
                      *       "push_tokens": [],
                      *       "presence": "idle",
-                     *       "created_at": "2026-01-15T09:30:00.000Z"
+                     *       "created_at": "2026-01-15T09:30:00.000Z",
+                     *       "last_seen": "2026-02-03"
                      *     }
                      */
                     "application/json": components["schemas"]["Device"];

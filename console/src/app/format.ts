@@ -41,6 +41,19 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000],
 ]
 
+/** A day in UTC, such as `2026-11-27`. */
+export function date(day: string): string {
+  return new Intl.DateTimeFormat(language.value === 'ja' ? 'ja-JP' : 'en-GB', {
+    year: 'numeric', month: language.value === 'ja' ? '2-digit' : 'short', day: '2-digit', timeZone: 'UTC',
+  }).format(Date.parse(day))
+}
+
+/** "today", "yesterday", "5 days ago": days in UTC. */
+export function relativeDay(day: string, at: number = now.value): string {
+  const days = Math.round((Date.parse(day) - Date.parse(new Date(at).toISOString().slice(0, 10))) / 86_400_000)
+  return new Intl.RelativeTimeFormat(language.value, { numeric: 'auto' }).format(days, 'day')
+}
+
 export function relative(moment: Moment, at: number = now.value): string {
   const difference = millis(moment) - at
   const [unit, size] = STEPS.find(([, step]) => Math.abs(difference) >= step) ?? ['second', 1000]

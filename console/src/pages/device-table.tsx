@@ -10,20 +10,23 @@ import { app, at } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Badge, State } from '../ui/badge'
 import { Table } from '../ui/table'
-import { When } from '../ui/when'
+import { Day, When } from '../ui/when'
+import { seenQuery } from './day-seen'
 
 type Device = Schemas['Device']
 type Query = operations['devices']['parameters']['query']
 
 export const PAGE_ROWS = 50
 
-export const DEVICE_FILTERS = ['user', 'platform', 'token', 'service'] as const
+export const DEVICE_FILTERS = ['user', 'platform', 'token', 'service', 'seen'] as const
 export type DeviceFilters = Partial<Record<(typeof DEVICE_FILTERS)[number], string>>
 
 export const useDevices = (filters: DeviceFilters): Pages<Device> =>
   usePages(`devices ${app.value} ${JSON.stringify(filters)}`, async (after) => {
+    const { seen, ...others } = filters
+    const wanted = { ...others, ...seenQuery(seen, Date.now()) }
     const read = async (from: string | undefined, limit: number) => {
-      const query = { ...filters, limit, ...(from ? { after: from } : {}) } as NonNullable<Query>
+      const query = { ...wanted, limit, ...(from ? { after: from } : {}) } as NonNullable<Query>
       const answer = await body(provider.GET('/v1/devices', { params: { query } }))
       return { rows: answer.devices, next: answer.next }
     }
@@ -47,6 +50,7 @@ export function DeviceTable({ load, empty, withUser = true }: Props) {
           { title: t('kind.device'), cell: ({ device }) => <a class="mono" href={at('device', { id: device })}>{device}</a> },
           ...(withUser ? [{ title: t('kind.user'), cell: ({ user }: Device) => user === null ? <span class="none">–</span> : <a href={at('user', { id: user })}>{user}</a> }] : []),
           { title: t('device.presence'), cell: ({ presence }) => <State value={presence} /> },
+          { title: t('device.lastSeen'), cell: ({ last_seen }) => <Day day={last_seen} none={t('device.neverSeen')} /> },
           { title: t('device.platform'), cell: ({ platform }) => platform === null ? <span class="none">–</span> : tValue('platform', platform) },
           { title: t('device.push'), cell: (device) => <PushState device={device} /> },
           { title: t('device.version'), wide: true, cell: ({ app_version }) => app_version ?? <span class="none">–</span> },

@@ -19,7 +19,7 @@ import { Head } from '../ui/head'
 import { LiveLink } from '../ui/live-link'
 import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
-import { When } from '../ui/when'
+import { Day, When } from '../ui/when'
 import { DeviceVariants } from './device-variants'
 import { EndpointTable } from './endpoint-table'
 import { PreferencesPanel } from './preferences'
@@ -66,6 +66,7 @@ export default function Device() {
         [t('device.locale'), device.locale],
         [t('device.timezone'), device.timezone],
         [t('column.created'), <When at={device.created_at} exact />],
+        [t('device.lastSeen'), <Day day={device.last_seen} none={t('device.neverSeen')} />],
         device.push_suspect ? [t('device.push'), <><Badge tone="warn">{t('device.suspect')}</Badge> <code>{device.push_suspect.reason}</code> <When at={device.push_suspect.at} /></>] : undefined,
         Object.keys(device.tags).length > 0 && [t('device.tags'), <span class="chips">{Object.entries(device.tags).map(([name, value]) => <code key={name}>{name}={value}</code>)}</span>],
         device.endpoints ? [t('device.endpoints'), device.endpoints] : undefined,

@@ -9,6 +9,7 @@ import { CodeBlock } from '../ui/code'
 import { Empty } from '../ui/empty'
 import { FilterField, FilterSelect } from '../ui/filter'
 import { Head } from '../ui/head'
+import { SEEN } from './day-seen'
 import { DEVICE_FILTERS, type DeviceFilters, DeviceTable, useDevices } from './device-table'
 
 const PLATFORMS = ['ios', 'android', 'web', 'console', 'other'] as const
@@ -38,6 +39,7 @@ export default function Devices() {
         <FilterSelect label={t('device.platform')} {...bound('platform')} all={t('filter.all')} options={PLATFORMS.map((value) => ({ value, label: tValue('platform', value) }))} />
         <FilterSelect label={t('devices.token')} {...bound('token')} all={t('filter.all')} options={TOKENS.map((value) => ({ value, label: tValue('devices.token', value) }))} />
         <FilterSelect label={t('devices.service')} {...bound('service')} all={t('filter.all')} options={SERVICES.map((value) => ({ value, label: tValue('service', value) }))} />
+        <FilterSelect label={t('device.lastSeen')} {...bound('seen')} all={t('filter.all')} options={SEEN.map((value) => ({ value, label: tValue('devices.seen', value) }))} />
         <Button type="submit">{t('action.filter')}</Button>
         {names.length > 0 && <Button kind="quiet" onClick={() => filter({})}>{t('action.clearFilter')}</Button>}
       </form>
@@ -49,5 +51,5 @@ export default function Devices() {
 function nothing(filters: DeviceFilters, names: readonly string[]) {
   if (names.length === 0) return <Empty icon="device" title={t('devices.empty')} text={t('devices.empty.text')}><CodeBlock label={t('devices.command')} value="noroshi devices register --device phone-1 --user u1" /></Empty>
   if (names.length === 1 && filters.user) return <Empty icon="device" title={t('devices.noneOfUser', { user: filters.user })} text={t('devices.noneOfUser.text')} />
-  return <Empty icon="device" title={t('devices.none')} text={t('devices.none.text')} />
+  return <Empty icon="device" title={t('devices.none')} text={t(filters.seen ? 'devices.none.seen' : 'devices.none.text')} />
 }

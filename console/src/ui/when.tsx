@@ -1,4 +1,4 @@
-import { dateTime, millis, type Moment, relative } from '../app/format'
+import { date, dateTime, millis, type Moment, relative, relativeDay } from '../app/format'
 
 /** A moment as people speak of it; the exact time is in the title. */
 export function When({ at, exact = false }: { at: Moment | null | undefined; exact?: boolean }) {
@@ -8,4 +8,10 @@ export function When({ at, exact = false }: { at: Moment | null | undefined; exa
       {exact ? dateTime(at) : relative(at)}
     </time>
   )
+}
+
+/** A day in UTC. */
+export function Day({ day, none }: { day: string | null | undefined; none: string }) {
+  if (day === null || day === undefined) return <span class="none">{none}</span>
+  return <time dateTime={day} title={`${date(day)} UTC`}>{relativeDay(day)}</time>
 }

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 
 import { agentText } from '../../src/app/agent'
-import { bytes, dateTime, duration, number, percent, quantity, relative, utc } from '../../src/app/format'
+import { bytes, date, dateTime, duration, number, percent, quantity, relative, relativeDay, utc } from '../../src/app/format'
 import { fromInput, toInput } from '../../src/app/local-time'
 import { speak } from '../../src/i18n'
 
@@ -20,6 +20,16 @@ test('durations have at most two units', () => {
 test('durations in Japanese', async () => {
   await speak('ja')
   expect([12, 1200, 13_260_000, 187_200_000].map(duration)).toEqual(['12 ms', '1.2 秒', '3 時間 41 分', '2 日 4 時間'])
+})
+
+test('days are days in UTC, whatever the time of day', async () => {
+  const late = Date.UTC(2026, 10, 27, 23, 59)
+  expect(['2026-11-27', '2026-11-26', '2026-11-20', '2026-11-28'].map((day) => relativeDay(day, late)))
+    .toEqual(['today', 'yesterday', '7 days ago', 'tomorrow'])
+  expect(date('2026-11-07')).toBe('07 Nov 2026')
+  await speak('ja')
+  expect(relativeDay('2026-11-26', late)).toBe('昨日')
+  expect(date('2026-11-07')).toBe('2026/11/07')
 })
 
 test('sizes are in powers of 1024', () => {

@@ -93,6 +93,7 @@ impl FirstCallService {
             Some(entry) => entry,
             None => Arc::new(self.read(identity, now).await?),
         };
+        self.delivery.seen.device(entry.call.device.num);
         let current = self.delivery.first_calls.current(identity.app);
         let session = self.delivery.context.local_session(identity.app, &identity.device);
         let presence = session.map_or(entry.presence, |session| session.presence);

@@ -40,6 +40,7 @@ use crate::push;
 use crate::push_work::PushWork;
 use crate::quota::{Quotas, Usage};
 use crate::rules::Rules;
+use crate::seen::Seen;
 use crate::sessions::Sessions;
 use crate::share::{self, Shares};
 use crate::share_feed::ShareFeed;
@@ -62,6 +63,7 @@ pub struct Delivery {
     pub sessions: Arc<Sessions>,
     pub devices: Arc<Devices>,
     pub logins: Arc<Logins>,
+    pub seen: Arc<Seen>,
     pub backpressure: Arc<Backpressure>,
     pub items: Arc<Items>,
     pub preferences: Preferences,
@@ -109,7 +111,9 @@ impl Delivery {
         });
         let preferences =
             Preferences::new(context.clone(), nodes.clone(), freshness.clone(), metrics.preferences);
+        let seen = Arc::new(Seen::new(context.clone()));
         let logins = Arc::new(Logins {
+            seen: seen.clone(),
             context: context.clone(),
             nodes: nodes.clone(),
             freshness: freshness.clone(),
@@ -176,6 +180,7 @@ impl Delivery {
             sessions,
             devices,
             logins,
+            seen,
             backpressure,
             items,
             preferences,
@@ -207,9 +212,10 @@ impl Delivery {
                 () = self.pruner.run() => {}
             }
         };
+        let seen = self.seen.run(wait(draining.clone()));
         // Records of other nodes are processed until all work of this node is done.
         tokio::select! {
-            _ = async { tokio::join!(watch_drain, acks, self.push.run(&draining)) } => {}
+            _ = async { tokio::join!(watch_drain, acks, seen, self.push.run(&draining)) } => {}
             () = cluster::run(&self.nodes, &*self) => {}
             () = self.backpressure.run() => {}
             () = self.freshness.run() => {}

@@ -15,13 +15,13 @@
 //!   delivery
 //!   push · share · first_call
 //!   campaign · activity · publish · ack · login · devices
-//!   sessions · quota · rules · items · preferences · push_work · backpressure
+//!   sessions · seen · quota · rules · items · preferences · push_work · backpressure
 //!   freshness · figures · tails
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
-//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
+//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`, `seen` (when devices were last seen),
 //! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`figures`] (live figures of other nodes), [`tails`] (live tails of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
@@ -57,6 +57,7 @@ pub mod push;
 mod push_work;
 pub mod quota;
 pub mod rules;
+mod seen;
 mod sessions;
 mod share;
 mod share_feed;

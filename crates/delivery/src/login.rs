@@ -9,12 +9,14 @@ mod directory;
 use std::sync::Arc;
 
 use noroshi_store::{FirstRead, LoggedIn, Login, LoginRefused};
+use noroshi_types::DeviceNum;
 
 use crate::cluster::Nodes;
 use crate::context::Context;
 use crate::error::{Error, OverQuota};
 use crate::freshness::Freshness;
 use crate::quota::{Admission, Usage};
+use crate::seen::Seen;
 
 /// The login of a device whose token was verified.
 #[derive(Debug, Clone)]
@@ -42,11 +44,22 @@ pub enum LoginResult {
     GenerationTooLow(u64),
 }
 
+impl LoginResult {
+    /// The device that logged in.
+    fn device(&self) -> Option<DeviceNum> {
+        match self {
+            Self::In { logged_in, .. } => Some(logged_in.num),
+            _ => None,
+        }
+    }
+}
+
 pub struct Logins {
     pub(crate) context: Arc<Context>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) freshness: Arc<Freshness>,
     pub(crate) usage: Arc<Usage>,
+    pub(crate) seen: Arc<Seen>,
 }
 
 impl Logins {
@@ -57,6 +70,11 @@ impl Logins {
         entering: Vec<LoginAttempt>,
         reply: impl FnOnce(Result<Vec<LoginResult>, Error>) + Send + 'static,
     ) {
+        let seen = self.seen.clone();
+        let reply = move |result: Result<Vec<LoginResult>, Error>| {
+            seen.devices(result.iter().flatten().filter_map(LoginResult::device));
+            reply(result);
+        };
         let is_limited = entering.iter().any(|one| self.usage.limited(one.login.app).is_some());
         if is_limited || self.nodes.peers().is_some() {
             return self.enter_later(entering, is_limited, reply);

@@ -1,9 +1,10 @@
-//! How long pages of the lists with filters take in a large store, and what their index costs when a notification is
-//! accepted.
+//! How long pages of the lists with filters take in a large store, what their index costs when a notification is
+//! accepted, and what it costs to write on which day devices were seen.
 //!
 //! `cargo run --profile quick -p noroshi-store --example listing_bench -- [rows] [folder | postgres://…]` makes a database
 //! with that many devices (1,000,000) and notifications of one app. Each page is read 20 times. Then it accepts
-//! notifications to one user each, with and without the index in turn.
+//! notifications to one user each, with and without the index in turn. With `pages` as the third argument it ends before that, and keeps
+//! the database for `estimate_bench` of the crate `noroshi-delivery`.
 //!
 //! The rows are written with SQL, because the interface would take hours; the values are those that the store writes. The
 //! database of PostgreSQL must be empty, and stays.
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use noroshi_store::{
     Accept, AppSettings, DEVICES_READ_MAX, DeviceSearch, NOTIFICATIONS_READ_MAX, NotificationFilter, Options,
-    Postgres, PostgresOptions, Recipient, Sqlite, Store, TokenFilter,
+    Postgres, PostgresOptions, Recipient, SeenFilter, Sqlite, Store, TokenFilter,
 };
 use noroshi_types::{
-    AppId, AppName, JsonText, Push, PushService, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId,
-    When,
+    AppId, AppName, DeviceNum, JsonText, Push, PushService, Request, Target, Timestamp, Topic, Ttl, Urgency,
+    UserId, UtcDay, When,
 };
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
@@ -28,6 +29,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 /// Of notifications, between two of them.
 const INTERVAL_MS: i64 = 100;
+/// The day of [`NOW`].
+const TODAY: UtcDay = UtcDay(20_833);
 const PAGE: usize = 50;
 const REPEATS: usize = 20;
 const ACCEPTED: usize = 20_000;
@@ -59,9 +62,13 @@ async fn main() -> Result<(), Failure> {
     place.execute(&place.rows_of(app, rows)).await?;
     let store = place.open().await?;
     pages(&*store, app, rows).await?;
+    days(&*store, app, rows).await?;
     store.close().await;
     drop(store);
-    accepting(&place, app).await
+    match arguments.next().as_deref() {
+        Some("pages") => Ok(()),
+        _ => accepting(&place, app).await,
+    }
 }
 
 impl Place {
@@ -90,8 +97,8 @@ impl Place {
         Ok(())
     }
 
-    /// Devices: every fifth without a token, one of 1,000 suspended, one of 100,000 on a console. Notifications: each to a
-    /// user.
+    /// Devices: every fifth without a token, one of 1,000 suspended, one of 100,000 on a console; a fifth was never seen, the
+    /// others on the last 120 days; half of them subscribe to a topic, a third to another. Notifications: each to a user.
     fn rows_of(&self, app: AppId, rows: i64) -> String {
         let (numbers, blob, analyze) = match self {
             Self::Folder(_) => (
@@ -102,7 +109,7 @@ impl Place {
             Self::Server(_) => (
                 format!("WITH n AS (SELECT i FROM generate_series(1, {rows}) AS i)"),
                 "decode('a0b1c2d3e405', 'hex')",
-                "ANALYZE devices; ANALYZE notifications;",
+                "ANALYZE devices; ANALYZE notifications; ANALYZE device_seen; ANALYZE subscriptions;",
             ),
         };
         let token = r#"'{"service":"fcm","token":"APA91b' || i || '"}'"#;
@@ -134,7 +141,21 @@ impl Place {
             "outcomes (num, outcome, at, count, devices)",
             &format!("{num}, 1, {first}, 1, {}", blob.replace("a0b1c2d3e405", "05")),
         );
-        format!("{devices} {notifications} {outcomes} {analyze}")
+        let days = format!(
+            "INSERT INTO device_seen (app, device, day) SELECT app, num, {} - (num * 7919) % 120 FROM devices
+             WHERE num % 5 <> 3 ORDER BY num;",
+            TODAY.0
+        );
+        let topics = ["half", "third"].map(|name| {
+            let share = if name == "half" { 2 } else { 3 };
+            format!(
+                "INSERT INTO topics (app, name, epoch) VALUES ({app}, '{name}', {share});
+                 INSERT INTO subscriptions (device, topic, position, named)
+                     SELECT d.num, t.num, 0, 1 FROM devices d CROSS JOIN topics t
+                     WHERE t.name = '{name}' AND d.num % {share} = 0 ORDER BY d.num;"
+            )
+        });
+        format!("{devices} {days} {} {notifications} {outcomes} {analyze}", topics.concat())
     }
 }
 
@@ -210,6 +231,72 @@ async fn pages(store: &dyn Store, app: AppId, rows: i64) -> Result<(), Failure> 
     }
     println!("all devices of a rare platform: {found} in {requests} pages, {:.1?}", started.elapsed());
     Ok(())
+}
+
+/// Pages of devices by the day when they were seen, at three places, and writes of that day.
+async fn days(store: &dyn Store, app: AppId, rows: i64) -> Result<(), Failure> {
+    let between = |from, before| Some(SeenFilter::Days { from: UtcDay(from), before: UtcDay(before) });
+    let today = TODAY.0;
+    for (name, seen, platform) in [
+        ("seen since yesterday (one of 75)", between(today - 1, u32::MAX), None),
+        ("seen in the last 7 days", between(today - 7, u32::MAX), None),
+        ("seen in the last 30 days", between(today - 30, u32::MAX), None),
+        ("seen more than 30 days ago", between(0, today - 30), None),
+        ("seen more than 90 days ago", between(0, today - 90), None),
+        ("seen more than a year ago (none)", between(0, today - 365), None),
+        ("never seen", Some(SeenFilter::Never), None),
+        ("seen in the last 30 days, rare platform", between(today - 30, u32::MAX), Some("console")),
+    ] {
+        for (place, after) in [("start", 0), ("middle", rows / 2), ("end", rows - 1_000)] {
+            let search = DeviceSearch {
+                seen,
+                platform: platform.map(str::to_owned),
+                after: Some(DeviceNum(after as u64)),
+                limit: PAGE,
+                rows_max: DEVICES_READ_MAX,
+                ..Default::default()
+            };
+            timed(&format!("devices: {name}, {place}"), async || {
+                store.search_devices(app, search.clone(), NOW).await
+            })
+            .await?;
+        }
+    }
+    let mut asked = DeviceSearch {
+        seen: between(0, today - 365),
+        limit: PAGE,
+        rows_max: DEVICES_READ_MAX,
+        ..Default::default()
+    };
+    let (started, mut requests) = (Instant::now(), 0);
+    loop {
+        requests += 1;
+        asked.after = store.search_devices(app, asked.clone(), NOW).await?.next;
+        if asked.after.is_none() {
+            break;
+        }
+    }
+    println!("no device in all: {requests} pages, {:.1?}", started.elapsed());
+
+    // As the nodes write them: 1,000 devices of a storm in the order of their numbers.
+    let storm = |day: u32, stride: usize| async move {
+        let (mut slowest, mut count, started) = (Duration::ZERO, 0, Instant::now());
+        let devices: Vec<_> = (1..=rows as u64).step_by(stride).map(DeviceNum).collect();
+        for part in devices.chunks(1_000) {
+            let began = Instant::now();
+            store.record_seen(part.to_vec(), UtcDay(day)).await?;
+            (slowest, count) = (slowest.max(began.elapsed()), count + part.len());
+        }
+        let each = started.elapsed() / u32::try_from(count.max(1))?;
+        println!("days written: {count} devices, {each:.1?} each, slowest commit of 1,000: {slowest:.1?}");
+        Ok::<_, Failure>(())
+    };
+    println!("every 10th device, day {}:", today + 1);
+    storm(today + 1, 10).await?;
+    println!("the same once more (no row changes):");
+    storm(today + 1, 10).await?;
+    println!("all devices, day {}:", today + 2);
+    storm(today + 2, 1).await
 }
 
 async fn accepting(place: &Place, app: AppId) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use noroshi_types::{
     ActivityId, AppId, AppName, BatchId, BroadcastId, CampaignId, CredentialId, DeviceId, DeviceNum,
     EndpointId, ItemCounts, JsonText, KeyId, Label, Message, NotificationId, PersonId, Preferences, Role,
-    Timestamp, TokenKey, Topic, UserId,
+    Timestamp, TokenKey, Topic, UserId, UtcDay,
 };
 
 use crate::cells::{
@@ -155,6 +155,8 @@ calls! { Devices {
         = own device::delete(*app, device, *now);
     write(2) revoke_tokens(app: AppId, &device: DeviceId, now: Timestamp) -> u32
         = own device::revoke_tokens(*app, device, *now);
+    write(devices.len()) record_seen(devices: Vec<DeviceNum>, day: UtcDay) -> ()
+        = shared device_seen::record(devices, *day);
     call revoke_user(app: AppId, &user: UserId, now: Timestamp) -> Vec<DeviceId>
         = own device::revoke_user(app, user, now);
     write(1) subscribe(app: AppId, &device: DeviceId, &topic: Topic, now: Timestamp) -> bool

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, TokenKey, Topic, UserId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, TokenKey, Topic, UserId, UtcDay};
 
 use crate::{Error, Issued, Revocation};
 
@@ -60,6 +60,8 @@ pub struct Device {
     /// The revocations of app JWTs of the device and its user when it was read; not set by a registration.
     pub revoked: Revocation,
     pub created_at: Timestamp,
+    /// `None`: never, as far as the store knows ([`Devices::record_seen`]).
+    pub last_seen: Option<UtcDay>,
 }
 
 /// A push token to register. It replaces the device's token of the same kind and name.
@@ -166,6 +168,8 @@ pub trait Devices: Send + Sync {
     /// Invalidates every app JWT of the user and every device token of the user's devices issued so far, also if
     /// there is no such user yet. Returns the user's devices.
     async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error>;
+    /// The devices were seen on this day. A device keeps its latest day. Ignores devices that were deleted.
+    async fn record_seen(&self, devices: Vec<DeviceNum>, day: UtcDay) -> Result<(), Error>;
     /// Subscribes durably from the topic's current position; an existing subscription keeps its position. True if it
     /// is new.
     async fn subscribe(

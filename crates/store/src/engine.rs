@@ -25,6 +25,7 @@ pub(crate) mod definition;
 pub(crate) mod device;
 pub(crate) mod device_list;
 pub(crate) mod device_search;
+pub(crate) mod device_seen;
 pub(crate) mod draft;
 mod draft_row;
 pub(crate) mod endpoint;

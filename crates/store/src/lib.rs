@@ -103,8 +103,8 @@ pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use item::{ChangedItems, Item, ItemChange, ItemPage, Items, WhichItems};
 pub use listing::{
     DEVICES_READ_MAX, DevicePage, DeviceSearch, ListedNotification, ListedRecipient, Listings,
-    NOTIFICATIONS_READ_MAX, NotificationFilter, NotificationPage, Progress, Recipient, TARGET_KINDS,
-    TokenFilter, USER_DEVICES_MAX,
+    NOTIFICATIONS_READ_MAX, NotificationFilter, NotificationPage, Progress, Recipient, SeenFilter,
+    TARGET_KINDS, TokenFilter, USER_DEVICES_MAX,
 };
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{

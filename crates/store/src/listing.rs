@@ -5,7 +5,7 @@
 
 use noroshi_types::{
     AppId, CampaignId, DeviceId, DeviceNum, JsonText, Label, NotificationId, Outcome, PushService, Timestamp,
-    TokenKind, Topic, Urgency, UserId, When,
+    TokenKind, Topic, Urgency, UserId, UtcDay, When,
 };
 
 use crate::{Device, Error, State, TraceStep};
@@ -17,6 +17,9 @@ pub const TARGET_KINDS: [&str; 6] = ["users", "devices", "topic", "condition", "
 pub const NOTIFICATIONS_READ_MAX: usize = 20_000;
 /// Devices that a page of a request reads at most: about 20 ms.
 pub const DEVICES_READ_MAX: usize = 20_000;
+/// How many entries of the table of days a page reads in place of one device, because they are narrow: a search by day
+/// alone reads nothing else.
+pub(crate) const DAYS_PER_ROW: usize = 10;
 /// Devices of a user that a list of the user's notifications considers: the newest.
 pub const USER_DEVICES_MAX: usize = 20;
 
@@ -104,10 +107,12 @@ pub struct DeviceSearch {
     pub user: Option<UserId>,
     pub platform: Option<String>,
     pub token: Option<TokenFilter>,
+    pub seen: Option<SeenFilter>,
     /// Only devices after this one.
     pub after: Option<DeviceNum>,
     pub limit: usize,
-    /// Rows that the page may read, at least 1; [`DEVICES_READ_MAX`] suits a request.
+    /// Rows that the page may read, at least 1; [`DEVICES_READ_MAX`] suits a request. A search by day alone reads ten
+    /// times as many entries.
     pub rows_max: usize,
 }
 
@@ -118,6 +123,15 @@ pub enum TokenFilter {
     None,
     /// A token for which all of this holds.
     Some { service: Option<PushService>, kind: Option<TokenKind>, suspended: Option<bool> },
+}
+
+/// When a device was last seen ([`crate::Devices::record_seen`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenFilter {
+    /// It has no day.
+    Never,
+    /// It has a day: `from` or later, and before `before`.
+    Days { from: UtcDay, before: UtcDay },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

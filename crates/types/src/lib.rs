@@ -69,7 +69,7 @@ pub use request::{OwnFields, Push, PushMode, Request, Target, Urgency, When};
 pub use role::{Permission, Permissions, Role};
 pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
-pub use time::{Timestamp, Ttl};
+pub use time::{Timestamp, Ttl, UtcDay};
 pub use topic::{Epoch, Position, Topic};
 pub use trace::TraceContext;
 

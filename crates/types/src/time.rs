@@ -35,6 +35,25 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A day in UTC, as days since 1970. Shown as `2026-11-27`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct UtcDay(pub u32);
+
+impl UtcDay {
+    const MS: u64 = 86_400_000;
+
+    pub fn of(time: Timestamp) -> Self {
+        Self(u32::try_from(time.0 / Self::MS).unwrap_or(u32::MAX))
+    }
+}
+
+impl fmt::Display for UtcDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = Timestamp(u64::from(self.0) * Self::MS).to_string();
+        f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
 /// How long a notification may be delivered: 0 (now or never) to 28 days (RFC 8030 §5.2; also FCM's maximum).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ttl(Duration);
@@ -93,6 +112,15 @@ pub fn format_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_is_shown_as_a_date() {
+        let day = |text: &str| UtcDay::of(Timestamp::parse(text).expect("a time"));
+        assert_eq!(day("2026-11-27T00:00:00Z"), day("2026-11-27T23:59:59.999Z"));
+        assert_eq!(day("2026-11-28T08:59:59+09:00").to_string(), "2026-11-27");
+        assert_eq!(UtcDay(0).to_string(), "1970-01-01");
+        assert_eq!(UtcDay::of(Timestamp(u64::MAX)).to_string(), "9999-12-30");
+    }
 
     #[test]
     fn durations_have_units() {

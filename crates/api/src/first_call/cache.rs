@@ -186,6 +186,7 @@ mod tests {
             topics: Vec::new(),
             push_token: None,
             push_token_at: None,
+            last_seen: None,
             push_tokens: Vec::new(),
             push_suspect: None,
             token_version: 1,

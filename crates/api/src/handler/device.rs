@@ -54,6 +54,9 @@ pub(crate) struct ListQuery {
     token: Option<String>,
     service: Option<String>,
     kind: Option<String>,
+    seen: Option<String>,
+    seen_after: Option<String>,
+    seen_before: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -84,6 +87,7 @@ pub(crate) async fn register(
                 );
             }
             let own = own_device(&delivery, &identity).await?;
+            delivery.seen.device(own.num);
             if registration.user.is_some() && registration.user != own.user {
                 return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
             }
@@ -119,9 +123,9 @@ pub(crate) async fn list(provider: Provider<Read>, Query(query): Query<ListQuery
         query.user.map(|user| UserId::parse(&user).map_err(|invalid| Problem::from(invalid).at("user")));
     let after = not_first(query.after).map(|after| cursor(&after)).transpose()?;
     let user = user.transpose()?;
-    let ListQuery { platform, token, service, kind, .. } = query;
+    let ListQuery { platform, token, service, kind, seen, seen_after, seen_before, .. } = query;
     let position = |num: DeviceNum| format!("{:016x}", num.0);
-    let asked = DeviceQuery { platform, token, service, kind };
+    let asked = DeviceQuery { platform, token, service, kind, seen, seen_after, seen_before };
     let (found, next) = match asked.page(&provider, user.as_ref(), after, limit).await? {
         Some(page) => (page.devices, page.next.map(position)),
         None => {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use noroshi_store::{
     DEVICES_READ_MAX, DevicePage, DeviceSearch, ListedNotification, ListedRecipient, NOTIFICATIONS_READ_MAX,
-    NotificationFilter, Progress, Recipient, TARGET_KINDS, TokenFilter,
+    NotificationFilter, Progress, Recipient, SeenFilter, TARGET_KINDS, TokenFilter,
 };
 use noroshi_types::{
     CampaignId, DeviceId, DeviceNum, JsonText, Label, NotificationId, PushService, Timestamp, TokenKind,
-    Topic, Urgency, UserId,
+    Topic, Urgency, UserId, UtcDay,
 };
 use serde::{Deserialize, Serialize};
 
@@ -229,6 +229,9 @@ pub(crate) struct DeviceQuery {
     pub(crate) token: Option<String>,
     pub(crate) service: Option<String>,
     pub(crate) kind: Option<String>,
+    pub(crate) seen: Option<String>,
+    pub(crate) seen_after: Option<String>,
+    pub(crate) seen_before: Option<String>,
 }
 
 impl DeviceQuery {
@@ -247,11 +250,16 @@ impl DeviceQuery {
             return Err(one_of("platform", &crate::body::PLATFORMS));
         }
         let token = token_filter(given(self.token), given(self.service), given(self.kind))?;
-        if platform.is_none() && token.is_none() {
+        let seen = seen_filter(
+            given(self.seen),
+            time("seen_after", self.seen_after)?,
+            time("seen_before", self.seen_before)?,
+        )?;
+        if platform.is_none() && token.is_none() && seen.is_none() {
             return Ok(None);
         }
-        let search =
-            DeviceSearch { user: user.cloned(), platform, token, after, limit, rows_max: DEVICES_READ_MAX };
+        let (user, rows_max) = (user.cloned(), DEVICES_READ_MAX);
+        let search = DeviceSearch { user, platform, token, seen, after, limit, rows_max };
         let now = provider.delivery.clock().now();
         Ok(Some(provider.delivery.store().search_devices(provider.app, search, now).await?))
     }
@@ -284,6 +292,29 @@ fn token_filter(
     Ok(is_given.then_some(TokenFilter::Some { service, kind, suspended }))
 }
 
+/// Times count by their day in UTC, because the store knows no more: `after` includes its day, `before` does not. So the two
+/// of one time divide the devices that were seen at all.
+fn seen_filter(
+    seen: Option<String>,
+    after: Option<Timestamp>,
+    before: Option<Timestamp>,
+) -> Result<Option<SeenFilter>, Problem> {
+    match seen.as_deref() {
+        None if after.is_none() && before.is_none() => Ok(None),
+        None => {
+            let from = after.map_or(UtcDay(0), UtcDay::of);
+            let before = before.map_or(UtcDay(u32::MAX), UtcDay::of);
+            Ok(Some(SeenFilter::Days { from, before }))
+        }
+        Some("never") if after.is_some() || before.is_some() => {
+            let rule = "`never` goes with neither `seen_after` nor `seen_before`";
+            Err(Problem::parameter("seen", rule))
+        }
+        Some("never") => Ok(Some(SeenFilter::Never)),
+        Some(_) => Err(one_of("seen", &["never"])),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +324,22 @@ mod tests {
         assert_eq!(excerpt(Cow::from("狼煙")), "狼煙");
         let long = "狼".repeat(EXCERPT_CHARS + 1);
         assert_eq!(excerpt(Cow::from(long)), format!("{}…", "狼".repeat(EXCERPT_CHARS)));
+    }
+
+    #[test]
+    fn filters_by_day_are_read() {
+        let time = |text: &str| Timestamp::parse(text);
+        let (day, noon) = (time("2026-11-27T00:00:00Z"), time("2026-11-27T12:00:00Z"));
+        let read = |after, before| seen_filter(None, after, before).ok().flatten();
+        let of = UtcDay::of(noon.expect("a time"));
+        let (first, last) = (UtcDay(0), UtcDay(u32::MAX));
+        assert_eq!(read(noon, None), Some(SeenFilter::Days { from: of, before: last }));
+        assert_eq!(read(None, noon), Some(SeenFilter::Days { from: first, before: of }));
+        assert_eq!(read(day, day), read(noon, noon));
+        assert_eq!(read(None, None), None);
+        let never = |after| seen_filter(Some("never".to_owned()), after, None);
+        assert_eq!(never(None).ok(), Some(Some(SeenFilter::Never)));
+        assert!(never(day).is_err() && seen_filter(Some("x".to_owned()), None, None).is_err());
     }
 
     #[test]

@@ -228,6 +228,7 @@ extractors! {
     Consumer: |authenticator, parts| {
         let identity = authenticator.consumer(parts).await?;
         let device = own_device(&authenticator.delivery, &identity).await?;
+        authenticator.delivery.seen.device(device.num);
         Ok(Self { device, identity, delivery: authenticator.delivery.clone() })
     };
     FirstCaller: |authenticator, parts| Ok(Self { identity: authenticator.consumer(parts).await? });

@@ -27,11 +27,16 @@ pub(crate) struct DeviceBody {
     push_tokens: Vec<TokenBody>,
     presence: &'static str,
     created_at: String,
+    /// The day in UTC; null if it was never seen. Absent in what the device itself reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_seen: Option<Option<String>>,
 }
 
-/// A device with the presence of its session.
+/// A device with the presence of its session, for a provider.
 pub(crate) fn with_session(device: Device, session: Option<Session>) -> Result<DeviceBody, Problem> {
-    with_presence(device, session.map_or(Presence::Offline, |session| session.presence))
+    let last_seen = device.last_seen.map(|day| day.to_string());
+    let body = with_presence(device, session.map_or(Presence::Offline, |session| session.presence))?;
+    Ok(DeviceBody { last_seen: Some(last_seen), ..body })
 }
 
 /// A device with this presence.
@@ -51,5 +56,6 @@ pub(crate) fn with_presence(device: Device, presence: Presence) -> Result<Device
         push_suspect: device.push_suspect.map(SuspectBody::from),
         presence: presence.as_str(),
         created_at: device.created_at.to_string(),
+        last_seen: None,
     })
 }

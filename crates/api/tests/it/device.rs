@@ -64,6 +64,7 @@ async fn registering_again_updates_a_device() {
         "device": "d1", "user": "u1", "platform": "ios", "locale": "en", "timezone": null, "app_version": null,
         "tags": {"a": "1", "b": "2"}, "topics": ["news", "sports"],
         "push_token": {"service": "fcm", "token": "abc"}, "push_suspect": null, "presence": "offline", "created_at": NOW.to_string(),
+        "last_seen": null,
         "push_tokens": [{"kind": "fcm", "name": "", "service": "fcm", "environment": "production", "topic": null,
             "registered_at": NOW.to_string(), "expires_at": null, "suspect": null, "main": true}],
         "endpoints": 0,

@@ -1,6 +1,6 @@
 //! The list of notifications, and the filters of the list of devices.
 
-use noroshi_types::Scope;
+use noroshi_types::{DeviceId, Scope, Timestamp, UtcDay};
 use serde_json::{Value, json};
 
 use crate::service::{NOW, Service};
@@ -117,6 +117,68 @@ async fn devices_are_filtered_by_platform_and_token() {
         ("token=none&service=fcm", "token"),
         ("service=gcm", "service"),
         ("kind=push", "kind"),
+    ] {
+        let path = format!("/v1/devices?{query}");
+        let problem = service.get(&path, &service.key).await.problem(400, "invalid_parameter");
+        assert_eq!(problem["field"], field, "{query}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn devices_are_filtered_by_the_day_they_were_seen() {
+    let service = Service::start().await;
+    let mut tokens = Vec::new();
+    for device in ["never", "old", "today", "first"] {
+        tokens.push(service.device(device, "u1").await);
+    }
+    let day = UtcDay::of(NOW);
+    let old =
+        service.store.device(service.app(), &DeviceId::parse("old").expect("an id")).await.expect("read");
+    let old = vec![old.expect("a device").num];
+    service.store.record_seen(old, UtcDay(day.0 - 40)).await.expect("recorded");
+    // Devices that use the API. The drain writes what waits.
+    let answer = service.get("/v1/me/inbox", &tokens[2]).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+    let answer = service.get("/v1/me", &tokens[3]).await;
+    assert!(answer.status.is_success() && !answer.text.contains("last_seen"), "{}", answer.text);
+    service.state.delivery.clone().run(std::future::ready(())).await;
+
+    let list = async |query: &str| {
+        let page = service.get(&format!("/v1/devices?{query}"), &service.key).await;
+        column(&page.json(), "devices", "device")
+    };
+    let time = |days: u32| Timestamp(u64::from(day.0 - days) * 86_400_000 + 43_200_000);
+    let (today, month, before) = (time(0), time(40), time(41));
+    assert_eq!(list(&format!("seen_after={today}")).await, ["today", "first"]);
+    assert_eq!(list(&format!("seen_after={month}")).await, ["old", "today", "first"]);
+    assert_eq!(list(&format!("seen_before={today}")).await, ["old"]);
+    assert_eq!(list(&format!("seen_before={month}")).await, Vec::<String>::new());
+    assert_eq!(list(&format!("seen_after={before}&seen_before={today}&user=u1")).await, ["old"]);
+    assert_eq!(list(&format!("seen_after={today}&token=none&seen=")).await, ["today", "first"]);
+    assert_eq!(list("seen=never").await, ["never"]);
+    let first = service.get(&format!("/v1/devices?seen_after={month}&limit=1"), &service.key).await.json();
+    let next = first["next"].as_str().expect("more follow");
+    assert_eq!(list(&format!("seen_after={month}&limit=1&after={next}")).await, ["today"]);
+    let shown = service.get("/v1/devices", &service.key).await.json();
+    let days: Vec<_> =
+        shown["devices"].as_array().expect("a list").iter().map(|one| &one["last_seen"]).collect();
+    assert_eq!(
+        days,
+        [
+            &Value::Null,
+            &json!(UtcDay(day.0 - 40).to_string()),
+            &json!(day.to_string()),
+            &json!(day.to_string())
+        ]
+    );
+    let shown = service.get("/v1/devices/today", &service.key).await.json();
+    assert_eq!(shown["last_seen"], day.to_string());
+
+    for (query, field) in [
+        ("seen_after=yesterday", "seen_after"),
+        ("seen_before=2026-11-27", "seen_before"),
+        ("seen=always", "seen"),
+        ("seen=never&seen_after=2026-11-27T00:00:00Z", "seen"),
     ] {
         let path = format!("/v1/devices?{query}");
         let problem = service.get(&path, &service.key).await.problem(400, "invalid_parameter");

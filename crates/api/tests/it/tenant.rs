@@ -197,6 +197,13 @@ async fn lists_and_counts_contain_only_the_own_app() {
         assert_eq!(listed["notifications"], serde_json::json!([]), "{path}");
     }
     assert_eq!(theirs("/v1/devices?token=none").await.json()["devices"], serde_json::json!([]));
+    service.state.delivery.clone().run(std::future::ready(())).await;
+    for filter in ["seen_after=2020-01-01T00:00:00Z", "seen=never", "seen_after=2020-01-01T00:00:00Z&user=u1"]
+    {
+        let path = format!("/v1/devices?{filter}");
+        let listed = service.get(&path, &service.other_key).await.json();
+        assert_eq!(listed["devices"], serde_json::json!([]), "{path}");
+    }
     assert_eq!(theirs("/v1/topics").await.json()["topics"], serde_json::json!([]));
     assert_eq!(theirs("/v1/topics/t1").await.json()["subscribers"], 0);
     let presence = service.post("/v1/presence", &service.other_key, r#"{"users": ["u1"]}"#).await.json();

@@ -220,6 +220,9 @@ pub(crate) struct ListQuery {
     token: Option<String>,
     service: Option<String>,
     kind: Option<String>,
+    seen: Option<String>,
+    seen_after: Option<String>,
+    seen_before: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -245,8 +248,16 @@ pub(crate) async fn list(By(call, _): By<Read>, Query(query): Query<ListQuery>) 
         None => None,
     };
     // The cells check them.
-    let ListQuery { platform, token, service, kind, .. } = query;
-    let filters = [("platform", platform), ("token", token), ("service", service), ("kind", kind)];
+    let ListQuery { platform, token, service, kind, seen, seen_after, seen_before, .. } = query;
+    let filters = [
+        ("platform", platform),
+        ("token", token),
+        ("service", service),
+        ("kind", kind),
+        ("seen", seen),
+        ("seen_after", seen_after),
+        ("seen_before", seen_before),
+    ];
     let filters: Vec<_> =
         filters.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect();
     let mut found = DevicesBody { devices: Vec::new(), next: None };

@@ -149,6 +149,30 @@ async fn devices_are_listed_over_all_cells() {
     let of_one = world.get("/v1/devices?user=u7").await.json();
     assert_eq!(of_one["devices"].as_array().expect("devices").len(), 1);
     world.get("/v1/devices?after=9.zz").await.problem(400, "invalid_parameter");
+
+    // The cells filter.
+    let mut seen = Vec::new();
+    for cell in &world.cells {
+        let app = cell.state().auth.app("dev").expect("the app").id;
+        let store = cell.state().delivery.store();
+        let first = noroshi_store::DeviceFilter { limit: 1, ..Default::default() };
+        for device in store.devices(app, first).await.expect("read") {
+            store.record_seen(vec![device.num], noroshi_types::UtcDay(20_000)).await.expect("recorded");
+            seen.push(device.id.to_string());
+        }
+    }
+    let list = async |query: &str| {
+        let page = world.get(&format!("/v1/devices?{query}")).await.json();
+        let devices = page["devices"].as_array().expect("devices");
+        devices.iter().map(|one| one["device"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    // The day 20,000 is 2024-10-04.
+    assert_eq!(list("seen_after=2024-10-04T12:00:00Z").await, seen);
+    assert_eq!(list("seen_before=2024-10-05T00:00:00Z").await, seen);
+    assert_eq!(list("seen_before=2024-10-04T23:59:59Z").await, Vec::<String>::new());
+    assert_eq!(list("seen=never").await.len(), 25 - seen.len());
+    let problem = world.get("/v1/devices?seen_after=yesterday").await.problem(400, "invalid_parameter");
+    assert_eq!(problem["field"], "seen_after");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -274,6 +274,7 @@ pub(crate) mod tests {
             topics: vec![Topic::parse("news").expect("a topic")],
             push_token: None,
             push_token_at: None,
+            last_seen: None,
             push_tokens: Vec::new(),
             push_suspect: None,
             token_version: 1,

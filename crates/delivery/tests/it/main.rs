@@ -4,6 +4,7 @@ mod cluster;
 mod fake_outlet;
 mod push;
 mod recording_edge;
+mod seen;
 mod session_edge;
 
 use std::path::Path;

@@ -19,6 +19,7 @@ struct Record {
     full: bool,
     breaks: bool,
     rereads: usize,
+    sessions: Vec<LocalSession>,
 }
 
 impl RecordingEdge {
@@ -33,6 +34,10 @@ impl RecordingEdge {
 
     pub(crate) fn closed(&self) -> Vec<DeviceId> {
         self.0.lock().expect("no panic").closed.clone()
+    }
+
+    pub(crate) fn connect(&self, session: LocalSession) {
+        self.0.lock().expect("no panic").sessions.push(session);
     }
 
     /// The next delivery panics.
@@ -105,8 +110,8 @@ impl Edge for RecordingEdge {
         0
     }
 
-    fn sessions_page(&self, _: usize) -> Vec<LocalSession> {
-        Vec::new()
+    fn sessions_page(&self, page: usize) -> Vec<LocalSession> {
+        if page == 1 { self.0.lock().expect("no panic").sessions.clone() } else { Vec::new() }
     }
 
     fn reread_all(&self) {

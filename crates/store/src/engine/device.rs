@@ -8,6 +8,7 @@ use noroshi_types::{
     limits,
 };
 
+use super::device_seen::{self, day_of_row};
 use super::preferences::{OWN, own_of_row};
 use super::push_token::{self, Pushed, TokenWrites};
 use super::record::{Record, invalid};
@@ -78,6 +79,7 @@ impl Device {
             token_version: 1,
             revoked: Revocation::default(),
             created_at: now,
+            last_seen: None,
         }
     }
 
@@ -180,13 +182,14 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
          d.push_suspect_reason, \
          (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 0 AND r.id = d.id), \
          (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 1 AND r.id = d.\"user\"), \
-         d.push_token_at, {}",
-        push_token::LIST
+         d.push_token_at, {}, {}",
+        push_token::LIST,
+        device_seen::DAY
     )
 });
 
 /// The number of [`COLUMNS`].
-pub(crate) const COLUMN_COUNT: usize = 20;
+pub(crate) const COLUMN_COUNT: usize = 21;
 
 /// The device of a row, without its topics.
 pub(crate) fn device_of(row: &(impl Record + ?Sized)) -> Result<Device, Error> {
@@ -208,6 +211,7 @@ pub(crate) fn device_of(row: &(impl Record + ?Sized)) -> Result<Device, Error> {
         token_version: row.int(10)? as u32,
         revoked: Revocation { device: row.time_or_null(16)?, user: row.time_or_null(17)? },
         created_at: row.time(11)?,
+        last_seen: day_of_row(row, 20)?,
     })
 }
 

@@ -1,15 +1,31 @@
 //! The devices that a search selects: a walk over the app's devices in the order of their numbers, a bounded number of rows
-//! for a page.
+//! for a page. A search by the day when devices were last seen walks the narrow table of these days in the same order, which
+//! does not change while devices are seen.
 
 use noroshi_types::{AppId, DeviceNum, Timestamp, Topic};
 
 use super::device::{COLUMN_COUNT, COLUMNS, device_of};
+use super::device_seen::DAY;
 use super::record::Record;
 use super::session::{Session, Value, values};
-use crate::{Device, DevicePage, DeviceSearch, TokenFilter};
+use crate::listing::DAYS_PER_ROW;
+use crate::{Device, DevicePage, DeviceSearch, SeenFilter, TokenFilter};
 
 /// Rows of one statement.
 const CHUNK: usize = 2_000;
+/// Entries of the table of days of the first statement and of later ones. Most searches by day find what they want at once.
+const DAYS_FIRST: usize = 500;
+const DAYS_CHUNK: usize = 20_000;
+
+/// The statement that reads the rows after a number.
+struct Walk<'a> {
+    /// Of a number, and whether the search wants it. $1 the app, $2 the number, $3 how many.
+    sql: String,
+    /// From $4 on.
+    fixed: Vec<Value<'a>>,
+    /// It reads the table of days only.
+    is_by_day: bool,
+}
 
 pub(crate) async fn search<S: Session>(
     session: &S,
@@ -17,10 +33,15 @@ pub(crate) async fn search<S: Session>(
     search: &DeviceSearch,
     now: Timestamp,
 ) -> Result<DevicePage, S::Error> {
-    let (sql, fixed) = statement(search, now);
-    let (mut after, mut left, mut found) = (search.after.map_or(0, |num| num.0), search.rows_max, Vec::new());
+    let Walk { sql, fixed, is_by_day } = walk(search, now);
+    let (mut size, size_max, mut left) = match is_by_day {
+        true => (DAYS_FIRST, DAYS_CHUNK, search.rows_max.saturating_mul(DAYS_PER_ROW)),
+        false => (CHUNK, CHUNK, search.rows_max),
+    };
+    let (mut after, mut found) = (search.after.map_or(0, |num| num.0), Vec::new());
     let next = loop {
-        let chunk = left.min(CHUNK);
+        let chunk = left.min(size);
+        size = size.saturating_mul(4).min(size_max);
         let mut values: Vec<Value<'_>> = values![app, after, chunk].to_vec();
         values.extend(&fixed);
         let rows = session.query(&sql, &values, |row| Ok((row.device(0)?, row.flag(1)?))).await?;
@@ -44,10 +65,10 @@ pub(crate) async fn search<S: Session>(
     Ok(DevicePage { devices: devices(session, app, &found).await?, next })
 }
 
-/// The statement that reads a chunk, and its values from $4 on. A condition stands in the text only if it is asked for, so
-/// that the planner sees which index serves. The filter is a column: the walk must learn how far it came.
-fn statement(search: &DeviceSearch, now: Timestamp) -> (String, Vec<Value<'_>>) {
-    let DeviceSearch { user, platform, token, after: _, limit: _, rows_max: _ } = search;
+/// The walk of a search. A condition stands in the text only if it is asked for, so that the planner sees which index
+/// serves. The filter is a column: the walk must learn how far it came.
+fn walk(search: &DeviceSearch, now: Timestamp) -> Walk<'_> {
+    let DeviceSearch { user, platform, token, seen, after: _, limit: _, rows_max: _ } = search;
     let mut fixed: Vec<Value<'_>> = Vec::new();
     // Neither engine may turn this into a read of the whole table.
     let has_row = |conditions: &str| {
@@ -60,7 +81,7 @@ fn statement(search: &DeviceSearch, now: Timestamp) -> (String, Vec<Value<'_>>) 
         fixed.push(Value::from(user.as_str()));
         by_user = format!(" AND d.\"user\" = ${}", fixed.len() + 3);
     }
-    let mut wanted = vec!["1 = 1".to_owned()];
+    let mut wanted: Vec<String> = Vec::new();
     if let Some(platform) = platform {
         fixed.push(Value::from(platform));
         wanted.push(format!("d.platform = ${}", fixed.len() + 3));
@@ -97,11 +118,44 @@ fn statement(search: &DeviceSearch, now: Timestamp) -> (String, Vec<Value<'_>>) 
             wanted.push(format!("({of_main} OR {} > 0)", has_row(&of_row)));
         }
     }
-    let sql = format!(
-        "SELECT d.num, coalesce({}, 1 = 0) FROM devices d WHERE d.app = $1 AND d.num > $2{by_user} ORDER BY d.num LIMIT $3",
-        wanted.join(" AND ")
-    );
-    (sql, fixed)
+    let between = match seen {
+        None => None,
+        Some(SeenFilter::Never) => {
+            wanted.push(format!("{DAY} IS NULL"));
+            None
+        }
+        Some(SeenFilter::Days { from, before }) => {
+            fixed.extend(values![from.0, i64::from(before.0) - 1]);
+            Some(format!("BETWEEN ${} AND ${}", fixed.len() + 2, fixed.len() + 3))
+        }
+    };
+    // A user has few devices. All devices are many: those of other days are not read.
+    let sql = match (&between, user) {
+        (Some(between), None) => {
+            let is_wanted = match wanted.is_empty() {
+                true => format!("s.day {between}"),
+                false => format!(
+                    "CASE WHEN s.day {between}
+                     THEN coalesce((SELECT {} FROM devices d WHERE d.num = s.device), 1 = 0) ELSE 1 = 0 END",
+                    wanted.join(" AND ")
+                ),
+            };
+            format!(
+                "SELECT s.device, {is_wanted} FROM device_seen s WHERE s.app = $1 AND s.device > $2
+                 ORDER BY s.device LIMIT $3"
+            )
+        }
+        _ => {
+            wanted.extend(between.as_ref().map(|between| format!("{DAY} {between}")));
+            let wanted = if wanted.is_empty() { "1 = 1".to_owned() } else { wanted.join(" AND ") };
+            format!(
+                "SELECT d.num, coalesce({wanted}, 1 = 0) FROM devices d WHERE d.app = $1 AND d.num > $2{by_user}
+                 ORDER BY d.num LIMIT $3"
+            )
+        }
+    };
+    let is_by_day = between.is_some() && user.is_none() && platform.is_none() && token.is_none();
+    Walk { sql, fixed, is_by_day }
 }
 
 /// That a token `p` has not expired at the time of a value.

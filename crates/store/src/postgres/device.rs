@@ -136,7 +136,7 @@ pub(super) const TOPIC_NAMES: &str = "SELECT array_agg(t.name ORDER BY t.name) A
     FROM subscriptions s JOIN topics t ON t.num = s.topic WHERE s.device = d.num AND s.named = 1";
 
 /// The number of columns of a device.
-pub(super) const COLUMN_COUNT: usize = 20;
+pub(super) const COLUMN_COUNT: usize = 21;
 
 /// Reads the columns of a device, and the names of its topics after them.
 pub(super) fn device_with_topics(row: &Row) -> Result<Device, Error> {

@@ -46,6 +46,7 @@ const MIGRATIONS: [&str; 31] = [
     include_str!("../../migrations/postgres/0029_mapped_roles.sql"),
     include_str!("../../migrations/postgres/0030_drafts.sql"),
     include_str!("../../migrations/postgres/0031_key_expiry.sql"),
+    include_str!("../../migrations/postgres/0032_device_seen.sql"),
 ];
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that

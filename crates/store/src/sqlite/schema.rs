@@ -49,6 +49,7 @@ const MIGRATIONS: [&str; 34] = [
     include_str!("../../migrations/0032_drafts.sql"),
     include_str!("../../migrations/0033_listing.sql"),
     include_str!("../../migrations/0034_key_expiry.sql"),
+    include_str!("../../migrations/0035_device_seen.sql"),
 ];
 
 /// The schema version this program writes.

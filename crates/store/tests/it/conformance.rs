@@ -137,7 +137,8 @@ macro_rules! conformance_tests {
             owners: the_owner_of_everything_is_found;
             listings: notifications_are_listed_newest_first, notifications_are_filtered, a_page_of_notifications_is_bounded,
                 notifications_of_a_user_have_their_outcomes, notifications_of_a_device_are_those_it_could_get,
-                notifications_of_a_campaign_are_listed, devices_are_found_by_their_tokens, a_search_for_devices_is_bounded;
+                notifications_of_a_campaign_are_listed, devices_are_found_by_their_tokens, a_search_for_devices_is_bounded,
+                devices_are_found_by_the_day_they_were_seen, a_search_by_day_is_bounded;
             people: a_person_is_found_by_address_and_openid, roles_of_a_deleted_app_are_gone,
                 mapped_roles_are_replaced_and_others_stay, a_mapped_owner_can_lose_the_role, the_last_owner_stays,
                 no_code_works_twice, sessions_expire_and_end, the_oldest_sessions_make_room, a_ticket_works_once,

@@ -308,6 +308,7 @@ mod tests {
             topics: vec![Topic::parse("match").expect("a topic")],
             push_token: None,
             push_token_at: None,
+            last_seen: None,
             push_suspect: None,
             push_tokens: Vec::new(),
             token_version: 0,

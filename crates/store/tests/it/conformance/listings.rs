@@ -1,13 +1,13 @@
 //! Lists of notifications and devices with filters.
 
 use noroshi_store::{
-    Accept, DeviceSearch, ListedNotification, ListedRecipient, NewBatch, NewCampaign, NewToken,
-    NotificationFilter, NotificationPage, OfCampaign, OutcomePart, Recipient, Registration, State, Store,
-    TokenFilter, TraceStep, Work,
+    Accept, DeviceChange, DeviceFilter, DeviceSearch, ListedNotification, ListedRecipient, NewBatch,
+    NewCampaign, NewToken, NotificationFilter, NotificationPage, OfCampaign, OutcomePart, Recipient,
+    Registration, SeenFilter, State, Store, TokenFilter, TraceStep, Work,
 };
 use noroshi_types::{
     AppId, CampaignId, Category, Condition, DeviceNum, Label, Lane, NotificationId, Outcome, PushService,
-    Request, Target, TokenKey, TokenKind, Topic, Urgency, When,
+    Request, Target, TokenKey, TokenKind, Topic, Urgency, UtcDay, When,
 };
 
 use super::fixture::*;
@@ -362,4 +362,90 @@ pub(crate) async fn a_search_for_devices_is_bounded(store: &dyn Store) {
     assert_eq!(search(Some(nums[7]), 5).await, (vec![nums[8]], None));
     assert_eq!(search(Some(nums[7]), 1).await, (vec![nums[8]], Some(nums[8])));
     assert_eq!(search(Some(nums[8]), 1).await, (vec![], None));
+}
+
+pub(crate) async fn devices_are_found_by_the_day_they_were_seen(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let mut nums = Vec::new();
+    for (id, platform) in
+        [("never", "ios"), ("old", "ios"), ("today", "web"), ("both", "ios"), ("gone", "web")]
+    {
+        nums.push(device_with(store, app, id, platform, &[]).await);
+    }
+    let theirs = device_with(store, other, "theirs", "ios", &[]).await;
+    let [_, old, today, both, gone] = nums[..] else { panic!("five devices") };
+    let day = UtcDay;
+    store.record_seen(vec![gone, both, old, both, theirs], day(100)).await.expect("recorded");
+    store.record_seen(vec![today, both], day(200)).await.expect("recorded");
+    // A day never goes back.
+    store.record_seen(vec![both], day(150)).await.expect("recorded");
+    store.record_seen(Vec::new(), day(300)).await.expect("nothing");
+    store.delete_device(app, &device("gone"), NOW).await.expect("deleted");
+    store.record_seen(vec![gone], day(300)).await.expect("ignored");
+
+    let search = async |app, search: DeviceSearch| -> Vec<String> {
+        let page = store
+            .search_devices(app, DeviceSearch { limit: 50, rows_max: 1_000, ..search }, NOW)
+            .await
+            .expect("read");
+        assert_eq!(page.next, None);
+        for found in &page.devices {
+            assert_eq!(store.device(app, &found.id).await.expect("read").as_ref(), Some(found));
+        }
+        page.devices.iter().map(|device| device.id.to_string()).collect()
+    };
+    let seen = |from, before| Some(SeenFilter::Days { from: day(from), before: day(before) });
+    let by = |seen| DeviceSearch { seen, ..DeviceSearch::default() };
+    let everything = seen(0, u32::MAX);
+    assert_eq!(search(app, by(everything)).await, ["old", "today", "both"]);
+    assert_eq!(search(app, by(Some(SeenFilter::Never))).await, ["never"]);
+    assert_eq!(search(app, by(seen(200, u32::MAX))).await, ["today", "both"]);
+    assert_eq!(search(app, by(seen(201, u32::MAX))).await, Vec::<String>::new());
+    assert_eq!(search(app, by(seen(0, 200))).await, ["old"]);
+    assert_eq!(search(app, by(seen(0, 0))).await, Vec::<String>::new());
+    assert_eq!(search(other, by(everything)).await, ["theirs"]);
+    let of_user = |id, seen| DeviceSearch { user: Some(user(id)), ..by(seen) };
+    assert_eq!(search(app, of_user("u1", seen(150, 300))).await, ["today", "both"]);
+    assert_eq!(search(app, of_user("u1", Some(SeenFilter::Never))).await, ["never"]);
+    assert_eq!(search(app, of_user("u2", everything)).await, Vec::<String>::new());
+    let ios = |seen| DeviceSearch { platform: Some("ios".to_owned()), ..by(seen) };
+    assert_eq!(search(app, ios(seen(200, 201))).await, ["both"]);
+    assert_eq!(search(app, ios(Some(SeenFilter::Never))).await, ["never"]);
+    let without = DeviceSearch { token: Some(TokenFilter::None), ..ios(everything) };
+    assert_eq!(search(app, without).await, ["old", "both"]);
+    let usable = Some(TokenFilter::Some { service: None, kind: None, suspended: Some(false) });
+    assert_eq!(search(app, DeviceSearch { token: usable, ..by(everything) }).await, Vec::<String>::new());
+
+    let found = store.device(app, &device("both")).await.expect("read").expect("a device");
+    assert_eq!(found.last_seen, Some(day(200)));
+    let changed = store.update_device(app, &device("both"), DeviceChange::default(), NOW).await;
+    assert_eq!(changed.expect("changed").last_seen, Some(day(200)));
+    let listed = store.devices(app, DeviceFilter { limit: 1, ..Default::default() }).await.expect("read");
+    assert_eq!(listed[0].last_seen, None);
+}
+
+pub(crate) async fn a_search_by_day_is_bounded(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let mut nums = Vec::new();
+    for i in 0..30 {
+        nums.push(device_with(store, app, &format!("d{i}"), if i == 25 { "web" } else { "ios" }, &[]).await);
+    }
+    store.record_seen(nums.clone(), UtcDay(7)).await.expect("recorded");
+    store.record_seen(vec![nums[25], nums[27]], UtcDay(8)).await.expect("recorded");
+    let search = async |platform: Option<&str>, from, after, limit| {
+        let seen = Some(SeenFilter::Days { from: UtcDay(from), before: UtcDay(9) });
+        let platform = platform.map(str::to_owned);
+        let search = DeviceSearch { platform, seen, after, limit, rows_max: 2, ..Default::default() };
+        let page = store.search_devices(app, search, NOW).await.expect("read");
+        (page.devices.iter().map(|device| device.num).collect::<Vec<_>>(), page.next)
+    };
+    // Entries of days are narrow.
+    assert_eq!(search(None, 8, None, 5).await, (vec![], Some(nums[19])));
+    assert_eq!(search(None, 8, Some(nums[19]), 1).await, (vec![nums[25]], Some(nums[25])));
+    // A device that is seen meanwhile keeps its place.
+    store.record_seen(vec![nums[3], nums[29]], UtcDay(8)).await.expect("recorded");
+    assert_eq!(search(None, 8, Some(nums[25]), 5).await, (vec![nums[27], nums[29]], None));
+    // Devices are not.
+    assert_eq!(search(Some("web"), 8, None, 5).await, (vec![], Some(nums[1])));
+    assert_eq!(search(Some("web"), 8, Some(nums[24]), 1).await, (vec![nums[25]], Some(nums[25])));
 }

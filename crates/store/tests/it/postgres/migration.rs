@@ -13,7 +13,7 @@ use noroshi_store::{
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
-    Timestamp, TokenKey, Topic, TraceContext, Urgency, When,
+    Timestamp, TokenKey, Topic, TraceContext, Urgency, UtcDay, When,
 };
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
@@ -86,7 +86,9 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     let key = TokenKey::parse("controls/lamp").expect("a key");
     let (token, expires_at) = (token_of(PushService::Apns, "lamp"), Some(at(86_400)));
     plain.push_tokens = vec![NewToken { key, token, expires_at, only_if_missing: false }];
-    store.register(app, vec![plain], at(1)).await.expect("registered");
+    let plain =
+        store.register(app, vec![plain], at(1)).await.expect("registered").remove(0).expect("a device");
+    store.record_seen(vec![plain.num], UtcDay(20_000)).await.expect("recorded");
     join(store, app, "deleted", "u1", &[]).await;
     store.delete_device(app, &device("deleted"), NOW).await.expect("deleted");
     store.revoke_tokens(app, &device("d5"), NOW).await.expect("revoked");
@@ -223,6 +225,7 @@ async fn migration_copies_everything() {
         "push_tokens",
         "push_walks",
         "deleted_devices",
+        "device_seen",
         "campaigns",
         "clean_up",
     ] {

@@ -409,7 +409,7 @@ const BEFORE_PUSH_TOKENS: &str =
     ALTER TABLE push_queue DROP COLUMN token; ALTER TABLE push_walks DROP COLUMN token;
     ALTER TABLE push_invalidations DROP COLUMN kind; ALTER TABLE push_invalidations DROP COLUMN name;
     DROP TABLE activities; DROP TABLE activity_apps; DROP TABLE activity_slices; DROP TABLE activity_devices;
-    DROP TABLE activity_counts;
+    DROP TABLE activity_counts; DROP TABLE device_seen;
     UPDATE noroshi_schema SET version = 17";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -146,7 +146,8 @@ fn a_damaged_database_is_rejected() {
 
 /// Removes what the last migrations added.
 const BEFORE_PUSH_TOKENS: &str =
-    "ALTER TABLE keys DROP COLUMN expires_at; DROP INDEX notifications_by_app; DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
+    "DROP TRIGGER device_seen_of_device; DROP TABLE device_seen; ALTER TABLE keys DROP COLUMN expires_at;
+    DROP INDEX notifications_by_app; DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
     ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
     ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
     ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
@@ -188,7 +189,8 @@ async fn a_database_without_push_tokens_is_upgraded() {
 
 /// Removes what the last three migrations added.
 const BEFORE_THE_CLEAN_UP: &str =
-    "ALTER TABLE keys DROP COLUMN expires_at; DROP INDEX notifications_by_app; DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
+    "DROP TRIGGER device_seen_of_device; DROP TABLE device_seen; ALTER TABLE keys DROP COLUMN expires_at;
+    DROP INDEX notifications_by_app; DROP TABLE campaign_definitions; DROP INDEX campaigns_by_app;
     ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
     ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
     ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
