@@ -14,7 +14,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 31] = [
+const MIGRATIONS: [&str; 32] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),

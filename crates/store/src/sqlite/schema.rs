@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 34] = [
+const MIGRATIONS: [&str; 35] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),

@@ -1,1 +1,0 @@
-const o=12;export{o as P};

@@ -1,0 +1,1 @@
+const o=15;export{o as P};
