@@ -137,7 +137,7 @@ async fn devices_are_filtered_by_the_day_they_were_seen() {
     let old = vec![old.expect("a device").num];
     service.store.record_seen(old, UtcDay(day.0 - 40)).await.expect("recorded");
     // Devices that use the API. The drain writes what waits.
-    let answer = service.get("/v1/me/inbox", &tokens[2]).await;
+    let answer = service.put("/v1/me/topics/news", &tokens[2], "").await;
     assert!(answer.status.is_success(), "{}", answer.text);
     let answer = service.get("/v1/me", &tokens[3]).await;
     assert!(answer.status.is_success() && !answer.text.contains("last_seen"), "{}", answer.text);
