@@ -306,7 +306,7 @@ mod tests {
         assert_eq!((days.today.blocks.len(), days.today.pending), (BLOCKS_MAX, BLOCKS_MAX));
         let (_, written) = days.take(5).expect("they wait");
         assert_eq!(written, (0..5).map(far).collect::<Vec<_>>());
-        // Blocks of which nothing waits make room.
+        // Blocks of which nothing waits are evicted.
         days.today.add(far(BLOCKS_MAX as u64));
         assert_eq!(days.today.blocks.len(), BLOCKS_MAX - 4);
         // Seen again: written again.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use noroshi_types::{DeviceNum, UtcDay};
+use serde_json::Value;
 
-use super::listing::list;
 use super::record::Record;
 use super::session::{Session, values};
 use crate::Error;
@@ -23,8 +23,8 @@ pub(crate) async fn record<S: Session>(
     devices: &[DeviceNum],
     day: UtcDay,
 ) -> Result<(), S::Error> {
-    let devices: BTreeSet<DeviceNum> = devices.iter().copied().collect();
-    let devices = list(devices.into_iter().map(|device| device.0 as i64));
+    let devices: BTreeSet<u64> = devices.iter().map(|device| device.0).collect();
+    let devices = Value::from(devices.into_iter().collect::<Vec<_>>()).to_string();
     // The condition spares PostgreSQL a lock on each row that stays as it is.
     let sql = format!(
         "INSERT INTO device_seen (app, device, day)
