@@ -22,7 +22,7 @@ const tails = async () => Number(/^noroshi_tails (\d+)$/m.exec(await (await shop
 const publish = (message) => shop.node.api.publish(message)
 
 for (const [language, theme, width, words] of [
-  ['en', 'light', 1280, { live: 'Live', pause: 'Pause', resume: /^Resume/, paused: /^Paused/, copy: 'Copy all as JSON', kept: 'Kept', stop: 'Stop', start: 'Start' }],
+  ['en', 'light', 1280, { live: 'Live', pause: 'Pause', resume: /^Resume/, paused: /^Paused/, copy: 'Copy the list as JSON', kept: 'Kept', stop: 'Stop', start: 'Start' }],
   ['ja', 'dark', 360, { live: 'ライブ', pause: '一時停止', resume: /^再開/, paused: /^一時停止中/, copy: 'すべて JSON でコピー', kept: '保存', stop: '停止', start: '開始' }],
 ]) {
   test(`events appear, stand still and go on: ${language}, ${theme}, ${width} px`, visit({ as: 'ada', language, theme, width }, async (visitor, page) => {

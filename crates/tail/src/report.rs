@@ -77,11 +77,12 @@ impl Ask {
         let filter = Filter {
             app: AppId(body.app),
             kinds: body.kinds.iter().filter_map(|name| kinds::named(name)).collect(),
-            user: optional(&body.user, |text| UserId::parse(text).ok())?,
-            device: optional(&body.device, |text| DeviceId::parse(text).ok())?,
-            topic: optional(&body.topic, |text| Topic::parse(text).ok())?,
-            notification: optional(&body.notification, |text| NotificationId::parse(text).ok())?,
-            campaign: optional(&body.campaign, |text| CampaignId::parse(text).ok())?,
+            user: optional(body.user.as_ref(), |text| UserId::parse(text).ok()).ok()?,
+            device: optional(body.device.as_ref(), |text| DeviceId::parse(text).ok()).ok()?,
+            topic: optional(body.topic.as_ref(), |text| Topic::parse(text).ok()).ok()?,
+            notification: optional(body.notification.as_ref(), |text| NotificationId::parse(text).ok())
+                .ok()?,
+            campaign: optional(body.campaign.as_ref(), |text| CampaignId::parse(text).ok()).ok()?,
             shows_networks: body.shows_networks,
         };
         let devices: HashSet<_> = body.devices.into_iter().take(DEVICES_MAX).map(DeviceNum).collect();
@@ -90,12 +91,11 @@ impl Ask {
 }
 
 /// A condition that cannot be read must not be dropped: the tail would show too much.
-fn optional<T>(text: &Option<String>, parse: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
-    match text {
-        None => Some(None),
-        Some(text) => parse(text).map(Some),
-    }
+fn optional<T>(text: Option<&String>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Unreadable> {
+    text.map(|text| parse(text).ok_or(Unreadable)).transpose()
 }
+
+struct Unreadable;
 
 /// Events of a node for a tail of another.
 #[derive(Debug)]

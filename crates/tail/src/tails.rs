@@ -56,7 +56,7 @@ pub enum Refused {
 
 /// Who gets the events of a tail.
 enum Recipient {
-    Viewer(Viewing),
+    Viewer(Box<Viewing>),
     Node(Reporting),
 }
 
@@ -189,7 +189,7 @@ impl Tails {
         inner.state.name(filter.app, &devices);
         let devices = devices.iter().map(|device| device.num).collect();
         let selector = Selector { devices, ..Selector::new(filter) };
-        let number = self.add(&mut inner, selector, Recipient::Viewer(viewing));
+        let number = self.add(&mut inner, selector, Recipient::Viewer(Box::new(viewing)));
         self.metrics.tails.inc();
         drop(inner);
         Ok(Viewer { tails, number, frames })

@@ -315,11 +315,15 @@ async fn sampled(
         let after = from + random.below(until - from);
         let page = population.page(after, STRATUM_ROWS).await?;
         let last = page.next.unwrap_or(end).max(after + 1);
-        // The place where a full page ends is the number of its last device: that one says nothing about the density.
+        // A full page ends with its last device, so that place and that device say nothing about the density (J. B. S.
+        // Haldane, "On a method of estimating frequencies", Biometrika 1945).
         let is_full = page.next.is_some() && population.uploaded.is_none();
         let members = page.members.len() as f64;
-        let scale = if is_full && members > 1.0 { (members - 1.0) / members } else { 1.0 };
-        let weight = (until - from) as f64 / (last - after) as f64 * scale;
+        let (scale, places) = match is_full && members > 1.0 && last - after > 1 {
+            true => ((members - 1.0) / members, last - after - 1),
+            false => (1.0, last - after),
+        };
+        let weight = (until - from) as f64 / places as f64 * scale;
         let mut sums = Sums { examined: page.members.len() as u64, ..Sums::default() };
         examined += sums.examined;
         for member in page.members {
