@@ -37,7 +37,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         self.new.insert(key, value);
     }
 
-    /// Forgets what was not inserted since the last call.
+    /// Forgets entries from before the last call.
     fn age(&mut self) {
         self.old = std::mem::take(&mut self.new);
     }

@@ -76,7 +76,7 @@ struct Inner {
     recipients: HashMap<u64, Recipient>,
     /// People whose tail is being opened.
     opening: Vec<PersonId>,
-    /// Tails that have ended, whose other nodes are to be told.
+    /// Tails that have ended. The nodes that report to them do not know yet.
     ended: Vec<(u64, Vec<Epoch>)>,
     aged: Option<Instant>,
     /// The node stops or drains.
@@ -368,7 +368,7 @@ impl Tails {
         }
     }
 
-    /// Sends viewers their frames. Returns what other nodes are to be asked and told.
+    /// Sends viewers their frames. Returns requests and reports for other nodes.
     fn send(&self, peers: &[Peer]) -> (Vec<(Epoch, Bytes)>, Vec<(Epoch, Report)>) {
         let batches: Vec<_> = {
             let Inner { state, recipients, .. } = &mut *self.inner.lock();
@@ -464,7 +464,7 @@ fn over((number, recipient): (&u64, &Recipient)) -> Option<u64> {
     }
 }
 
-/// Viewers' tails whose devices are to be read again, because other nodes change devices too.
+/// Viewers' tails whose devices are old: other nodes change devices too.
 fn stale(inner: &mut Inner) -> Vec<(u64, Filter)> {
     let Inner { state, recipients, .. } = inner;
     let stale = recipients.iter_mut().filter_map(|(number, recipient)| {
