@@ -21,7 +21,7 @@ enum Letter {
 /// A letter that could be read.
 pub(crate) enum Message {
     Ask(Ask),
-    Report(Report),
+    Report(Box<Report>),
 }
 
 impl Inbox {
@@ -51,7 +51,7 @@ impl Inbox {
         let read = |(by, letter)| {
             let message = match letter {
                 Letter::Ask(bytes) => Message::Ask(Ask::decode(&bytes)?),
-                Letter::Report(bytes) => Message::Report(Report::decode(&bytes)?),
+                Letter::Report(bytes) => Message::Report(Box::new(Report::decode(&bytes)?)),
             };
             Some((by, message))
         };

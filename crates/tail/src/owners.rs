@@ -63,6 +63,24 @@ struct Notification {
     detail: Option<Detail>,
 }
 
+/// Whether the name of a device is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known<'a> {
+    Named(&'a Arc<Name>),
+    /// The store has no such device.
+    Absent,
+    Unknown,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn name(self) -> Option<&'a Arc<Name>> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+}
+
 /// To which app an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -130,9 +148,12 @@ impl Owners {
         }
     }
 
-    /// A device of an app. `Some(None)`: it does not exist.
-    pub(crate) fn device(&self, device: DeviceNum) -> Option<Option<&Arc<Name>>> {
-        self.devices.get(&device).map(Option::as_ref)
+    pub(crate) fn device(&self, device: DeviceNum) -> Known<'_> {
+        match self.devices.get(&device) {
+            Some(Some(name)) => Known::Named(name),
+            Some(None) => Known::Absent,
+            None => Known::Unknown,
+        }
     }
 
     pub(crate) fn detail(&self, event: &Event) -> Option<&Detail> {
@@ -154,9 +175,9 @@ impl Owners {
             Event::Rejected(it) => return it.app.map_or(Owner::NoApp, Owner::App),
             Event::Closed { device, .. } => {
                 return match self.device(*device) {
-                    Some(None) => Owner::Unassignable,
-                    Some(Some(name)) => Owner::App(name.app),
-                    None => Owner::Unknown,
+                    Known::Absent => Owner::Unassignable,
+                    Known::Named(name) => Owner::App(name.app),
+                    Known::Unknown => Owner::Unknown,
                 };
             }
             _ => {}
@@ -178,7 +199,7 @@ impl Owners {
             Some(Subject::Several) => match (deciding(event), self.app_of_devices(event)) {
                 (_, Some(app)) => Owner::App(app),
                 (Some(devices), None)
-                    if devices.iter().take(ASKED_DEVICES).any(|it| self.device(*it).is_none()) =>
+                    if devices.iter().take(ASKED_DEVICES).any(|it| self.device(*it) == Known::Unknown) =>
                 {
                     Owner::Unknown
                 }
@@ -195,7 +216,7 @@ impl Owners {
 
     fn app_of_devices(&self, event: &Event) -> Option<AppId> {
         let devices = deciding(event)?;
-        devices.iter().take(ASKED_DEVICES).find_map(|device| Some(self.device(*device)??.app))
+        devices.iter().take(ASKED_DEVICES).find_map(|device| Some(self.device(*device).name()?.app))
     }
 
     /// Adds what the store must be asked: for the app of the event, or for its notification's detail if the app is known.
@@ -276,7 +297,7 @@ mod tests {
         assert_eq!((asked.devices.clone(), asked.notifications.len()), (vec![DeviceNum(1)], 1));
         // A device that does not exist is not asked again; then the notification decides.
         owners.found(&asked, Found::default());
-        assert_eq!(owners.device(DeviceNum(1)), Some(None));
+        assert_eq!(owners.device(DeviceNum(1)), Known::Absent);
         let mut asked = Owned::default();
         owners.ask(&outcome(Outcome::Written, 1), &mut asked);
         assert_eq!((asked.devices.len(), asked.notifications), (0, vec![id()]));

@@ -10,7 +10,7 @@ use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, NotificationId, Outc
 use crate::entry::Entry;
 use crate::filter::{DEVICES_MAX, LISTED_MAX, Selected, Selector, kinds_of, subject_of};
 use crate::kinds::Kinds;
-use crate::owners::{Name, Owner, Owners};
+use crate::owners::{Known, Name, Owner, Owners};
 use crate::queue::{Counts, EVENTS_MAX, Gaps, Queue};
 
 /// Events that wait for a read of the store, and their bytes in lists of devices.
@@ -234,7 +234,7 @@ impl State {
         let queued = queued.flat_map(|(_, entry)| entry.devices.as_slice());
         let waiting =
             self.pending.iter().flat_map(|pending| devices_of(&pending.record).iter().take(LISTED_MAX));
-        let unnamed = queued.chain(waiting).filter(|device| self.owners.device(**device).is_none());
+        let unnamed = queued.chain(waiting).filter(|device| self.owners.device(**device) == Known::Unknown);
         let mut unnamed: Vec<DeviceNum> = unnamed.copied().collect();
         limit(&mut unnamed, ASKED_MAX - devices.len());
         devices.extend(unnamed);
@@ -278,7 +278,7 @@ impl State {
         let (app, mut queue) = (tail.selector.filter.app, tail.queue.take());
         let (omitted, gaps) = (std::mem::take(&mut queue.omitted), queue.gaps);
         let names = |devices: &[DeviceNum]| {
-            let known = devices.iter().filter_map(|device| self.owners.device(*device)?);
+            let known = devices.iter().filter_map(|device| self.owners.device(*device).name());
             known.filter(|name| name.app == app).cloned().collect()
         };
         let named = |(kind, entry): (Kind, Entry)| {

@@ -70,6 +70,12 @@ struct Reporting {
     sent: Option<Instant>,
 }
 
+/// Requests and reports for other nodes.
+struct Outgoing {
+    asks: Vec<(Epoch, Bytes)>,
+    reports: Vec<(Epoch, Report)>,
+}
+
 #[derive(Default)]
 struct Inner {
     state: State,
@@ -317,7 +323,7 @@ impl Tails {
             return !self.inbox.is_empty() && !self.is_running.swap(true, Ordering::SeqCst);
         }
         self.read(wanted, stale).await;
-        let (asks, reports) = self.send(&peers);
+        let Outgoing { asks, reports } = self.send(&peers);
         asks.into_iter().for_each(|(epoch, ask)| self.delivery.tails.ask(epoch, ask));
         for (epoch, report) in reports {
             self.delivery.tails.report(epoch, report.encode());
@@ -368,8 +374,8 @@ impl Tails {
         }
     }
 
-    /// Sends viewers their frames. Returns requests and reports for other nodes.
-    fn send(&self, peers: &[Peer]) -> (Vec<(Epoch, Bytes)>, Vec<(Epoch, Report)>) {
+    /// Sends viewers their frames.
+    fn send(&self, peers: &[Peer]) -> Outgoing {
         let batches: Vec<_> = {
             let Inner { state, recipients, .. } = &mut *self.inner.lock();
             state.retry();
@@ -387,7 +393,7 @@ impl Tails {
             match recipients.get_mut(&number) {
                 Some(Recipient::Viewer(viewing)) => {
                     viewing.add(shown, &batch.omitted, batch.gaps, &self.node);
-                    let epochs = viewing.to_ask(peers);
+                    let epochs = viewing.ask(peers);
                     if let Some(tail) = state.tails.get(&number).filter(|_| !epochs.is_empty()) {
                         let ask = Ask { number, selector: Some(tail.selector.clone()) }.encode();
                         asks.extend(epochs.iter().map(|epoch| (*epoch, ask.clone())));
@@ -410,7 +416,7 @@ impl Tails {
                 None => {}
             }
         }
-        (asks, reports)
+        Outgoing { asks, reports }
     }
 
     fn receive(&self, inner: &mut Inner, by: Epoch, message: Message, peers: &[Peer]) {
@@ -418,7 +424,7 @@ impl Tails {
             Message::Ask(ask) => self.asked_by(inner, by, ask),
             Message::Report(report) => {
                 if let Some(Recipient::Viewer(viewing)) = inner.recipients.get_mut(&report.number) {
-                    viewing.add_report(by, report, peers);
+                    viewing.add_report(by, *report, peers);
                 }
             }
         }

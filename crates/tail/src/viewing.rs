@@ -62,8 +62,8 @@ impl Viewing {
         self.asked.as_ref().map_or(&[], |(_, epochs)| epochs)
     }
 
-    /// Which nodes to ask now: all, every few seconds and when there are others.
-    pub(crate) fn to_ask(&mut self, peers: &[Peer]) -> &[Epoch] {
+    /// The nodes that must get a request now: all, every few seconds and when there are others.
+    pub(crate) fn ask(&mut self, peers: &[Peer]) -> &[Epoch] {
         let epochs: Vec<Epoch> = peers.iter().filter(|peer| peer.reports).map(|peer| peer.epoch).collect();
         let is_asked = |(at, of): &(Instant, Vec<Epoch>)| at.elapsed() < ASK_EVERY && *of == epochs;
         if epochs.is_empty() || self.asked.as_ref().is_some_and(is_asked) {

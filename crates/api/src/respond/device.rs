@@ -4,6 +4,7 @@ use noroshi_delivery::Session;
 use noroshi_store::Device;
 use noroshi_types::{Presence, Topic};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::push_token::{self, SuspectBody, TokenBody};
@@ -29,12 +30,12 @@ pub(crate) struct DeviceBody {
     created_at: String,
     /// The day in UTC; null if it was never seen. Absent in what the device itself reads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_seen: Option<Option<String>>,
+    last_seen: Option<Value>,
 }
 
 /// A device with the presence of its session, for a provider.
 pub(crate) fn with_session(device: Device, session: Option<Session>) -> Result<DeviceBody, Problem> {
-    let last_seen = device.last_seen.map(|day| day.to_string());
+    let last_seen = device.last_seen.map_or(Value::Null, |day| day.to_string().into());
     let body = with_presence(device, session.map_or(Presence::Offline, |session| session.presence))?;
     Ok(DeviceBody { last_seen: Some(last_seen), ..body })
 }

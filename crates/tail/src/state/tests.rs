@@ -219,7 +219,7 @@ fn the_last_tail_takes_everything_with_it() {
     state.close(1);
     assert_eq!(state.pending.len(), 1);
     state.close(2);
-    assert!(state.pending.is_empty() && state.owners.device(DeviceNum(7)).is_none());
+    assert!(state.pending.is_empty() && state.owners.device(DeviceNum(7)) == Known::Unknown);
 }
 
 #[test]
