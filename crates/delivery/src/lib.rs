@@ -17,12 +17,15 @@
 //!   campaign · activity · publish · ack · login · devices
 //!   sessions · seen · quota · rules · items · preferences · push_work · backpressure
 //!   freshness · figures · tails
+//!   exchange
 //!   cluster · share_feed
 //!   context (store, clock, runtime, edge, spans, outcomes)
 //! ```
 //!
-//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`, `seen` (when devices were last seen),
-//! `backpressure` (requests that wait for room), `sessions`, `devices`, [`preferences`] (what connected devices follow), [`cluster`] (other nodes), [`figures`] (live figures of other nodes), [`tails`] (live tails of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
+//! Reading order: [`edge`] (the trait that the gateway implements), `context`, `delivery`, [`publish`], `ack`, `login`,
+//! `seen` (when devices were last seen), `backpressure` (requests that wait for room), `sessions`, `devices`,
+//! [`preferences`] (what connected devices follow), [`cluster`] (other nodes), `exchange`, [`figures`] and [`tails`]
+//! (what the console shows of other nodes), [`push`] (recipients that are not connected), [`campaign`], [`activity`],
 //! [`definition`] and [`first_call`] (experiments and notices), [`rules`] (who may use which topic), `share` (which
 //! member of a group gets a message), [`quota`] (what an app may use), [`metrics`].
 //!
@@ -41,6 +44,7 @@ mod delivery;
 mod devices;
 pub mod edge;
 mod error;
+mod exchange;
 pub mod figures;
 pub mod filter;
 pub mod first_call;

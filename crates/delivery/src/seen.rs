@@ -27,6 +27,8 @@ const WRITTEN: usize = 1_000;
 /// The pause after a commit, as a multiple of its time: a twentieth of the writer's time at most, so that a storm of log-ins
 /// does not notice it. A million devices take three minutes.
 const REST: u32 = 19;
+/// A drain writes this long at most: 200,000 devices.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 /// Devices with numbers that share all but the last 12 bits.
 const BLOCK: u64 = 4_096;
 /// 16 MiB; up to 67 million devices a day whose numbers are close together.
@@ -56,7 +58,7 @@ impl Seen {
         devices.for_each(|device| days.today.add(device));
     }
 
-    /// Writes what was seen until `drain` resolves, and then the rest.
+    /// Writes what was seen until `drain` resolves, and then the rest as far as [`LAST_WRITES`] permits.
     pub(crate) async fn run(&self, drain: impl Future<Output = ()> + Send) {
         tokio::pin!(drain);
         for round in 1_u32.. {
@@ -72,7 +74,8 @@ impl Seen {
                 () = self.write(REST) => {}
             }
         }
-        self.write(0).await;
+        // What remains is written when the devices are seen again.
+        let _ = tokio::time::timeout(LAST_WRITES, self.write(0)).await;
     }
 
     /// The sessions of a page are connected now.

@@ -4,20 +4,18 @@
 //! A node reports only while another node asks: a request counts for [`ASKED_FOR`], and is repeated meanwhile. A node of an
 //! older version is not asked, and the tail states that it is missing.
 
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use noroshi_cluster::Epoch;
 
 use crate::cluster::Nodes;
-use crate::cluster::outbox::To;
 use crate::cluster::wire::Record;
+use crate::exchange::Exchange;
 
-/// How long a request counts. Longer than two intervals between requests.
-pub const ASKED_FOR: Duration = Duration::from_secs(12);
 /// The most bytes of a request and of a report. A receiver skips a longer one.
 pub use crate::cluster::wire::REPORT_BYTES_MAX as BYTES_MAX;
+pub use crate::exchange::{ASKED_FOR, Peer};
 
 /// Gets requests and reports of other nodes. The methods never wait.
 pub trait Listener: Send + Sync {
@@ -25,53 +23,32 @@ pub trait Listener: Send + Sync {
     fn reported(&self, by: Epoch, report: Bytes);
 }
 
-/// Another node with a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    pub epoch: Epoch,
-    pub name: String,
-    /// False: its version reports no events.
-    pub reports: bool,
-}
-
-pub struct Tails {
-    nodes: Arc<Nodes>,
-    /// Set once, before anything runs. Weak: the listener holds [`crate::Delivery`].
-    listener: OnceLock<Weak<dyn Listener>>,
-}
+pub struct Tails(Exchange<dyn Listener>);
 
 impl Tails {
     pub(crate) fn new(nodes: Arc<Nodes>) -> Self {
-        Self { nodes, listener: OnceLock::new() }
+        Self(Exchange::new(nodes))
     }
 
     /// A second call is ignored.
     pub fn attach(&self, listener: Weak<dyn Listener>) {
-        let _ = self.listener.set(listener);
+        self.0.attach(listener);
     }
 
     pub(crate) fn listener(&self) -> Option<Arc<dyn Listener>> {
-        self.listener.get()?.upgrade()
+        self.0.listener()
     }
 
     /// The other nodes, as last known. Empty without a cluster.
     pub fn peers(&self) -> Vec<Peer> {
-        let Some(peers) = self.nodes.peers() else { return Vec::new() };
-        let (own, nodes) = (peers.cluster.members.epoch(), peers.cluster.members.nodes());
-        let others = nodes.iter().filter(|node| !node.is_self && Some(node.epoch) != own);
-        let peer = |node: &noroshi_cluster::NodeView| Peer {
-            epoch: node.epoch,
-            name: node.info.name.clone(),
-            reports: node.info.tails,
-        };
-        others.map(peer).collect()
+        self.0.peers(|info| info.tails)
     }
 
     pub fn ask(&self, of: Epoch, tail: Bytes) {
-        self.nodes.send_if_room(To::One(of), Record::AskTail { tail });
+        self.0.send(of, Record::AskTail { tail });
     }
 
     pub fn report(&self, to: Epoch, report: Bytes) {
-        self.nodes.send_if_room(To::One(to), Record::Tail { report });
+        self.0.send(to, Record::Tail { report });
     }
 }
