@@ -65,10 +65,9 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
-#[test]
-fn the_printed_guide_is_sufficient() {
-    let folder = tempfile::tempdir().expect("folder");
-    let mut push = DevPush::start(&folder.path().join("push"), &[]);
+/// The fake services, and a node that follows the printed guide; the devices of the guide.
+fn guided(folder: &Path) -> (DevPush, Node, Value) {
+    let mut push = DevPush::start(&folder.join("push"), &[]);
     let (mut serve, mut credentials) = (Vec::new(), Vec::new());
     loop {
         let line = push.line();
@@ -80,7 +79,7 @@ fn the_printed_guide_is_sufficient() {
         }
     }
     let setting = serve.last().expect("a setting").clone();
-    let node = Node::start_with(&folder.path().join("data"), |command| {
+    let node = Node::start_with(&folder.join("data"), |command| {
         command.args(["--dev", "--set", &setting]);
     });
     assert_eq!(credentials.len(), 7);
@@ -88,8 +87,14 @@ fn the_printed_guide_is_sufficient() {
         let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         node.run(&words);
     }
-    let devices = std::fs::read_to_string(folder.path().join("push/devices.json")).expect("devices");
-    let devices: Value = serde_json::from_str(&devices).expect("JSON");
+    let devices = std::fs::read_to_string(folder.join("push/devices.json")).expect("devices");
+    (push, node, serde_json::from_str(&devices).expect("JSON"))
+}
+
+#[test]
+fn the_printed_guide_is_sufficient() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (mut push, node, devices) = guided(folder.path());
     for (service, verdict) in [
         ("apns", "200"),
         ("apns-sandbox", "200"),
@@ -110,6 +115,48 @@ fn the_printed_guide_is_sufficient() {
         };
         assert!(line.contains(verdict), "{line}");
     }
+    assert_eq!(push.stop(), Some(0));
+}
+
+#[test]
+fn a_credential_is_rotated_if_the_push_service_accepts_the_new_secret() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (mut push, node, devices) = guided(folder.path());
+    let apns = || {
+        let list = node.json(&["push", "list"])["credentials"].take();
+        let of_production = |it: &&Value| it["service"] == "apns" && it["environment"] == "production";
+        list.as_array().expect("credentials").iter().find(of_production).expect("one of APNs").clone()
+    };
+    let (before, token) = (apns(), devices["apns"].to_string());
+    let id = before["id"].as_str().expect("an id");
+    let fields = folder.path().join("fields.json");
+    let path = fields.to_str().expect("UTF-8");
+    let rotate = ["push", "rotate", id, path, "--token", &token];
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a key");
+
+    // A key that APNs does not know.
+    node.run(&["apps", "create", "other"]);
+    let other = folder.path().join("other.pem");
+    let save = ["--save-key", other.to_str().expect("UTF-8"), "--app", "other"];
+    node.run(&[&["push", "add", "webpush", "--subject", "mailto:ops@example.com"][..], &save].concat());
+    std::fs::write(&fields, json!({"key": read("other.pem")}).to_string()).expect("written");
+    let refused = node.fails(1, &rotate);
+    assert!(refused.contains("InvalidProviderToken") && !refused.contains("PRIVATE"), "{refused}");
+    assert_eq!(apns()["created_at"], before["created_at"], "the former secret stays");
+
+    std::fs::write(&fields, json!({"key": read("push/AuthKey_DEVKEY0001.p8")}).to_string()).expect("written");
+    let rotated = node.json(&rotate);
+    assert_eq!((&rotated["id"], &rotated["settings"]), (&before["id"], &before["settings"]));
+    assert_ne!(apns()["created_at"], before["created_at"]);
+    // The test itself is a push.
+    while !push.line().starts_with("apns 200") {}
+
+    std::fs::write(&fields, "{").expect("written");
+    node.fails(2, &rotate);
+    std::fs::write(&fields, "{}").expect("written");
+    assert!(node.fails(2, &rotate[..4]).contains("--device"));
+    node.fails(1, &["push", "rotate", "999", path, "--token", &token]);
+    assert!(node.fails(1, &["push", "rotate", id, path, "--device", "nobody"]).contains("nobody"));
     assert_eq!(push.stop(), Some(0));
 }
 
