@@ -1,5 +1,5 @@
-//! The audit log: who changed what. Requests of people, of the operator's token and of `admin` keys that change something
-//! leave an entry; those of providers and devices do not, because they are the traffic itself.
+//! The audit log: who changed what, and who logged in. Requests of people, of the operator's token and of `admin` keys that
+//! change something leave an entry; those of providers and devices do not, because they are the traffic itself.
 //!
 //! The extractor that recognizes the caller fills in the [`Trail`]; a handler adds the state before and after, without
 //! secrets; the middleware records the entry once the request succeeded. If that fails, the change stays, and the failure

@@ -1,6 +1,6 @@
 //! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe because
-//! these paths take no credential from a cookie; only the console does, below its own path. Paths of providers and
-//! operators are not open to web pages, since an API key does not belong in one.
+//! these paths take no credential from a cookie; only the console does, below its own path. Paths of providers and operators
+//! are not open to web pages, since an API key does not belong in one.
 
 use axum::extract::Request;
 use axum::middleware::Next;

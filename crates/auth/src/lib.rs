@@ -11,8 +11,8 @@
 //! All decisions are local and need no store: apps and keys are few and stay in memory. The log-in, which reads the
 //! device anyway, decides whether a device token was revoked.
 //!
-//! Also here: capability URLs (`capability`), VAPID signatures of senders to key-bound endpoints (`vapid`), and the
-//! client of a request (`client`), and signatures of an OpenID provider (`id_token`).
+//! Also here: capability URLs (`capability`), VAPID signatures of senders to key-bound endpoints (`vapid`), the client of a
+//! request (`client`), and signatures of an OpenID provider (`id_token`).
 //!
 //! Reading order: `identity`, `refused`, `key`, `token`, `provider`, `select`, `jwt`, `subject`, `jwks`, `jwk_sets`,
 //! `capability`, `snapshot`; `verdicts`, `failures` and `pool`, which bound the cost of a log-in; then [`Auth`], which

@@ -3,6 +3,7 @@
 
 mod openid;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -256,10 +257,11 @@ impl Console {
         client: &Client,
         now: Timestamp,
     ) -> Result<LoggedIn, Refused> {
-        let taken = self.store.take_ticket(token::hash(link), now).await?;
-        let Some(TicketPurpose::LogIn(id)) = taken.map(|ticket| ticket.purpose) else {
-            return Err(Refused::Link);
-        };
+        let hash = token::hash(link);
+        // Read first, so that a guess costs no write and an invitation is not used up.
+        let found = self.store.ticket(hash, now).await?.map(|ticket| ticket.purpose);
+        let Some(TicketPurpose::LogIn(id)) = found else { return Err(Refused::Link) };
+        self.store.take_ticket(hash, now).await?.ok_or(Refused::Link)?;
         let person = self.store.person(id).await?.filter(can_log_in).ok_or(Refused::Link)?;
         self.begin(person, client, now, now).await
     }
@@ -485,16 +487,30 @@ impl Console {
     ) -> Result<LoggedIn, Refused> {
         let hash = token::hash(invitation);
         let found = self.store.ticket(hash, now).await?.map(|ticket| ticket.purpose);
-        let Some(TicketPurpose::Invitation { email, .. }) = found else { return Err(Refused::Link) };
+        let Some(TicketPurpose::Invitation { email, roles }) = found else { return Err(Refused::Link) };
+        let roles = self.present(roles).await?;
         let name = check_name(name)?;
         check_password_rules(&password, &email)?;
         let password = Some(self.passwords.hash(password).await?);
         // Taken only now, so that a mistake above does not use it up.
-        let taken = self.store.take_ticket(hash, now).await?.map(|ticket| ticket.purpose);
-        let Some(TicketPurpose::Invitation { email, roles }) = taken else { return Err(Refused::Link) };
+        self.store.take_ticket(hash, now).await?.ok_or(Refused::Link)?;
         let new = NewPerson { email, name, password, openid: None, roles };
         let person = self.store.create_person(new, now).await?;
         self.begin(person, client, now, now).await
+    }
+
+    /// The roles of an invitation in apps that still exist.
+    async fn present(
+        &self,
+        roles: Vec<(Option<AppId>, Role)>,
+    ) -> Result<Vec<(Option<AppId>, Role)>, Refused> {
+        if roles.iter().all(|(app, _)| app.is_none()) {
+            return Ok(roles);
+        }
+        let apps: HashSet<AppId> = self.store.apps().await?.into_iter().map(|app| app.id).collect();
+        let exists = |app: &Option<AppId>| app.is_none_or(|app| apps.contains(&app));
+        let present: Vec<_> = roles.into_iter().filter(|(app, _)| exists(app)).collect();
+        if present.is_empty() { Err(Refused::Link) } else { Ok(present) }
     }
 
     /// The person of this address, made an owner of all apps if there is none. For a development node.

@@ -313,7 +313,6 @@ pub(crate) fn target_name(target: &Target) -> &'static str {
     }
 }
 
-/// The recipients that a request names.
 /// The first `max` recipients that a request names.
 fn named(target: &Target, max: usize) -> Option<Named> {
     match target {

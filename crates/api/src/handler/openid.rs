@@ -49,6 +49,10 @@ pub(crate) async fn start(
 ) -> Answer {
     let Visitor { desk, client, is_secure } = &visitor;
     let now = desk.now();
+    // First: an address that contains another name is no header.
+    if desk.console.openid_providers().all(|provider| provider.name != name) {
+        return Err(Problem::not_found("provider"));
+    }
     let wanted = match wanted.confirm {
         false => StartFor::LogIn { to: wanted.to },
         true => {

@@ -213,11 +213,14 @@ async fn linked(desk: &Desk, by: Option<PersonId>, person: PersonId) -> Answer {
 pub(crate) async fn link_by_operator(
     _: Operator,
     Shared(desk): Shared<Desk>,
+    trail: Trail,
     JsonBody(body): JsonBody,
 ) -> Answer {
     let Named { email } = json::parse(&body)?;
     let person = desk.console.store().person_with_email(&check_email(&email)?).await?;
-    linked(&desk, None, person.ok_or_else(|| Problem::not_found("person"))?.id).await
+    let person = person.ok_or_else(|| Problem::not_found("person"))?;
+    trail.after(&json!({"id": person.id.0.to_string(), "email": person.email}));
+    linked(&desk, None, person.id).await
 }
 
 /// `POST /v1/console/invitations` of the admin listener: how the first people come.
@@ -305,9 +308,17 @@ async fn invited(
 }
 
 /// `DELETE /v1/invitations/{id}`
-pub(crate) async fn withdraw(caller: Person, Path(id): Path<String>) -> Result<StatusCode, Problem> {
-    let id = id.parse().map_err(|_| Problem::not_found("invitation"))?;
-    caller.desk.console.store().delete_ticket(id).await.map_err(Problem::missing("invitation"))?;
+pub(crate) async fn withdraw(
+    caller: Person,
+    trail: Trail,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let store = caller.desk.console.store();
+    let found = store.invitations(caller.desk.now()).await?;
+    let ticket = found.into_iter().find(|ticket| ticket.id.to_string() == id);
+    let ticket = ticket.ok_or_else(|| Problem::not_found("invitation"))?;
+    store.delete_ticket(ticket.id).await.map_err(Problem::missing("invitation"))?;
+    trail.before(&invitation_body(&caller.desk.auth, ticket, None));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -317,11 +328,7 @@ pub(crate) async fn of_app(caller: Person, Query(page): Query<Page>) -> Answer {
     let after = page.after().map_or(Ok(0), |text| text.parse().map_err(|_| not_a_position()))?;
     let found = caller.desk.console.store().people_of_app(app, PersonId(after), limit).await?;
     let next = next(&found, limit, |last| last.id.0.to_string());
-    let of_app = |person: &noroshi_store::Person| {
-        let role = person.roles.iter().find(|(of, _)| *of == Some(app)).map(|(_, role)| role.as_str());
-        json!({"id": person.id.0.to_string(), "email": person.email, "name": person.name, "role": role})
-    };
-    respond::page("people", found.iter().map(of_app).collect(), next)
+    respond::page("people", found.iter().map(|person| member_body(person, Some(app))).collect(), next)
 }
 
 /// `POST /v1/apps/{app}/people`: invites a person to the app, or gives a person the role at once.
@@ -330,7 +337,7 @@ pub(crate) async fn add_to_app(caller: Person, trail: Trail, JsonBody(body): Jso
     let app = Some(caller.app_id()?);
     let found = caller.desk.console.store().person_with_email(&check_email(&email)?).await?;
     match found {
-        Some(person) => put_role_in_app(&caller, &trail, person.id, app, Some(role.0)).await,
+        Some(person) => put_role_in_app(&caller, &trail, &person, app, Some(role.0)).await,
         None => {
             let by = Some(caller.caller.person.id);
             invited(&caller.desk, by, &trail, &email, vec![(app, role.0)]).await
@@ -400,25 +407,28 @@ pub(crate) async fn remove_from_app(
     let (app, id) = (caller.app_id()?, person_id(&id)?);
     let person = caller.desk.console.store().person(id).await?;
     // An owner of one app does not learn who else there is.
-    let has_role = person.is_some_and(|person| person.roles.iter().any(|(of, _)| *of == Some(app)));
-    if !has_role {
-        return Err(Problem::not_found("person"));
-    }
-    put_role_in_app(&caller, &trail, id, Some(app), None).await?;
+    let has_role = |person: &noroshi_store::Person| person.roles.iter().any(|(of, _)| *of == Some(app));
+    let person = person.filter(has_role).ok_or_else(|| Problem::not_found("person"))?;
+    put_role_in_app(&caller, &trail, &person, Some(app), None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The answer shows nothing of other apps.
+/// A person as an owner of one app sees them: without other apps.
+fn member_body(person: &noroshi_store::Person, app: Option<AppId>) -> Value {
+    let role = person.roles.iter().find(|(of, _)| *of == app).map(|(_, role)| role.as_str());
+    json!({"id": person.id.0.to_string(), "email": person.email, "name": person.name, "role": role})
+}
+
 async fn put_role_in_app(
     caller: &Person,
     trail: &Trail,
-    id: PersonId,
+    before: &noroshi_store::Person,
     app: Option<AppId>,
     role: Option<Role>,
 ) -> Answer {
-    let person = caller.desk.console.store().set_role(id, app, role).await.map_err(refused)?;
-    let body = json!({"id": person.id.0.to_string(), "email": person.email, "name": person.name,
-                      "role": role.map(Role::as_str)});
-    trail.after(&body);
-    respond::ok(&body)
+    let after = caller.desk.console.store().set_role(before.id, app, role).await.map_err(refused)?;
+    trail.before(&member_body(before, app));
+    let after = member_body(&after, app);
+    trail.after(&after);
+    respond::ok(&after)
 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::openid::buttons;
-use super::person::{ALL_APPS, openid_body, roles_body};
+use super::person::{ALL_APPS, openid_body, person_body, roles_body};
+use crate::audit::Trail;
 use crate::body::person::{Acceptance, Confirmation, Link, LogIn, NewPassword, SecondStep, TotpCode};
 use crate::error::Problem;
 use crate::request::body::SmallJson;
@@ -70,9 +71,10 @@ fn counted<T>(visitor: &Visitor, method: &'static str, result: Result<T, Refused
     result
 }
 
-/// A new session: its cookie and its person.
-fn begun(visitor: &Visitor, logged_in: &LoggedIn, now: Timestamp) -> Answer {
+/// A new session: its cookie and its person. The log-in leaves an entry in the audit log.
+fn begun(visitor: &Visitor, trail: &Trail, logged_in: &LoggedIn, now: Timestamp) -> Answer {
     let LoggedIn { token, caller } = logged_in;
+    trail.by_person(&caller.person, None);
     let seconds = caller.session.expires_at.saturating_since(now).as_secs();
     let mut response = respond::ok(&session_body(&visitor.desk, caller, token))?;
     let headers = response.headers_mut();
@@ -94,36 +96,50 @@ pub(crate) async fn show(person: Person) -> Answer {
 }
 
 /// `POST /v1/session`
-pub(crate) async fn log_in(visitor: Visitor, SmallJson(body): SmallJson<LogIn>) -> Answer {
+pub(crate) async fn log_in(visitor: Visitor, trail: Trail, SmallJson(body): SmallJson<LogIn>) -> Answer {
     let now = visitor.desk.now();
     let step = visitor.desk.console.log_in(&body.email, body.password, &visitor.client, now).await;
     match counted(&visitor, "password", step)? {
-        Step::LoggedIn(logged_in) => begun(&visitor, &logged_in, now),
+        Step::LoggedIn(logged_in) => begun(&visitor, &trail, &logged_in, now),
         Step::Code { ticket } => respond::ok(&json!({"next": "totp", "ticket": ticket})),
     }
 }
 
 /// `POST /v1/session/totp`
-pub(crate) async fn log_in_with_code(visitor: Visitor, SmallJson(body): SmallJson<SecondStep>) -> Answer {
+pub(crate) async fn log_in_with_code(
+    visitor: Visitor,
+    trail: Trail,
+    SmallJson(body): SmallJson<SecondStep>,
+) -> Answer {
     let now = visitor.desk.now();
     let logged_in = visitor.desk.console.log_in_with_code(&body.ticket, &body.code, &visitor.client, now);
-    begun(&visitor, &counted(&visitor, "code", logged_in.await)?, now)
+    begun(&visitor, &trail, &counted(&visitor, "code", logged_in.await)?, now)
 }
 
 /// `POST /v1/session/link`
-pub(crate) async fn log_in_with_link(visitor: Visitor, SmallJson(body): SmallJson<Link>) -> Answer {
+pub(crate) async fn log_in_with_link(
+    visitor: Visitor,
+    trail: Trail,
+    SmallJson(body): SmallJson<Link>,
+) -> Answer {
     let now = visitor.desk.now();
     let logged_in = visitor.desk.console.log_in_with_link(&body.token, &visitor.client, now).await;
-    begun(&visitor, &counted(&visitor, "link", logged_in)?, now)
+    begun(&visitor, &trail, &counted(&visitor, "link", logged_in)?, now)
 }
 
 /// `POST /v1/invitations/accept`
-pub(crate) async fn accept_invitation(visitor: Visitor, SmallJson(body): SmallJson<Acceptance>) -> Answer {
+pub(crate) async fn accept_invitation(
+    visitor: Visitor,
+    trail: Trail,
+    SmallJson(body): SmallJson<Acceptance>,
+) -> Answer {
     let now = visitor.desk.now();
     let Acceptance { token, name, password } = body;
     let console = &visitor.desk.console;
     let logged_in = console.accept_invitation(&token, &name, password, &visitor.client, now).await;
-    begun(&visitor, &counted(&visitor, "invitation", logged_in)?, now)
+    let logged_in = counted(&visitor, "invitation", logged_in)?;
+    trail.after(&person_body(&visitor.desk, &logged_in.caller.person));
+    begun(&visitor, &trail, &logged_in, now)
 }
 
 /// `DELETE /v1/session`

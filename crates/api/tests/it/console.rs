@@ -335,7 +335,13 @@ async fn changes_are_recorded_without_secrets() {
         .map(|one| (one["by"].as_str().unwrap_or_default(), one["action"].as_str().unwrap_or_default()))
         .collect();
     let patch = "PATCH /v1/apps/{app}";
-    assert_eq!(shown, [("key", patch), ("operator_token", patch), ("person", "POST /v1/apps/{app}/keys")]);
+    let expected = [
+        ("key", patch),
+        ("operator_token", patch),
+        ("person", "POST /v1/apps/{app}/keys"),
+        ("person", "POST /v1/invitations/accept"),
+    ];
+    assert_eq!(shown, expected);
     assert_eq!((&entries[0]["key"], &entries[0]["app"]), (&json!("all"), &json!("dev")));
     assert_eq!(entries[0]["before"]["essential_categories"], json!([]));
     assert_eq!(entries[0]["after"]["essential_categories"], json!(["alarm"]));
@@ -347,7 +353,7 @@ async fn changes_are_recorded_without_secrets() {
     let page = ann.call(&service, Method::GET, "/v1/audit?limit=2", "").await.json();
     let next = page["next"].as_str().expect("a position");
     let rest = ann.call(&service, Method::GET, &format!("/v1/audit?after={next}"), "").await.json();
-    assert_eq!(rest["entries"].as_array().map(Vec::len), Some(1));
+    assert_eq!(rest["entries"].as_array().map(Vec::len), Some(2));
     for query in ["after=x", "person=x", "since=yesterday", "other=1", "limit=0"] {
         ann.call(&service, Method::GET, &format!("/v1/audit?{query}"), "")
             .await
@@ -412,9 +418,58 @@ async fn the_operator_lets_the_first_people_in() {
     let answer = visit(&service, Method::POST, "/v1/session/link", &body).await;
     assert_eq!(session_of(&answer, "dev").id, ann.id);
     visit(&service, Method::POST, "/v1/session/link", &body).await.problem(401, "unauthorized");
-    let entries =
-        service.store.audit(AuditFilter { limit: 9, ..AuditFilter::default() }).await.expect("read");
-    assert_eq!(entries.len(), 2, "an invitation and a link: {entries:?}");
+    let entries = audit(&service).await;
+    let after = |index: usize| entries[index].1["email"].as_str();
+    assert_eq!(after(3), Some("first@example.com"), "{entries:?}");
+    assert_eq!((after(2), after(1)), (Some("ann@example.com"), Some("ann@example.com")), "{entries:?}");
+    let actions = ["session/link", "console/links", "invitations/accept", "console/invitations"];
+    let actions = actions.map(|path| format!("POST /v1/{path}"));
+    assert_eq!(entries.iter().map(|(action, ..)| action.clone()).collect::<Vec<_>>(), actions);
+}
+
+/// Actions and their values after the change and before it, the newest first.
+async fn audit(service: &Service) -> Vec<(String, Value, Value)> {
+    let entries = service.store.audit(AuditFilter { limit: 99, ..AuditFilter::default() }).await;
+    let json =
+        |text: Option<String>| text.map_or(Value::Null, |text| serde_json::from_str(&text).expect("JSON"));
+    let entry = |entry: noroshi_store::AuditEntry| {
+        (entry.change.action, json(entry.change.after), json(entry.change.before))
+    };
+    entries.expect("read").into_iter().map(entry).collect()
+}
+
+#[tokio::test]
+async fn each_log_in_and_each_role_in_an_app_is_recorded() {
+    let service = Service::start().await;
+    let ann = person(&service, "ann@example.com", vec![(Some(service.app()), Role::Owner)]).await;
+    let ben = person(&service, "ben@example.com", vec![(Some(service.app()), Role::Viewer)]).await;
+    for password in ["wrong", PASSWORD] {
+        let body = json!({"email": "ben@example.com", "password": password}).to_string();
+        visit(&service, Method::POST, "/v1/session", &body).await;
+    }
+    let promote = r#"{"email": "ben@example.com", "role": "author"}"#;
+    assert_eq!(ann.call(&service, Method::POST, "/v1/apps/dev/people", promote).await.status, 200);
+    let path = format!("/v1/apps/dev/people/{}", ben.id.0);
+    assert_eq!(ann.call(&service, Method::DELETE, &path, "").await.status, 204);
+    let eve = r#"{"email": "eve@example.com", "roles": [{"app": "*", "role": "owner"}]}"#;
+    let owner = person(&service, "owner@example.com", vec![(None, Role::Owner)]).await;
+    let invited = owner.call(&service, Method::POST, "/v1/invitations", eve).await.json();
+    let path = format!("/v1/invitations/{}", invited["id"].as_str().expect("an id"));
+    assert_eq!(owner.call(&service, Method::DELETE, &path, "").await.status, 204);
+    owner.call(&service, Method::DELETE, &path, "").await.problem(404, "not_found");
+
+    let entries = audit(&service).await;
+    let find = |action: &str| {
+        let found = entries.iter().find(|(of, ..)| of == action).expect(action);
+        (found.1.clone(), found.2.clone())
+    };
+    assert_eq!(entries.iter().filter(|(of, ..)| of == "POST /v1/session").count(), 1, "only the right one");
+    let (after, before) = find("POST /v1/apps/{app}/people");
+    assert_eq!((&after["role"], &before["role"]), (&json!("author"), &json!("viewer")));
+    let (after, before) = find("DELETE /v1/apps/{app}/people/{id}");
+    assert_eq!((&after["role"], &before["role"]), (&Value::Null, &json!("author")));
+    let (after, before) = find("DELETE /v1/invitations/{id}");
+    assert_eq!((&after, &before["email"]), (&Value::Null, &json!("eve@example.com")));
 }
 
 #[tokio::test]

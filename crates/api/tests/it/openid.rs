@@ -232,6 +232,10 @@ async fn people_without_permission_to_log_in_are_refused() {
     assert_eq!(refused(&service, &fake, &ann(&["helpers"])).await, "disabled");
     assert_eq!(visit(&service, "/v1/session/oidc/other", "").await.status, 404);
     assert_eq!(visit(&service, "/v1/session/oidc/other/callback", "").await.status, 404);
+    for name in ["other", "a%0Ab", "%C3%A9"] {
+        let path = format!("/v1/session/oidc/{name}?confirm=true");
+        assert_eq!(visit(&service, &path, "").await.status, 404, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -265,6 +269,15 @@ async fn a_person_with_the_address_is_taken_over_only_if_configured() {
     let linked = stored(&service, "ann@example.com").await.expect("there");
     assert_eq!((linked.id, linked.name.as_str()), (old.id, "Old"));
     assert_eq!(linked.roles, [(None, Role::Owner), (Some(service.app()), Role::Viewer)]);
+    let entries =
+        service.store.audit(AuditFilter { limit: 1, ..AuditFilter::default() }).await.expect("read");
+    let openid = |text: Option<&String>| -> Value {
+        let value: Value = text.map(|text| serde_json::from_str(text).expect("JSON")).unwrap_or_default();
+        value["openid"]["name"].clone()
+    };
+    let change = &entries[0].change;
+    let taken_over = (openid(change.before.as_ref()), openid(change.after.as_ref()));
+    assert_eq!(taken_over, (Value::Null, json!("corp")), "{change:?}");
     // From now on the subject counts, and nobody else takes the person over.
     let mut other = ann(&["admins"]);
     other["sub"] = "mallory".into();

@@ -1,6 +1,7 @@
 //! Against a real SQLite store.
 
-use noroshi_store::{Options, Sqlite};
+use noroshi_store::{AppSettings, Options, Sqlite};
+use noroshi_types::AppName;
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
@@ -66,6 +67,29 @@ async fn an_invitation_makes_one_person() {
     {
         assert!(matches!(check_email(email), Err(Refused::Invalid { .. })), "{email}");
     }
+}
+
+#[tokio::test]
+async fn an_invitation_outlives_a_deleted_app() {
+    let (_folder, console) = fresh().await;
+    let app = async |name: &str| {
+        let name = AppName::parse(name).expect("a name");
+        console.store.create_app(name, AppSettings::default(), NOW).await.expect("created").id
+    };
+    let (kept, gone) = (app("kept").await, app("gone").await);
+    let invite = async |email: &str, roles: &[(Option<AppId>, Role)]| {
+        console.invite(None, email, roles.to_vec(), NOW).await.expect("invited").token
+    };
+    let ann = invite("ann@example.com", &[(Some(kept), Role::Viewer), (Some(gone), Role::Owner)]).await;
+    let ben = invite("ben@example.com", &[(Some(gone), Role::Owner)]).await;
+    console.store.delete_app(gone).await.expect("deleted");
+    let accept = async |token: &str| {
+        console.accept_invitation(token, "Name", PASSWORD.to_owned(), &client(), NOW).await
+    };
+    let ann = accept(&ann).await.expect("accepted");
+    assert_eq!(ann.caller.person.roles, [(Some(kept), Role::Viewer)]);
+    let ben = accept(&ben).await;
+    assert!(matches!(ben, Err(Refused::Link)), "nothing remains of it: {ben:?}");
 }
 
 #[tokio::test]
@@ -216,6 +240,8 @@ async fn a_link_logs_in_once() {
     for token in [&link.token, &invitation.token, ""] {
         assert!(matches!(log_in(token).await, Err(Refused::Link)));
     }
+    let ben = console.accept_invitation(&invitation.token, "Ben", PASSWORD.to_owned(), &client(), NOW).await;
+    assert_eq!(ben.expect("the invitation was not used up").caller.person.email, "bob@example.com");
     let unknown = console.link(None, PersonId(99), Duration::from_secs(60), NOW).await;
     assert!(matches!(unknown, Err(Refused::Store(Error::NotFound))), "{unknown:?}");
 }

@@ -91,12 +91,11 @@ pub(crate) async fn list<S: Session>(session: &S, filter: &AuditFilter) -> Resul
     };
     add("app =", app.map(Value::from));
     add("person =", person.map(|person| Value::from(person.0)));
-    // The text of an action has no character above 'z'.
-    let range = action.as_ref().map(|action| (action.as_str(), format!("{action}~")));
-    if let Some((first, end)) = &range {
-        values.extend(values![*first, end]);
-        let (first, end) = (values.len() - 1, values.len());
-        conditions.push_str(&format!(" AND action >= ${first} AND action < ${end}"));
+    if let Some(begin) = action {
+        values.push(Value::from(begin.as_str()));
+        let begin = values.len();
+        // No range: PostgreSQL may sort by a language, in which '/' and '{' hardly count.
+        conditions.push_str(&format!(" AND substr(action, 1, length(CAST(${begin} AS TEXT))) = ${begin}"));
     }
     let sql = format!(
         "SELECT {COLUMNS} FROM audit WHERE id < $1 AND id >= $2{conditions} ORDER BY id DESC LIMIT $3"

@@ -1,6 +1,6 @@
 //! Drafts of campaigns: filtered lists, changes, approval and start. See [`crate::CampaignDrafts`].
 
-use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, JsonText, Timestamp, UserId};
+use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, JsonText, Timestamp, UserId, When};
 
 use super::campaign::{self, CampaignNum, id_of, state_of};
 use super::draft_row::{COLUMNS, define, state};
@@ -9,7 +9,6 @@ use super::record::Record;
 use super::session::{self, Session, values};
 use crate::ids::Num;
 use crate::{CampaignFilter, CampaignState, DraftState, Error, NewCampaign, StartDraft, Unready};
-use noroshi_types::When;
 
 /// Campaigns that one call examines, if the filter looks at more than the time of creation: 5 ms.
 const EXAMINED_MAX: usize = 5_000;

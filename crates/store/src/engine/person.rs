@@ -1,6 +1,7 @@
 //! People as rows.
 //!
-//! The rows of all owners are locked before an owner is removed, so that two of them cannot remove each other.
+//! The rows of all owners are locked before an owner is removed, so that two of them cannot remove each other. A change
+//! locks the person's row before it reads it, after those of the owners, so that no change undoes a concurrent one.
 
 use noroshi_types::{AppId, PersonId, Role, Timestamp, limits};
 
@@ -97,6 +98,14 @@ async fn roles_of<S: Session>(session: &S, id: PersonId) -> Result<Vec<RoleRow>,
 
 pub(crate) async fn find<S: Session>(session: &S, id: PersonId) -> Result<Option<Person>, S::Error> {
     first(session, "p.id = $1", &values![of_id(id)]).await
+}
+
+/// As [`find`]. The row stays locked.
+async fn locked<S: Session>(session: &S, id: PersonId) -> Result<Person, S::Error> {
+    let lock = S::FOR_NO_KEY_UPDATE;
+    let sql = format!("SELECT id FROM people WHERE id = $1 {lock}");
+    session::first(session, &sql, &values![of_id(id)], |row| row.int(0)).await?.ok_or(Error::NotFound)?;
+    Ok(find(session, id).await?.ok_or(Error::NotFound)?)
 }
 
 pub(crate) async fn with_email<S: Session>(session: &S, email: &str) -> Result<Option<Person>, S::Error> {
@@ -197,7 +206,7 @@ pub(crate) async fn set_role<S: Session>(
     role: Option<Role>,
 ) -> Result<Person, S::Error> {
     let owners = Owners::lock(session).await?;
-    find(session, id).await?.ok_or(Error::NotFound)?;
+    locked(session, id).await?;
     if app.is_none() && role != Some(Role::Owner) {
         owners.keep_one(id)?;
     }
@@ -218,7 +227,7 @@ pub(crate) async fn map_roles<S: Session>(
 ) -> Result<Person, S::Error> {
     // As for any change of roles, so that nobody counts on an owner whom this removes.
     Owners::lock(session).await?;
-    let person = find(session, id).await?.ok_or(Error::NotFound)?;
+    let person = locked(session, id).await?;
     for app in &person.mapped {
         let sql = "DELETE FROM person_roles WHERE person = $1 AND app = $2";
         session.execute(sql, &values![of_id(id), number_of(*app)]).await?;
@@ -267,7 +276,7 @@ pub(crate) async fn change<S: Session>(
     if *is_disabled == Some(true) {
         Owners::lock(session).await?.keep_one(id)?;
     }
-    let person = find(session, id).await?.ok_or(Error::NotFound)?;
+    let person = locked(session, id).await?;
     let num = of_id(id);
     if let Some(openid) = openid {
         let other = with_openid(session, openid).await?;
@@ -322,6 +331,7 @@ async fn change_totp<S: Session>(session: &S, person: i64, change: &TotpChange) 
 
 pub(crate) async fn delete<S: Session>(session: &S, id: PersonId) -> Result<(), S::Error> {
     Owners::lock(session).await?.keep_one(id)?;
+    locked(session, id).await?;
     for table in ["person_roles", "person_sessions", "tickets"] {
         let sql = format!("DELETE FROM {table} WHERE person = $1");
         session.execute(&sql, &values![of_id(id)]).await?;

@@ -7,6 +7,7 @@ mod expansion;
 mod failure;
 mod migration;
 mod order;
+mod people;
 mod plans;
 mod push;
 mod round_trip;

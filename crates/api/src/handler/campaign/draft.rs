@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use http::StatusCode;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::campaign::{Spec, Starting, Written};
-use noroshi_store::{Campaign, CampaignState, Unready};
+use noroshi_store::{Campaign, CampaignState, DraftState, Unready};
 use noroshi_types::{AppId, CampaignId, JsonText};
 use serde::Deserialize;
 
@@ -117,13 +117,17 @@ pub(crate) async fn change(
     let id = campaign_id(&id)?;
     let (delivery, app) = (&provider.delivery, provider.app);
     // First, so that a stranger's id is not found whatever the body is.
-    delivery.campaigns.get(app, id).await.map_err(Problem::missing("campaign"))?;
-    let Some((_, former)) = delivery.campaigns.definition(app, id).await? else {
+    let state = delivery.campaigns.get(app, id).await.map_err(Problem::missing("campaign"))?.campaign.state;
+    let Some((present, former)) = delivery.campaigns.definition(app, id).await? else {
         let detail = "an earlier version created the campaign, which cannot be changed: create it again";
         return Err(Problem::new(Code::WrongState, detail));
     };
     let (revision, definition) = body::draft::changed(&former, &text)?;
     drop(text);
+    // The store would accept a revision that another change makes meanwhile, without the fields of that change.
+    if revision != present && matches!(state, CampaignState::Draft | CampaignState::Scheduled) {
+        return Err(refused(Unready::Revision(present)));
+    }
     let Examined { spec, problems } = examine(delivery, app, &definition, &limits).await?;
     trail.before(&respond::raw(Some(&former))?);
     trail.after(&respond::raw(Some(&definition))?);
@@ -224,16 +228,27 @@ pub(crate) async fn approve(
 ) -> Answer {
     let id = campaign_id(&id)?;
     let found = provider.delivery.campaigns.get(provider.app, id).await;
-    let draft = found.map_err(Problem::missing("campaign"))?.campaign.draft;
+    let found = found.map_err(Problem::missing("campaign"))?.campaign;
     let Approval { revision } = json::parse(&text)?;
     let by = author.text();
-    // The store approves only this revision, and its authors do not change.
-    if draft.revision == revision && (draft.created_by == by || draft.edited_by == by) {
+    check_approval(found.state, &found.draft, revision, &by)?;
+    trail.after(&serde_json::json!({"revision": revision}));
+    approved(&provider, id, revision, Some(by)).await
+}
+
+/// The store approves only this revision, whose authors do not change. Those of a later revision are not known yet.
+fn check_approval(state: CampaignState, draft: &DraftState, revision: u64, by: &str) -> Result<(), Problem> {
+    if state != CampaignState::Draft {
+        return Err(refused(Unready::State(state)));
+    }
+    if draft.revision != revision {
+        return Err(refused(Unready::Revision(draft.revision)));
+    }
+    if draft.created_by == by || draft.edited_by == by {
         let detail = "another person must approve it: you created the campaign, or changed it last";
         return Err(Problem::new(Code::OwnApproval, detail));
     }
-    trail.after(&serde_json::json!({"revision": revision}));
-    approved(&provider, id, revision, Some(by)).await
+    Ok(())
 }
 
 /// `DELETE /v1/campaigns/{id}/approve`
@@ -335,4 +350,29 @@ pub(super) async fn created(
         Written { definition: Some(definition), is_complete: problems.is_empty(), by: author.text() };
     let (progress, replayed) = delivery.campaigns.create_written(app, spec, idempotency, written).await?;
     Ok((StatusCode::CREATED, full(delivery, app, progress, limits).await?, replayed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_approves_a_revision_that_does_not_exist_yet() {
+        let draft = DraftState {
+            revision: 5,
+            created_by: "ann@example.com".to_owned(),
+            edited_by: "ben@example.com".to_owned(),
+            ..DraftState::default()
+        };
+        let check = |state, revision, by: &str| {
+            check_approval(state, &draft, revision, by).map_err(|problem| problem.code())
+        };
+        assert_eq!(check(CampaignState::Draft, 5, "eve@example.com"), Ok(()));
+        // Eve may be writing it just now.
+        assert_eq!(check(CampaignState::Draft, 6, "eve@example.com"), Err(Code::RevisionConflict));
+        assert_eq!(check(CampaignState::Scheduled, 6, "eve@example.com"), Err(Code::WrongState));
+        for author in ["ann@example.com", "ben@example.com"] {
+            assert_eq!(check(CampaignState::Draft, 5, author), Err(Code::OwnApproval), "{author}");
+        }
+    }
 }

@@ -35,8 +35,10 @@ impl Identity {
         // An address and whether it is verified belong together.
         let has_email = self.claims.contains_key("email");
         for (name, value) in more {
-            if !(has_email && name == "email_verified") {
-                self.claims.entry(name).or_insert(value);
+            match name.as_str() {
+                "email_verified" if has_email => {}
+                "email_verified" => drop(self.claims.insert(name, value)),
+                _ => drop(self.claims.entry(name).or_insert(value)),
             }
         }
     }
@@ -225,6 +227,14 @@ mod tests {
         assert_eq!(identity.name("x"), "Ann");
         identity.claims.remove("groups");
         assert!(identity.lacks_claims(&provider));
+        identity.claims.remove("email");
+        identity.claims.insert("email_verified".to_owned(), json!(true));
+        let Value::Object(more) = json!({"email": "x@example.com", "email_verified": false}) else {
+            panic!("an object")
+        };
+        identity.add(more);
+        let failure = identity.email(&provider).expect_err("not the address of the token").failure;
+        assert_eq!(failure, OpenIdFailure::UnverifiedEmail);
         identity.claims.insert("name".to_owned(), json!("a\nb"));
         assert_eq!(identity.name("ann@example.com"), "ann@example.com");
     }

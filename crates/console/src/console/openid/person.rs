@@ -94,7 +94,7 @@ impl Console {
         })
     }
 
-    /// The person with the same address, if the operator wants them to be the same.
+    /// The person with the same address, as before the link, if the operator wants them to be the same.
     async fn linked(
         &self,
         provider: &Provider,
@@ -112,7 +112,8 @@ impl Console {
             return Ok(Some(person));
         }
         let change = PersonChange { openid: Some(openid), ..PersonChange::default() };
-        Ok(Some(self.store().change_person(person.id, change, now).await?))
+        self.store().change_person(person.id, change, now).await?;
+        Ok(Some(person))
     }
 
     async fn created(

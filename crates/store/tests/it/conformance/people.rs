@@ -295,6 +295,8 @@ pub(crate) async fn changes_are_listed_by_what_is_asked(store: &dyn Store) {
     assert_eq!(list(AuditFilter { person: Some(PersonId(1)), ..all.clone() }).await, ["key.create"]);
     let keys = AuditFilter { action: Some("key.".to_owned()), app: Some(app), ..all.clone() };
     assert_eq!(list(keys).await, ["key.revoke", "key.create"]);
+    let all_keys = AuditFilter { action: Some("key".to_owned()), ..all.clone() };
+    assert_eq!(list(all_keys).await, ["keys.other", "key.revoke", "key.create"]);
     let times = AuditFilter { since: Some(after(NOW, 1)), until: Some(after(NOW, 3)), ..all.clone() };
     assert_eq!(list(times).await, ["app.create", "key.revoke"]);
 }
