@@ -15,7 +15,7 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
-import { LiveLink } from '../ui/live-link'
+import { LiveLink } from './live-link'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
 
