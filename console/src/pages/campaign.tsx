@@ -18,13 +18,13 @@ import { Id } from '../ui/copy'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
-import { LiveLink } from './live-link'
 import { type Bar, Bars, Progress } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
 import { audienceText, messageTitle } from './campaign-text'
 import { Variants } from './campaign-variants'
 import { Review } from './compose-review'
+import { LiveLink } from './live-link'
 
 type Campaign = Schemas['Campaign']
 

@@ -14,7 +14,7 @@ import { copyText } from '../ui/copy'
 import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Checks } from '../ui/field'
-import { FilterField } from '../ui/filter'
+import { FilterField, FilterForm } from '../ui/filter'
 import { Head } from '../ui/head'
 import { json, type Omission, type Row, type Tail } from './tail'
 import { FIELDS, type Filter, filterOf, GROUP_NAMES, valuesOf } from './tail-filter'
@@ -35,7 +35,7 @@ export default function Live() {
   return (
     <>
       <Head title={t('page.live')} text={t('tail.lead')} />
-      <FilterForm filter={filter} />
+      <TailFilter filter={filter} />
       <Controls view={view} />
       <ErrorBox error={view.error} />
       <Omissions tail={view.tail} />
@@ -44,30 +44,30 @@ export default function Live() {
   )
 }
 
-function FilterForm({ filter }: { filter: Filter }) {
+function TailFilter({ filter }: { filter: Filter }) {
   const [typed, setTyped] = useState(filter)
   const values = valuesOf(filter)
   const isFiltered = Object.values(values).some((value) => value !== undefined)
   useEffect(() => setTyped(filter), [JSON.stringify(values)])
   const apply = (chosen: Filter): void => amend(valuesOf(chosen))
+  const kinds = (
+    <Checks
+      label={t('tail.kinds')}
+      value={typed.groups}
+      options={GROUP_NAMES.map((value) => ({ value, label: t(`tail.group.${value}`) }))}
+      onChange={(groups) => {
+        const chosen = { ...typed, groups: GROUP_NAMES.filter((name) => groups.includes(name)) }
+        setTyped(chosen)
+        if (chosen.groups.length > 0) apply(chosen)
+      }}
+    />
+  )
   return (
-    <form class="filters tail-filters" onSubmit={(event) => { event.preventDefault(); apply(typed) }}>
+    <FilterForm className="tail-filters" isFiltered={isFiltered} onApply={() => apply(typed)} onClear={() => apply({ groups: GROUP_NAMES })} more={kinds}>
       {FIELDS.map((name) => (
         <FilterField key={name} label={t(LABELS[name])} value={typed[name] ?? ''} onChange={(value) => setTyped({ ...typed, [name]: value })} />
       ))}
-      <Button type="submit">{t('action.filter')}</Button>
-      {isFiltered && <Button kind="quiet" onClick={() => apply({ groups: GROUP_NAMES })}>{t('action.clearFilter')}</Button>}
-      <Checks
-        label={t('tail.kinds')}
-        value={typed.groups}
-        options={GROUP_NAMES.map((value) => ({ value, label: t(`tail.group.${value}`) }))}
-        onChange={(groups) => {
-          const chosen = { ...typed, groups: GROUP_NAMES.filter((name) => groups.includes(name)) }
-          setTyped(chosen)
-          if (chosen.groups.length > 0) apply(chosen)
-        }}
-      />
-    </form>
+    </FilterForm>
   )
 }
 
