@@ -228,6 +228,26 @@ test('hostile names stay text', visit({ as: 'ada' }, async (visitor, page) => {
   assert.equal(await page.evaluate(() => globalThis.pwned), undefined)
 }))
 
+for (const [language, theme, width, words] of [
+  ['en', 'light', 1280, { discard: 'Discard', confirm: 'Discard draft', text: 'which has sent nothing', abort: 'Abort', state: 'aborted', delete: 'Delete' }],
+  ['ja', 'dark', 390, { discard: '破棄', confirm: '下書きを破棄', text: 'まだ何も配信されていません', abort: '中止', state: '中止', delete: '削除' }],
+]) {
+  test(`a draft is discarded, not aborted: ${language}`, visit({ as: 'mika', language, theme, width }, async (visitor, page) => {
+    const { id } = await shop.node.api.call('POST', '/v1/campaigns?draft=true', { body: { name: 'Never sent' } })
+    await visitor.visit(`campaign?app=dev&id=${id}`)
+    assert.equal(await button(page, words.abort).count(), 0)
+    await button(page, words.discard).click()
+    await page.locator('dialog').getByText(words.text).waitFor()
+    await visitor.checkAccess('discard a draft')
+    await visitor.checkWidth('discard a draft')
+    await visitor.picture('campaign-discard')
+    await page.locator('dialog').getByRole('button', { name: words.confirm }).click()
+    await page.locator('h1').getByText(words.state).waitFor()
+    assert.equal((await shop.node.api.call('GET', `/v1/campaigns/${id}`)).state, 'aborted')
+    await button(page, words.delete).waitFor()
+  }))
+}
+
 test('people who only read may look, and change nothing', visit({ as: 'vera' }, async (visitor, page) => {
   await visitor.visit(`campaign?app=dev&id=${shop.ids.draft}`)
   await button(page, 'Estimate again').waitFor()

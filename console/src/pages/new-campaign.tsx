@@ -13,6 +13,7 @@ import { ErrorBox } from '../ui/error'
 import { Head } from '../ui/head'
 import { Segmented } from '../ui/segmented'
 import { Skeleton } from '../ui/skeleton'
+import { toastError } from '../ui/toast'
 import { When } from '../ui/when'
 import { Autosave, type SaveState } from './autosave'
 import { AudienceFields, MessageFields, ScheduleFields } from './compose-fields'
@@ -55,11 +56,13 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   }, [])
   useEffect(() => () => {
     here.current = false
-    void autosave.flush()
+    void autosave.flush().then(() => {
+      if (autosave.error) toastError(autosave.error)
+    })
   }, [])
   useEffect(() => {
     const leave = (event: BeforeUnloadEvent): void => {
-      if (autosave.state !== 'waiting' && autosave.state !== 'saving' && autosave.state !== 'failed') return
+      if (autosave.state === 'new' || autosave.state === 'saved') return
       void autosave.flush()
       event.preventDefault()
     }
@@ -85,7 +88,10 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
     if (saved) await autosave.overwrite((await read(saved.id)).revision)
   }
   const refresh = async (): Promise<void> => {
-    if (saved) autosave.begin(await read(saved.id))
+    if (!saved) return
+    const present = await read(saved.id)
+    // What a person has typed meanwhile is newer.
+    if (autosave.state === 'saved') autosave.begin(present)
   }
   const step = STEPS.find((one) => one === place.value.query.get('step')) ?? 'audience'
   const open = (to: (typeof STEPS)[number]): void => {
@@ -111,7 +117,7 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
           {step === 'message' && <><MessageFields draft={draft} set={set} /><PersonValues draft={draft} id={saved?.id} viewer={viewer} choose={choose} /></>}
           {step === 'schedule' && <ScheduleFields draft={draft} set={set} />}
           {step === 'review' && (saved && autosave.state === 'saved'
-            ? <Review campaign={saved} open={open} reload={() => void refresh()} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
+            ? <Review campaign={saved} open={open} reload={() => void refresh().catch(toastError)} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
             : <p class="soft">{saved ? t('compose.saving') : t('compose.empty')}</p>)}
           {next && <div class="row"><Button kind="primary" onClick={() => { open(next); fields.current?.focus() }}>{t('compose.next', { step: t(`step.${next}`) })}</Button></div>}
         </div>
