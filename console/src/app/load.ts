@@ -12,32 +12,42 @@ export interface Load<T> {
 interface State<T> { key: string; data: T | undefined; error: unknown; loading: boolean }
 
 /**
- * Calls `read` when `key` changes, and every `everyMs` while the page is visible. Answers of an older key are dropped;
- * the last answer stays visible during a repetition.
+ * Calls `read` when `key` changes, and every `everyMs` while the page is visible and no request is on its way. Answers of an
+ * older key are dropped; the last answer, or its error, stays during a repetition.
  */
 export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number): Load<T> {
   const [state, setState] = useState<State<T>>({ key, data: undefined, error: undefined, loading: true })
   const [round, setRound] = useState(0)
   const latest = useRef(read)
   latest.current = read
+  const isBusy = useRef(false)
 
   useEffect(() => {
     let wanted = true
-    setState((before) => ({ key, data: before.key === key ? before.data : undefined, error: undefined, loading: true }))
+    isBusy.current = true
+    setState((before) => (before.key === key ? { ...before, loading: true } : { key, data: undefined, error: undefined, loading: true }))
+    const settle = (next: (before: State<T>) => State<T>): void => {
+      if (!wanted) return
+      isBusy.current = false
+      setState(next)
+    }
     latest.current().then(
-      (data) => wanted && setState({ key, data, error: undefined, loading: false }),
-      (error: unknown) => wanted && setState((before) => ({ ...before, error, loading: false })),
+      (data) => settle(() => ({ key, data, error: undefined, loading: false })),
+      (error: unknown) => settle((before) => ({ ...before, error, loading: false })),
     )
     return () => void (wanted = false)
   }, [key, round])
 
   useEffect(() => {
     if (everyMs === undefined) return undefined
-    const timer = setInterval(() => document.visibilityState === 'visible' && setRound((n) => n + 1), everyMs)
+    const timer = setInterval(() => document.visibilityState === 'visible' && !isBusy.current && setRound((n) => n + 1), everyMs)
     return () => clearInterval(timer)
   }, [everyMs])
 
-  const reload = useCallback(() => setRound((n) => n + 1), [])
+  const reload = useCallback(() => {
+    setState((before) => ({ ...before, error: undefined }))
+    setRound((n) => n + 1)
+  }, [])
   const own = state.key === key
   return { data: own ? state.data : undefined, error: own ? state.error : undefined, loading: !own || state.loading, reload }
 }
