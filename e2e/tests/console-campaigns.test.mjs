@@ -159,7 +159,7 @@ test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, pag
   const stored = async () => (await shop.node.api.call('GET', `/v1/campaigns/${id}`)).name
   await until('the change of the second person', async () => (await stored()) === 'Theirs')
   await name(page).fill('Mine again')
-  await page.getByRole('alert').getByText('Somebody else changed this draft').waitFor()
+  await page.getByRole('alert').getByText('Another person changed this draft').waitFor()
   await page.getByRole('alert').getByText('ada@example.com saved revision 2').waitFor()
   await visitor.checkAccess('a conflict')
   await visitor.picture('campaign-conflict')
