@@ -60,6 +60,12 @@ export interface Pages<T> extends Load<T[]> {
   next: (() => void) | undefined
 }
 
+/** Rows of a page. */
+export const PAGE_ROWS = 50
+
+/** The query for the page after a cursor. */
+export const pageAfter = (after: string | undefined): { limit: number; after?: string } => ({ limit: PAGE_ROWS, ...(after ? { after } : {}) })
+
 /** One page of a list at a time, by cursor. Only one page is ever in memory. */
 export function usePages<T>(
   key: string,

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks'
 
 import { body, session as api, type SessionSchemas } from '../api/client'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
 import { amend, place } from '../app/router'
 import { app, canEverywhere } from '../app/session'
@@ -19,7 +19,6 @@ import { Head } from '../ui/head'
 import { Segmented } from '../ui/segmented'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { useFilters } from './filters'
 
 type AuditEntry = SessionSchemas['AuditEntry']
@@ -36,8 +35,7 @@ export default function Audit() {
     const since = fromInput(applied.since ?? '')
     const until = fromInput(applied.until ?? '')
     const query = {
-      limit: PAGE_ROWS,
-      ...(after ? { after } : {}),
+      ...pageAfter(after),
       ...(applied.person ? { person: applied.person } : {}),
       ...(applied.action ? { action: applied.action } : {}),
       ...(since ? { since } : {}),

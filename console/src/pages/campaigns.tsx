@@ -2,7 +2,7 @@
 
 import { body, provider, type Schemas } from '../api/client'
 import { number, percent } from '../app/format'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
 import { go } from '../app/router'
 import { app, at, refusal } from '../app/session'
@@ -15,7 +15,6 @@ import { FilterForm } from '../ui/filter'
 import { Head } from '../ui/head'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { audienceText, messageTitle } from './campaign-text'
 import { type Filters, useFilters } from './filters'
 
@@ -30,7 +29,7 @@ export default function Campaigns() {
   const { applied, isFiltered } = filters
   const load = usePages(`campaigns ${app.value} ${JSON.stringify(applied)}`, async (after) => {
     const query = Object.fromEntries(Object.entries(applied).map(([name, value]) => [name, /_(since|until)$/.test(name) ? fromInput(value) : value]))
-    const answer = await body(provider.GET('/v1/campaigns', { params: { query: { ...query, limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(provider.GET('/v1/campaigns', { params: { query: { ...query, ...pageAfter(after) } } }))
     return { rows: answer.campaigns, next: answer.next }
   }, REFRESH_MS)
   const create = <Button kind="primary" icon="plus" reason={refusal('publish')} onClick={() => go(at('new-campaign'))}>{t('campaigns.new')}</Button>
