@@ -144,6 +144,19 @@ test('what is typed while the first save is on its way stays, with the focus', v
   assert.equal(campaignOf(page), null)
 }))
 
+test('a draft stays in its app when its author opens another one at once', visit({ as: 'mika' }, async (visitor, page) => {
+  await visitor.visit('new-campaign?app=dev')
+  await page.getByRole('button', { name: /^App dev/ }).click()
+  await page.keyboard.press('Escape')
+  await page.getByLabel('Name').fill('Of dev')
+  await page.getByRole('button', { name: /^App dev/ }).click()
+  await page.getByRole('menuitemradio', { name: 'shop' }).click()
+  await page.getByRole('button', { name: /^App shop/ }).waitFor()
+  await until('the draft in its app', async () => (await shop.node.api.call('GET', '/v1/campaigns?name=Of%20dev')).campaigns.length === 1)
+  await visitor.visit('campaigns?app=shop&name=Of%20dev')
+  await page.locator('.empty').waitFor()
+}))
+
 test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, page) => {
   await visitor.visit('new-campaign?app=dev')
   await page.getByLabel('Name').fill('Mine')

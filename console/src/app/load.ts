@@ -11,8 +11,11 @@ export interface Load<T> {
 
 interface State<T> { key: string; data: T | undefined; error: unknown; loading: boolean }
 
+/** A repetition waits this long for the answer before it: a connection may hang after a suspension. */
+const PATIENCE_MS = 30_000
+
 /**
- * Calls `read` when `key` changes, and every `everyMs` while the page is visible and no request is on its way. Answers of an
+ * Calls `read` when `key` changes, and every `everyMs` while the page is visible and no answer is pending. Answers of an
  * older key are dropped; the last answer, or its error, stays during a repetition.
  */
 export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number): Load<T> {
@@ -20,15 +23,15 @@ export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number
   const [round, setRound] = useState(0)
   const latest = useRef(read)
   latest.current = read
-  const isBusy = useRef(false)
+  const askedAt = useRef<number | undefined>(undefined)
 
   useEffect(() => {
     let wanted = true
-    isBusy.current = true
+    askedAt.current = Date.now()
     setState((before) => (before.key === key ? { ...before, loading: true } : { key, data: undefined, error: undefined, loading: true }))
     const settle = (next: (before: State<T>) => State<T>): void => {
       if (!wanted) return
-      isBusy.current = false
+      askedAt.current = undefined
       setState(next)
     }
     latest.current().then(
@@ -40,7 +43,8 @@ export function useLoad<T>(key: string, read: () => Promise<T>, everyMs?: number
 
   useEffect(() => {
     if (everyMs === undefined) return undefined
-    const timer = setInterval(() => document.visibilityState === 'visible' && !isBusy.current && setRound((n) => n + 1), everyMs)
+    const isPending = (): boolean => askedAt.current !== undefined && Date.now() - askedAt.current < PATIENCE_MS
+    const timer = setInterval(() => document.visibilityState === 'visible' && !isPending() && setRound((n) => n + 1), everyMs)
     return () => clearInterval(timer)
   }, [everyMs])
 

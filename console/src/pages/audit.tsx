@@ -81,7 +81,7 @@ export default function Audit() {
               <>
                 <code>{entry.action}</code>
                 {/* A phone has no room for these columns. */}
-                <span class="below narrow">{by(entry)} · <When at={entry.at} exact /></span>
+                <span class="below phone-only">{by(entry)} · <When at={entry.at} exact /></span>
                 <small class="below">{entry.target}</small>
               </>
             ),

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
+import { APP_HEADER } from '../api/transport'
 import { useAction } from '../app/action'
 import { useLoad } from '../app/load'
 import { amend, place } from '../app/router'
@@ -39,16 +40,18 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   const [viewer, choose] = useState<Viewer | undefined>(undefined)
   const here = useRef(true)
   const autosave = useMemo(() => {
+    // The last save may come when another app is open.
+    const headers = { [APP_HEADER]: app.value ?? '' }
     const saver = {
       create: async (content: Record<string, unknown>) => {
         // A draft may lack what a request has.
-        const made = await body(provider.POST('/v1/campaigns', { params: { query: { draft: true } }, body: withoutNulls(content) as never }))
+        const made = await body(provider.POST('/v1/campaigns', { headers, params: { query: { draft: true } }, body: withoutNulls(content) as never }))
         // The answer may come when another page is open.
         if (here.current) amend({ id: (made as Campaign).id })
         return made as Campaign
       },
       change: (id: string, revision: number, content: Record<string, unknown>) =>
-        body(provider.PATCH('/v1/campaigns/{id}', { params: { path: { id } }, body: { ...content, revision } })),
+        body(provider.PATCH('/v1/campaigns/{id}', { headers, params: { path: { id } }, body: { ...content, revision } })),
     }
     const made = new Autosave<Campaign>(saver, () => redraw((n) => n + 1))
     if (first) made.begin(first)

@@ -32,13 +32,13 @@ export function Table<T>({ caption, columns, load, rowKey, empty }: Props<T>) {
   const box = useRef<HTMLDivElement>(null)
   const hasFocus = box.current?.contains(document.activeElement) === true
   useLayoutEffect(() => {
-    // The focused row is gone: the keyboard continues at the table, or at the title of the page.
+    // The focused row, or the button of an empty list, is gone: the keyboard continues at the table, or at the title of the page.
     if (hasFocus && document.activeElement === document.body) (box.current ?? document.querySelector<HTMLElement>('#content h1'))?.focus()
   })
   if (load.error && !rows) return <ErrorBox error={load.error} retry={load.reload} />
   if (!rows) return <Skeleton rows={6} />
   const paged = load.previous !== undefined || load.next !== undefined
-  if (rows.length === 0 && !paged) return <>{empty}</>
+  if (rows.length === 0 && !paged) return <div ref={box} tabIndex={-1} class="nothing">{empty}</div>
   return (
     <>
       {load.error ? <ErrorBox error={load.error} retry={load.reload} /> : null}

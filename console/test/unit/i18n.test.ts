@@ -57,6 +57,11 @@ test('the language changes at once', async () => {
   await speak('en')
 })
 
+test('the last choice of a language wins', async () => {
+  await Promise.all([speak('ja'), speak('en')])
+  expect(t('page.devices')).toBe('Devices')
+})
+
 test('values newer than the page appear as the server sent them', () => {
   expect(tValue('state', 'running')).toBe('running')
   expect(tValue('outcome', 'eaten_by_dog')).toBe('eaten by dog')
