@@ -127,6 +127,19 @@ test('devices are filtered by platform and token', visit({ as: 'vera' }, async (
   await visitor.checkAccess('no device')
 }))
 
+test('tabs of a user with many devices say which devices they are about', visit({ as: 'vera' }, async (visitor, page) => {
+  await shop.node.api.registerBatch(Array.from({ length: 51 }, (_, index) => ({ device: `many-${String(index).padStart(2, '0')}`, user: 'user-many', topics: [`many/${index}`] })))
+  await visitor.visit('user?app=dev&id=user-many&tab=topics')
+  await page.getByText('Of the devices on page 1.').waitFor()
+  assert.equal(await page.locator('.hits li').count(), 50)
+  await page.getByRole('tab', { name: 'Devices' }).click()
+  await button(page, 'Next').click()
+  await page.getByText('Page 2').waitFor()
+  await page.getByRole('tab', { name: 'Subscriptions' }).click()
+  await page.getByText('Of the devices on page 2.').waitFor()
+  assert.equal(await page.locator('.hits li').count(), 1)
+}))
+
 test('a link to the same page without a filter empties the fields, and the focus stays in the form', visit({ as: 'ada' }, async (visitor, page) => {
   for (const [path, link, field] of [
     ['devices?app=dev&user=user-2', 'Devices', 'Of user'], ['notifications?app=dev&user=user-2', 'Notifications', 'User'],

@@ -11,7 +11,7 @@ export interface Load<T> {
 
 interface State<T> { key: string; data: T | undefined; error: unknown; loading: boolean }
 
-/** A repetition waits this long for the answer before it: a connection may hang after a suspension. */
+/** The longest time that a repetition waits for the previous answer: a connection may hang after the computer slept. */
 const PATIENCE_MS = 30_000
 
 /**
