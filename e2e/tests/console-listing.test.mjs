@@ -5,6 +5,7 @@ import { test } from 'node:test'
 
 import { button, heading, shopConsole } from '../lib/console.mjs'
 import { Device } from '../lib/device.mjs'
+import { operator } from '../lib/operator.mjs'
 import { XSS } from '../lib/shop.mjs'
 import { until } from '../lib/until.mjs'
 
@@ -128,6 +129,7 @@ test('devices are filtered by platform and token', visit({ as: 'vera' }, async (
 }))
 
 test('tabs of a user with many devices say which devices they are about', visit({ as: 'vera' }, async (visitor, page) => {
+  assert.equal((await operator(shop.node).raw('PATCH', '/v1/apps/dev/quotas', { devices: 'unlimited' })).status, 200)
   await shop.node.api.registerBatch(Array.from({ length: 51 }, (_, index) => ({ device: `many-${String(index).padStart(2, '0')}`, user: 'user-many', topics: [`many/${index}`] })))
   await visitor.visit('user?app=dev&id=user-many&tab=topics')
   await page.getByText('Of the devices on page 1.').waitFor()
