@@ -27,16 +27,21 @@ function Console() {
     if (!outside) loadSession().catch(setError)
   }, [outside])
   if (outside) return <Lazy key={place.value.page} load={outside.load} />
-  if (error) return <Outside title={t('error.title')}><ErrorBox error={error} retry={() => location.reload()} /></Outside>
+  if (error) return <Failed error={error} />
   if (session.value === undefined) return null
   return session.value ? <Shell /> : <SignIn />
 }
 
 function Lazy({ load }: { load(): Promise<{ default: ComponentType }> }) {
   const [Component, setComponent] = useState<{ it: ComponentType } | undefined>(undefined)
-  useEffect(() => void load().then((module) => setComponent({ it: module.default })), [])
+  const [error, setError] = useState<unknown>(undefined)
+  useEffect(() => void load().then((module) => setComponent({ it: module.default }), setError), [])
+  if (error) return <Failed error={error} />
   return Component ? <Component.it /> : null
 }
+
+const Failed = ({ error }: { error: unknown }) =>
+  <Outside title={t('error.title')}><ErrorBox error={error} retry={() => location.reload()} /></Outside>
 
 const root = document.getElementById('console')
 if (!root) throw new Error('index.html has no #console')

@@ -216,6 +216,10 @@ test('the console of a front: cells, devices of all of them, a move', async (t) 
       }
       if (language === 'en') {
         assert.equal(await page.getByRole('link', { name: 'Campaigns', exact: true }).count(), 0, 'a front has no campaigns')
+        for (const there of ['campaigns', 'campaign?id=01a21d69-661f-75e6-bf14-0f0b0005a817', 'live']) {
+          await visitor.visit(`${there}${there.includes('?') ? '&' : '?'}app=dev`)
+          await page.getByText('The front of the cells does not serve this').waitFor()
+        }
         await visitor.visit('cells?app=dev')
         const { cells } = (await operator(front).raw('GET', '/v1/cells')).body
         const from = cells.find(({ users }) => users === 1).cell

@@ -144,6 +144,19 @@ test('what is typed while the first save is on its way stays, with the focus', v
   assert.equal(campaignOf(page), null)
 }))
 
+test('a draft stays in its app when its author opens another one at once', visit({ as: 'mika' }, async (visitor, page) => {
+  await visitor.visit('new-campaign?app=dev')
+  await page.getByRole('button', { name: /^App dev/ }).click()
+  await page.keyboard.press('Escape')
+  await page.getByLabel('Name').fill('Of dev')
+  await page.getByRole('button', { name: /^App dev/ }).click()
+  await page.getByRole('menuitemradio', { name: 'shop' }).click()
+  await page.getByRole('button', { name: /^App shop/ }).waitFor()
+  await until('the draft in its app', async () => (await shop.node.api.call('GET', '/v1/campaigns?name=Of%20dev')).campaigns.length === 1)
+  await visitor.visit('campaigns?app=shop&name=Of%20dev')
+  await page.locator('.empty').waitFor()
+}))
+
 test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, page) => {
   await visitor.visit('new-campaign?app=dev')
   await page.getByLabel('Name').fill('Mine')
@@ -159,7 +172,7 @@ test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, pag
   const stored = async () => (await shop.node.api.call('GET', `/v1/campaigns/${id}`)).name
   await until('the change of the second person', async () => (await stored()) === 'Theirs')
   await name(page).fill('Mine again')
-  await page.getByRole('alert').getByText('Somebody else changed this draft').waitFor()
+  await page.getByRole('alert').getByText('Another person changed this draft').waitFor()
   await page.getByRole('alert').getByText('ada@example.com saved revision 2').waitFor()
   await visitor.checkAccess('a conflict')
   await visitor.picture('campaign-conflict')
@@ -227,6 +240,26 @@ test('hostile names stay text', visit({ as: 'ada' }, async (visitor, page) => {
   await page.locator('.previews .hint').getByText('<img src=x').waitFor()
   assert.equal(await page.evaluate(() => globalThis.pwned), undefined)
 }))
+
+for (const [language, theme, width, words] of [
+  ['en', 'light', 1280, { discard: 'Discard', confirm: 'Discard draft', text: 'which has sent nothing', abort: 'Abort', state: 'aborted', delete: 'Delete' }],
+  ['ja', 'dark', 390, { discard: '破棄', confirm: '下書きを破棄', text: 'まだ何も配信されていません', abort: '中止', state: '中止', delete: '削除' }],
+]) {
+  test(`a draft is discarded, not aborted: ${language}`, visit({ as: 'mika', language, theme, width }, async (visitor, page) => {
+    const { id } = await shop.node.api.call('POST', '/v1/campaigns?draft=true', { body: { name: 'Never sent' } })
+    await visitor.visit(`campaign?app=dev&id=${id}`)
+    assert.equal(await button(page, words.abort).count(), 0)
+    await button(page, words.discard).click()
+    await page.locator('dialog').getByText(words.text).waitFor()
+    await visitor.checkAccess('discard a draft')
+    await visitor.checkWidth('discard a draft')
+    await visitor.picture('campaign-discard')
+    await page.locator('dialog').getByRole('button', { name: words.confirm }).click()
+    await page.locator('h1').getByText(words.state).waitFor()
+    assert.equal((await shop.node.api.call('GET', `/v1/campaigns/${id}`)).state, 'aborted')
+    await button(page, words.delete).waitFor()
+  }))
+}
 
 test('people who only read may look, and change nothing', visit({ as: 'vera' }, async (visitor, page) => {
   await visitor.visit(`campaign?app=dev&id=${shop.ids.draft}`)

@@ -5,6 +5,7 @@ import { test } from 'node:test'
 
 import { button, heading, shopConsole } from '../lib/console.mjs'
 import { Device } from '../lib/device.mjs'
+import { operator } from '../lib/operator.mjs'
 import { XSS } from '../lib/shop.mjs'
 import { until } from '../lib/until.mjs'
 
@@ -126,3 +127,65 @@ test('devices are filtered by platform and token', visit({ as: 'vera' }, async (
   await page.locator('.empty').waitFor()
   await visitor.checkAccess('no device')
 }))
+
+test('tabs of a user with many devices say which devices they are about', visit({ as: 'vera' }, async (visitor, page) => {
+  assert.equal((await operator(shop.node).raw('PATCH', '/v1/apps/dev/quotas', { devices: 'unlimited' })).status, 200)
+  await shop.node.api.registerBatch(Array.from({ length: 51 }, (_, index) => ({ device: `many-${String(index).padStart(2, '0')}`, user: 'user-many', topics: [`many/${index}`] })))
+  await visitor.visit('user?app=dev&id=user-many&tab=topics')
+  await page.getByText('Of the devices on page 1.').waitFor()
+  assert.equal(await page.locator('.hits li').count(), 50)
+  await page.getByRole('tab', { name: 'Devices' }).click()
+  await button(page, 'Next').click()
+  await page.getByText('Page 2').waitFor()
+  await page.getByRole('tab', { name: 'Subscriptions' }).click()
+  await page.getByText('Of the devices on page 2.').waitFor()
+  assert.equal(await page.locator('.hits li').count(), 1)
+}))
+
+test('a link to the same page without a filter empties the fields, and the focus stays in the form', visit({ as: 'ada' }, async (visitor, page) => {
+  for (const [path, link, field] of [
+    ['devices?app=dev&user=user-2', 'Devices', 'Of user'], ['notifications?app=dev&user=user-2', 'Notifications', 'User'],
+    ['audit?app=dev&action=POST', 'Audit log', 'Action begins with'], ['campaigns?app=dev&name=nothing', 'Campaigns', 'Name contains'],
+    ['live?app=dev&user=user-2', 'Live', 'User'],
+  ]) {
+    await visitor.visit(path)
+    const input = page.getByLabel(field, { exact: true })
+    assert.notEqual(await input.inputValue(), '', path)
+    await button(page, 'Clear filter').focus()
+    await page.keyboard.press('Enter')
+    await button(page, 'Clear filter').waitFor({ state: 'detached' })
+    assert.equal(await page.evaluate(() => document.activeElement.closest('form.filters') !== null), true, path)
+    assert.equal(await input.inputValue(), '')
+
+    await visitor.visit(path)
+    await page.locator('#sidebar').getByRole('link', { name: link, exact: true }).click()
+    await until(`${path} to be empty`, async () => (await input.inputValue()) === '')
+  }
+}))
+
+for (const [language, theme] of [['en', 'light'], ['ja', 'dark']]) {
+  test(`on a phone the audit log shows action, person and time without scrolling: ${language}, ${theme}`, visit({ as: 'ada', language, theme, width: 390, height: 844 }, async (visitor, page) => {
+    await visitor.visit('audit?app=dev')
+    // A change by a person, so that the first entry has one.
+    const changed = await page.evaluate(async () => {
+      const { csrf } = await (await fetch('/console/api/v1/session')).json()
+      const headers = { 'content-type': 'application/json', 'noroshi-csrf': csrf }
+      return (await fetch('/console/api/v1/apps/dev/quotas', { method: 'PATCH', headers, body: '{"topics":null}' })).status
+    })
+    assert.equal(changed, 200)
+    await page.reload()
+    await visitor.settled()
+    const first = rows(page).first()
+    for (const part of [first.locator('td:visible code').first(), first.getByRole('button', { name: '@example.com' }), first.locator('time:visible')]) {
+      const { x, width } = await part.boundingBox()
+      // The button at the end of a row stays in sight, over what scrolls.
+      const actions = await first.locator('.actions').boundingBox()
+      assert.ok(x >= 0 && x + width <= actions.x + 1, `${await part.innerText()} from ${x} to ${x + width}, beside ${actions.x}`)
+    }
+    await visitor.checkAccess('audit log on a phone')
+    await visitor.checkWidth('audit log on a phone')
+    await visitor.picture('audit-phone')
+    await first.getByRole('button', { name: '@example.com' }).click()
+    await page.waitForURL(/person=/)
+  }))
+}

@@ -173,7 +173,7 @@ test('a dangerous action needs a new log-in at the provider', visit({}, async (v
     return popup
   }
   const wrong = await confirm('nora')
-  await dialog.getByRole('alert').filter({ hasText: 'Somebody else logged in at Example Corp' }).waitFor()
+  await dialog.getByRole('alert').filter({ hasText: 'Another person logged in at Example Corp' }).waitFor()
   await wrong.getByText('Close this window').waitFor()
   await wrong.close()
   const right = await confirm('ann')

@@ -79,6 +79,28 @@ for (const [language, theme, width, words] of [
   }))
 }
 
+test('no chart is alone in its row, and titles follow the language at once', visit({ as: 'ada' }, async (visitor, page) => {
+  const inRows = () => page.locator('figure.chart').evaluateAll((all) => {
+    const rows = Map.groupBy(all, (one) => Math.round(one.getBoundingClientRect().top))
+    return [...rows.values()].map((row) => row.length)
+  })
+  for (const [path, count] of [['?app=dev&span=30d', 10], ['?app=dev&span=30d&of=app', 6]]) {
+    await visitor.visit(path)
+    await page.locator('figure.chart').nth(count - 1).waitFor()
+    for (const width of [1920, 1600, 1440, 1366, 1280, 1024, 768]) {
+      await page.setViewportSize({ width, height: 1000 })
+      const rows = await inRows()
+      assert.equal(rows.reduce((sum, row) => sum + row, 0), count)
+      assert.ok(rows.every((row) => row > 1), `${path} at ${width} px: ${rows}`)
+      await visitor.checkWidth(`${path} at ${width} px`)
+      if (count === 10) await page.screenshot({ fullPage: true, ...(process.env.NOROSHI_CONSOLE_PICTURES ? { path: `${process.env.NOROSHI_CONSOLE_PICTURES}/overview-rows-${width}.png` } : {}) })
+    }
+  }
+  await page.getByRole('button', { name: /^Account of/ }).click()
+  await page.getByRole('menuitemradio', { name: '日本語' }).click()
+  await chart(page, '発行').waitFor()
+}))
+
 test('a viewer of one app sees its figures only', visit({ as: 'vera' }, async (visitor, page) => {
   const asked = []
   page.on('request', (request) => asked.push(new URL(request.url()).pathname))

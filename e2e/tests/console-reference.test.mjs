@@ -199,7 +199,10 @@ test('operations that are not for people say so', visit({ as: 'ada' }, async (vi
   await visitor.visit('reference?id=logIn&app=dev')
   await page.getByText('for people who are not logged in').waitFor()
   await visitor.visit('reference?id=connect&app=dev')
-  await page.getByText('begins a connection').waitFor()
+  await page.getByText('opens a connection').waitFor()
+  await visitor.visit('reference?id=tail&app=dev')
+  await page.getByText('a stream that does not end').waitFor()
+  assert.equal(await button(page, 'Send request').count(), 0)
 }))
 
 /** How each language runs. */

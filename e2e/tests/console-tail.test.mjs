@@ -150,11 +150,73 @@ test('a flood is shown in part, and the page states the rest', visit({ as: 'ada'
   await state(page, 'Live').waitFor()
   // Each is three events, and a flush shows 25.
   await Promise.all(Array.from({ length: 100 }, () => publish({ to: { users: ['user-2'] }, data: 1 })))
-  await page.locator('.tail-stated').filter({ hasText: /left out [\d,]+ events/ }).waitFor()
+  await page.locator('.tail-omissions li').filter({ hasText: /^\d\d:\d\d:\d\d.*left out [\d,]+ events/ }).waitFor()
   await visitor.checkAccess('a flood')
   await visitor.picture('live-flood')
   assert.ok(await rows(page).count() <= 200)
 }))
+
+test('a filter keeps typed text and the focus; rows follow the language', visit({ as: 'vera' }, async (visitor, page) => {
+  await visitor.visit('live?app=dev')
+  await state(page, 'Live').waitFor()
+  await page.getByLabel('User', { exact: true }).fill('user-2')
+  await page.getByLabel('Connections').focus()
+  await page.keyboard.press('Space')
+  await page.waitForURL(/user=user-2.*show=|show=.*user=user-2/)
+  await state(page, 'Live').waitFor()
+  assert.equal(await page.getByLabel('User', { exact: true }).inputValue(), 'user-2')
+  assert.equal(await page.evaluate(() => document.activeElement.closest('label')?.textContent), 'Connections')
+
+  await publish({ to: { users: ['user-2'] }, data: 1 })
+  await row(page, 'Kept').first().waitFor()
+  await button(page, 'Pause').click()
+  await page.getByRole('button', { name: /^Account of/ }).click()
+  await page.getByRole('menuitemradio', { name: '日本語' }).click()
+  await row(page, '保存').first().waitFor()
+  assert.equal(await row(page, 'Kept').count(), 0)
+}))
+
+for (const [language, theme, width, words] of [
+  ['en', 'light', 1280, { live: 'Live', kept: 'Kept', hidden: 'Paused, because the tab is hidden', gap: /^\d\d:\d\d:\d\d.*The tab was hidden/ }],
+  ['ja', 'dark', 390, { live: 'ライブ', kept: '保存', hidden: 'タブが非表示のため', gap: /^\d\d:\d\d:\d\d.*タブが 1 分を超えて非表示/ }],
+]) {
+  test(`a tail in a hidden tab pauses after a minute, resumes when the person returns, and states the gap: ${language}`, visit({ as: 'vera', language, theme, width }, async (visitor, page) => {
+    await page.clock.install()
+    await visitor.visit('live?app=dev')
+    await state(page, words.live).waitFor()
+    await publish({ to: { users: ['user-2'] }, data: 1 })
+    await row(page, words.kept).first().waitFor()
+    const show = (value) => page.evaluate((now) => {
+      Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => now })
+      document.dispatchEvent(new Event('visibilitychange'))
+    }, value)
+    // A short look at another tab changes nothing.
+    await show('hidden')
+    await page.clock.fastForward(30_000)
+    await show('visible')
+    await page.clock.fastForward(60_000)
+    await state(page, words.live).waitFor()
+    assert.equal(await tails(), 1)
+
+    await show('hidden')
+    await page.clock.fastForward(61_000)
+    await state(page, words.hidden).waitFor()
+    await until('the node to close the tail', async () => await tails() === 0)
+    await publish({ to: { users: ['user-3'] }, data: 1 })
+    // Longer than a tail without input lasts.
+    await page.clock.fastForward(20 * 60_000)
+    await show('visible')
+    await state(page, words.live).waitFor()
+    await page.locator('.tail-omissions li').filter({ hasText: words.gap }).waitFor()
+    await publish({ to: { users: ['user-4'] }, data: 1 })
+    await row(page, 'user-4').first().waitFor()
+    assert.ok(await row(page, 'user-2').count() > 0, 'the rows from before stay')
+    assert.equal(await row(page, 'user-3').count(), 0)
+    await visitor.checkAccess('after a hidden tab')
+    await visitor.checkWidth('after a hidden tab')
+    await visitor.picture('live-hidden')
+  }))
+}
 
 /** The texts of the tail of an app at a node. */
 async function follow(node, { cookie }, app) {

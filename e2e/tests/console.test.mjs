@@ -531,6 +531,65 @@ test('settings last, and only they are stored', visit({ as: 'ada' }, async (visi
   assert.equal(await page.evaluate(() => sessionStorage.length), 0)
 }))
 
+test('a page shows nothing of another app than the address names', visit({ as: 'vera' }, async (visitor, page) => {
+  await visitor.visit('user?app=shop&id=user-2')
+  await page.getByText('You have no role in an app shop').waitFor()
+  assert.equal(await page.getByRole('tab').count(), 0)
+  await visitor.checkAccess('an app without a role')
+  await page.getByRole('link', { name: 'Switch to app dev' }).click()
+  await heading(page, 'Overview').waitFor()
+  await page.getByText('App dev', { exact: true }).waitFor()
+}))
+
+test('an answer that is slower than the refresh appears, and a failure stays until the next answer', visit({ as: 'ada' }, async (visitor, page) => {
+  let fails = true
+  let asked = 0
+  await page.route(/\/v1\/drain$/, async (route) => {
+    asked += 1
+    if (fails) return route.fulfill({ status: 503, contentType: 'application/problem+json', body: '{"code":"unavailable","title":"Unavailable","detail":"stopping for a test"}' })
+    const answer = await route.fetch()
+    await new Promise((resolve) => setTimeout(resolve, 3000))
+    return route.fulfill({ response: answer })
+  })
+  await visitor.go('nodes?app=dev')
+  await page.getByText('stopping for a test').waitFor()
+  await page.evaluate(() => {
+    globalThis.alerts = 0
+    new MutationObserver((changes) => changes.forEach(({ removedNodes }) => removedNodes.forEach((node) => {
+      if (node.nodeType === 1 && (node.matches('[role=alert]') || node.querySelector('[role=alert]'))) globalThis.alerts += 1
+    }))).observe(document.querySelector('#content'), { childList: true, subtree: true })
+  })
+  const before = asked
+  await until('two further requests', () => asked >= before + 2, 15_000)
+  assert.equal(await page.evaluate(() => globalThis.alerts), 0, 'the error does not flicker')
+  fails = false
+  await button(page, 'Start drain').waitFor()
+  await page.getByText('stopping for a test').waitFor({ state: 'detached' })
+}))
+
+test('a question ends with its page; the focus stays in a list whose row is gone', visit({ as: 'ada' }, async (visitor, page) => {
+  await visitor.visit('devices?app=dev')
+  await page.locator('tbody a.mono').first().click()
+  await button(page, 'Delete').click()
+  await page.locator('dialog[open]').waitFor()
+  await page.goBack()
+  await heading(page, 'Devices').waitFor()
+  await page.locator('dialog[open]').waitFor({ state: 'detached' })
+
+  for (const name of ['first', 'second']) {
+    await visitor.visit('keys?app=dev')
+    await button(page, 'Create key').first().click()
+    await page.locator('dialog').getByLabel('Name').fill(`focus-${name}`)
+    await page.locator('dialog').getByRole('button', { name: 'Create key' }).click()
+    await button(page, 'I have stored the key').click()
+  }
+  await button(page, 'Revoke: focus-first').focus()
+  await page.keyboard.press('Enter')
+  await page.locator('dialog').getByRole('button', { name: 'Revoke' }).click()
+  await page.getByRole('row').filter({ hasText: 'focus-first' }).waitFor({ state: 'detached' })
+  await page.waitForFunction(() => document.activeElement.matches('.table-box'))
+}))
+
 test('a session that ended elsewhere leads to the log-in, and back to the same page', visit({}, async (visitor, page) => {
   await visitor.logIn('vera@example.com', 'topics?app=dev')
   await page.locator('tbody tr').first().waitFor()

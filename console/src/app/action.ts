@@ -1,10 +1,11 @@
 /** Runs one change at a time and keeps its error for the form that shows it. */
 
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 
 import { toast, toastError } from '../ui/toast'
 
 export interface Action<Arguments extends unknown[]> {
+  /** False if the work failed, or if it runs already. */
   run(...values: Arguments): Promise<boolean>
   busy: boolean
   error: unknown
@@ -14,7 +15,10 @@ export function useAction<Arguments extends unknown[]>(
   work: (...values: Arguments) => Promise<unknown>,
 ): Action<Arguments> {
   const [state, setState] = useState<{ busy: boolean; error: unknown }>({ busy: false, error: undefined })
+  const isBusy = useRef(false)
   async function run(...values: Arguments): Promise<boolean> {
+    if (isBusy.current) return false
+    isBusy.current = true
     setState({ busy: true, error: undefined })
     try {
       await work(...values)
@@ -23,6 +27,8 @@ export function useAction<Arguments extends unknown[]>(
     } catch (error) {
       setState({ busy: false, error })
       return false
+    } finally {
+      isBusy.current = false
     }
   }
   return { run, ...state }

@@ -13,6 +13,8 @@ import { failure, failureText } from './log-in-failure'
 import { CONFIRMATIONS, confirming, loadSession, session } from './session'
 
 export function ConfirmLogin() {
+  // The frame goes when the session ends: the requests that wait fail.
+  useEffect(() => () => confirming.value?.answer(false), [])
   return confirming.value ? <Confirm answer={confirming.value.answer} /> : null
 }
 
@@ -23,7 +25,7 @@ function Confirm({ answer }: { answer(confirmed: boolean): void }) {
   const possible = person?.password || person?.totp
   const provider = person?.openid
   const confirm = useAction(async () => {
-    session.value = await body(api.POST('/v1/session/confirm', { body: code ? { code } : { password } }))
+    session.value = await body(api.POST('/v1/session/confirm', { body: code ? { code: code.replaceAll(' ', '') } : { password } }))
     answer(true)
   })
   if (!possible && provider?.name) return <ConfirmAtProvider name={provider.name} title={provider.title} answer={answer} />
@@ -44,7 +46,7 @@ function Confirm({ answer }: { answer(confirmed: boolean): void }) {
         <TextField label={t('session.password')} type="password" autocomplete="current-password" value={password} onChange={setPassword} required={!code} autofocus />
       )}
       {person?.totp && (
-        <TextField label={t('session.code')} hint={person.password ? t('confirm.code') : undefined} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} mono />
+        <TextField label={t('session.code')} hint={person.password ? t('confirm.code') : undefined} inputmode="numeric" autocomplete="one-time-code" value={code} onChange={setCode} required={!person.password} mono />
       )}
     </FormDialog>
   )

@@ -3,6 +3,7 @@
 import { t } from '../i18n'
 import { Dialog } from '../ui/dialog'
 import { PAGES } from './routes'
+import { mayOpen } from './session'
 
 export function Help({ onClose }: { onClose(): void }) {
   const keys: [string[], string][] = [
@@ -10,7 +11,7 @@ export function Help({ onClose }: { onClose(): void }) {
     [['Ctrl', 'K'], t('help.palette')],
     [['?'], t('help.help')],
     [['Esc'], t('help.close')],
-    ...PAGES.map((page): [string[], string] => [['g', page.key], t(page.title)]),
+    ...PAGES.filter(mayOpen).map((page): [string[], string] => [['g', page.key], t(page.title)]),
   ]
   return (
     <Dialog title={t('help.title')} onClose={onClose}>

@@ -6,6 +6,7 @@ import { body, connect, session as api, type SessionSchemas } from '../api/clien
 import { ApiError } from '../api/error'
 import { EVERYWHERE, type Permission } from '../api/permission'
 import { t } from '../i18n'
+import { toastError } from '../ui/toast'
 import { attended } from './attendance'
 import { address, go, place } from './router'
 import type { Page } from './routes'
@@ -22,6 +23,12 @@ export const app = computed<string | undefined>(() => {
   return asked !== null && apps.includes(asked) ? asked : apps[0]
 })
 
+/** The app of the address, if the person has no role in it. */
+export const unknownApp = computed<string | undefined>(() => {
+  const asked = place.value.query.get('app')
+  return asked === null || asked === app.value ? undefined : asked
+})
+
 export function allowed(who: Session | null | undefined, permission: Permission, where: string | undefined): boolean {
   if (!who) return false
   const everywhere = who.permissions[EVERYWHERE] ?? []
@@ -31,9 +38,11 @@ export function allowed(who: Session | null | undefined, permission: Permission,
 export const can = (permission: Permission): boolean => allowed(session.value, permission, app.value)
 /** Whether the node that answers is a front of cells, which has no campaigns, credentials and experiments of its own. */
 export const isFront = (): boolean => session.value?.front === true
+/** Whether this node, a front or not, has a page. */
+export const isServed = ({ front }: Page): boolean => front === undefined || (front === 'only') === isFront()
 /** Whether the person may open a page of the menu. */
-export const mayOpen = ({ permission, everywhere, orEverywhere, front }: Page): boolean =>
-  (front === undefined || (front === 'only') === isFront()) &&
+export const mayOpen = (page: Page): boolean => isServed(page) && isPermitted(page)
+const isPermitted = ({ permission, everywhere, orEverywhere }: Page): boolean =>
   (everywhere ? canEverywhere(permission) : can(permission) || (orEverywhere !== undefined && canEverywhere(orEverywhere)))
 export const canEverywhere = (permission: Permission): boolean => allowed(session.value, permission, EVERYWHERE)
 
@@ -59,7 +68,12 @@ export async function loadSession(): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
-  await api.DELETE('/v1/session')
+  try {
+    await api.DELETE('/v1/session')
+  } catch (error) {
+    // A session that has ended needs no end.
+    if (session.value) return toastError(error)
+  }
   session.value = null
   go(address('overview'))
 }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { type Language, language, LANGUAGES, speak, t } from '../i18n'
-import { Questions } from '../ui/ask'
+import { Questions, withdrawQuestion } from '../ui/ask'
 import { Icon } from '../ui/icon'
 import { Menu } from '../ui/menu'
 import { ConfirmLogin } from './confirm'
@@ -12,7 +12,7 @@ import { Help } from './help'
 import { Mark } from './mark'
 import { Palette } from './palette'
 import { type Theme, theme } from './preference'
-import { address, go, place } from './router'
+import { address, go, place, visit } from './router'
 import { DETAILS, PAGES, type Page } from './routes'
 import { app, at, mayOpen, session, signOut } from './session'
 import { listen } from './shortcut'
@@ -30,6 +30,7 @@ export function Shell() {
     help: () => setOverlay('help'),
   }), [])
   useEffect(() => setMenu(false), [place.value])
+  useEffect(() => withdrawQuestion, [visit.value, app.value])
 
   return (
     <div class={`shell${menu ? ' menu-open' : ''}`}>

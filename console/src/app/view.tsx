@@ -9,8 +9,8 @@ import { ErrorBox } from '../ui/error'
 import { Head } from '../ui/head'
 import { Skeleton } from '../ui/skeleton'
 import { place, visit } from './router'
-import { DETAILS, type Loader, NO_APP, PAGES, WITHOUT_APP } from './routes'
-import { app, at, mayOpen } from './session'
+import { DETAILS, type Loader, NO_APP, type Page, PAGES, WITHOUT_APP } from './routes'
+import { app, at, isFront, isServed, mayOpen, unknownApp } from './session'
 
 const loaded = new Map<Loader, ComponentType>()
 
@@ -18,6 +18,7 @@ export function View() {
   const { page, query } = place.value
   const entry = PAGES.find(({ name }) => name === page)
   const found = entry ?? DETAILS[page]
+  const menu = entry ?? PAGES.find(({ name }) => name === DETAILS[page]?.parent)
   const load = app.value || WITHOUT_APP.includes(page) ? found?.load : NO_APP
   const [, setRound] = useState(0)
   const [error, setError] = useState<unknown>(undefined)
@@ -30,14 +31,16 @@ export function View() {
   })
   useEffect(() => {
     setError(undefined)
-    if (!load || loaded.has(load)) return
+    if (!load || loaded.has(load)) return undefined
+    let wanted = true
     load().then(
       (module) => {
         loaded.set(load, module.default)
         setRound((n) => n + 1)
       },
-      (failure: unknown) => setError(failure),
+      (failure: unknown) => wanted && setError(failure),
     )
+    return () => void (wanted = false)
   }, [load])
   const shown = useRef<number | undefined>(undefined)
   const ready = load !== undefined && loaded.has(load)
@@ -50,6 +53,13 @@ export function View() {
   }, [visit.value, ready])
 
   if (!found || !load) return <><Head title={t('view.missing')} /><Empty icon="search" title={page} text={t('view.missing.text')}><a class="button" href={at('overview')}>{t('page.overview')}</a></Empty></>
+  // The first app instead of this one would show the data of another app.
+  if (unknownApp.value !== undefined && app.value && isOfApp(page, menu)) {
+    return <><Head title={t(found.title)} /><Empty icon="search" title={t('view.noApp', { app: unknownApp.value })} text={t('view.noApp.text')}><a class="button" href={at('overview')}>{t('palette.app', { app: app.value })}</a></Empty></>
+  }
+  if (menu && !isServed(menu)) {
+    return <><Head title={t(found.title)} /><Empty icon="cell" title={t('view.elsewhere')} text={t(isFront() ? 'problem.not_at_a_front' : 'view.onlyFront')} /></>
+  }
   if (entry && !mayOpen(entry)) {
     return <><Head title={t(entry.title)} /><Empty icon="rule" title={t('view.forbidden')} text={t('permission.missing', { permission: t(`permission.${entry.permission}`) })} /></>
   }
@@ -58,6 +68,8 @@ export function View() {
   // Another app or another id mounts a new page.
   return Component ? <Component key={`${page} ${app.value} ${visit.value}`} /> : <><Head title={t(found.title)} /><Skeleton rows={8} /></>
 }
+
+const isOfApp = (page: string, menu: Page | undefined): boolean => menu?.everywhere !== true && page !== 'account' && page !== 'components'
 
 /** So that screen readers and the keyboard continue at the new page. */
 function focusTitle(): void {

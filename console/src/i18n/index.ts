@@ -3,7 +3,7 @@
  * type error. `{count|device|devices}` chooses by number; plain `{count}` prints it.
  */
 
-import { signal } from '@preact/signals'
+import { batch, signal } from '@preact/signals'
 
 import { en } from './en'
 import { count } from './number'
@@ -25,9 +25,17 @@ export type Values<K extends Key> = [Placeholder<(typeof en)[K]>] extends [never
   ? []
   : [values: Record<Placeholder<(typeof en)[K]>, string | number>]
 
+let chosen: Language = 'en'
+
 export async function speak(to: Language): Promise<void> {
-  messages.value = to === 'ja' ? (await import('./ja')).ja : en
-  language.value = to
+  chosen = to
+  const loaded = to === 'ja' ? (await import('./ja')).ja : en
+  // The person chose again while the messages were on their way.
+  if (chosen !== to) return
+  batch(() => {
+    messages.value = loaded
+    language.value = to
+  })
 }
 
 /** The language of the browser, if we have it. */

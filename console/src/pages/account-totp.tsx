@@ -26,7 +26,10 @@ export function SecondFactor() {
 
   async function turnOff(): Promise<void> {
     if (!(await ask({ title: t('totp.off'), text: t('totp.off.text'), confirm: t('totp.off') }))) return
-    if (await perform(() => api.DELETE('/v1/session/totp-secret'), t('totp.isOff'))) await loadSession()
+    await perform(async () => {
+      await api.DELETE('/v1/session/totp-secret')
+      await loadSession()
+    }, t('totp.isOff'))
   }
 
   return (

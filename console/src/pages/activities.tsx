@@ -2,7 +2,7 @@
 
 import { body, provider, type Schemas } from '../api/client'
 import { number } from '../app/format'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { app, at } from '../app/session'
 import { t, tValue } from '../i18n'
 import { State } from '../ui/badge'
@@ -11,13 +11,12 @@ import { Empty } from '../ui/empty'
 import { Head } from '../ui/head'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 
 const COMMAND = "noroshi activity start --user u1 --type OrderAttributes --state '{\"step\":\"packed\"}'"
 
 export default function Activities() {
   const load = usePages(`activities ${app.value}`, async (after) => {
-    const answer = await body(provider.GET('/v1/activities', { params: { query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(provider.GET('/v1/activities', { params: { query: pageAfter(after) } }))
     return { rows: answer.activities, next: answer.next }
   })
   return (

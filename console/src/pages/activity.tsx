@@ -6,7 +6,7 @@ import { body, provider, type Schemas } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { number } from '../app/format'
 import { useLoad } from '../app/load'
-import { amend, place } from '../app/router'
+import { place } from '../app/router'
 import { app, refusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -22,6 +22,7 @@ import { Head, Section } from '../ui/head'
 import { Bars, Progress } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
+import { DeviceChoice } from './device-choice'
 import { parseObject } from './json'
 
 type Activity = Schemas['Activity']
@@ -100,23 +101,16 @@ function Update({ activity, onClose }: { activity: Activity; onClose(): void }) 
 
 function DeviceOf({ id }: { id: string }) {
   const device = place.value.query.get('device') ?? ''
-  const [typed, setTyped] = useState(device)
   return (
     <Section title={t('story.title')}>
-      <form class="filters" onSubmit={(event) => { event.preventDefault(); amend({ device: typed.trim() }) }}>
-        <label class="filter">
-          <span>{t('kind.device')}</span>
-          <input class="input mono" type="search" value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
-        </label>
-        <Button type="submit">{t('story.show')}</Button>
-      </form>
+      <DeviceChoice />
       {device ? <Trace key={device} id={id} device={device} /> : <Empty icon="device" title={t('story.empty')} text={t('activity.device.text')} />}
     </Section>
   )
 }
 
 function Trace({ id, device }: { id: string; device: string }) {
-  const load = useLoad(`${id} ${device}`, () => body(provider.GET('/v1/activities/{id}/devices/{device}', { params: { path: { id, device } } })), REFRESH_MS)
+  const load = useLoad(`trace ${app.value} ${id} ${device}`, () => body(provider.GET('/v1/activities/{id}/devices/{device}', { params: { path: { id, device } } })), REFRESH_MS)
   const trace = load.data
   if (!trace) return load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton />
   return (

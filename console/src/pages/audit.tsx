@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks'
 
 import { body, session as api, type SessionSchemas } from '../api/client'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
 import { amend, place } from '../app/router'
 import { app, canEverywhere } from '../app/session'
@@ -14,34 +14,30 @@ import { Id } from '../ui/copy'
 import { Dialog } from '../ui/dialog'
 import { Empty } from '../ui/empty'
 import { Facts } from '../ui/facts'
+import { FilterField, FilterForm } from '../ui/filter'
 import { Head } from '../ui/head'
 import { Segmented } from '../ui/segmented'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
+import { useFilters } from './filters'
 
 type AuditEntry = SessionSchemas['AuditEntry']
 
 const FILTERS = ['person', 'action', 'since', 'until'] as const
-type Filters = Partial<Record<(typeof FILTERS)[number], string>>
-
-const asked = (): Filters => Object.fromEntries(FILTERS.map((name) => [name, place.value.query.get(name) ?? '']).filter(([, value]) => value !== ''))
 
 export default function Audit() {
-  const filters = asked()
-  const [typed, setTyped] = useState<Filters>(filters)
+  const { applied, isFiltered, typed, field, apply } = useFilters(FILTERS)
   const [open, setOpen] = useState<AuditEntry | undefined>(undefined)
   // People who read all apps see the log of all; others that of an app that they manage.
   const whole = canEverywhere('read')
   const scoped = !whole || (app.value !== undefined && place.value.query.get('scope') !== 'all')
-  const load = usePages(`audit ${scoped} ${app.value} ${JSON.stringify(filters)}`, async (after) => {
-    const since = fromInput(filters.since ?? '')
-    const until = fromInput(filters.until ?? '')
+  const load = usePages(`audit ${scoped} ${app.value} ${JSON.stringify(applied)}`, async (after) => {
+    const since = fromInput(applied.since ?? '')
+    const until = fromInput(applied.until ?? '')
     const query = {
-      limit: PAGE_ROWS,
-      ...(after ? { after } : {}),
-      ...(filters.person ? { person: filters.person } : {}),
-      ...(filters.action ? { action: filters.action } : {}),
+      ...pageAfter(after),
+      ...(applied.person ? { person: applied.person } : {}),
+      ...(applied.action ? { action: applied.action } : {}),
       ...(since ? { since } : {}),
       ...(until ? { until } : {}),
     }
@@ -51,16 +47,9 @@ export default function Audit() {
       : await body(api.GET('/v1/apps/{app}/audit', { params: { path: { app: name ?? '' }, query } }))
     return { rows: answer.entries, next: answer.next }
   })
-  const field = (name: 'action' | 'since' | 'until', label: string, type: 'search' | 'datetime-local' = 'search') => (
-    <label class="filter">
-      <span>{label}</span>
-      <input class="input" type={type as 'search'} value={typed[name] ?? ''} autocomplete="off" spellcheck={false} onInput={(event) => setTyped({ ...typed, [name]: event.currentTarget.value })} />
-    </label>
-  )
-  function filter(chosen: Filters): void {
-    setTyped(chosen)
-    amend(Object.fromEntries(FILTERS.map((name) => [name, chosen[name]?.trim() || undefined])))
-  }
+  const by = (entry: AuditEntry) => entry.person
+    ? <button type="button" class="link-button" title={t('audit.onlyPerson')} onClick={() => apply({ ...typed, person: entry.person?.id ?? '' })}>{entry.person.email}</button>
+    : who(entry)
   return (
     <>
       <Head title={t('page.audit')} text={t('audit.lead')}>
@@ -73,22 +62,30 @@ export default function Audit() {
           />
         )}
       </Head>
-      <form class="filters" onSubmit={(event) => { event.preventDefault(); filter(typed) }}>
-        {field('action', t('audit.begins'))}
-        {field('since', t('audit.since'), 'datetime-local')}
-        {field('until', t('audit.until'), 'datetime-local')}
-        <Button type="submit">{t('action.filter')}</Button>
-        {Object.keys(filters).length > 0 && <Button kind="quiet" onClick={() => filter({})}>{t('action.clearFilter')}</Button>}
-      </form>
+      <FilterForm isFiltered={isFiltered} onApply={() => apply(typed)} onClear={() => apply({})}>
+        <FilterField label={t('audit.begins')} {...field('action')} />
+        <FilterField label={t('audit.since')} type="datetime-local" {...field('since')} />
+        <FilterField label={t('audit.until')} type="datetime-local" {...field('until')} />
+      </FilterForm>
       <Table<AuditEntry>
         caption={t('page.audit')}
         load={load}
         rowKey={({ id }) => id}
         empty={<Empty icon="audit" title={t('audit.empty')} text={t('audit.empty.text')} />}
         columns={[
-          { title: t('column.time'), cell: ({ at }) => <When at={at} exact /> },
-          { title: t('audit.by'), cell: (entry) => entry.person ? <button type="button" class="link-button" title={t('audit.onlyPerson')} onClick={() => filter({ ...typed, person: entry.person?.id ?? '' })}>{entry.person.email}</button> : who(entry) },
-          { title: t('audit.action'), cell: ({ action, target }) => <><code>{action}</code><small class="below">{target}</small></> },
+          { title: t('column.time'), wide: true, cell: ({ at }) => <When at={at} exact /> },
+          { title: t('audit.by'), wide: true, cell: by },
+          {
+            title: t('audit.action'),
+            cell: (entry) => (
+              <>
+                <code>{entry.action}</code>
+                {/* A phone has no room for these columns. */}
+                <span class="below phone-only">{by(entry)} · <When at={entry.at} exact /></span>
+                <small class="below">{entry.target}</small>
+              </>
+            ),
+          },
           ...(scoped ? [] : [{ title: t('audit.app'), wide: true, cell: (entry: AuditEntry) => entry.app ?? <span class="none">–</span> }]),
           { title: t('audit.address'), wide: true, cell: ({ address }) => <code class="nowrap">{address}</code> },
           { title: t('column.actions'), align: 'actions', cell: (entry) => <Button small label={t('action.named', { action: t('audit.details'), name: entry.action })} onClick={() => setOpen(entry)}>{t('audit.details')}</Button> },

@@ -31,6 +31,7 @@ export class Autosave<T extends Saved> {
   begin(saved: T): void {
     clearTimeout(this.timer)
     this.wanted = undefined
+    this.error = undefined
     this.saved = saved
     this.show('saved')
   }

@@ -1,4 +1,4 @@
-/** A campaign: progress with rate, funnel, errors and suppressed messages by reason, variants; pause, resume, abort. */
+/** A campaign: progress with rate, funnel, errors and suppressed messages by reason, variants; pause, resume, abort, discard. */
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 
@@ -8,7 +8,7 @@ import { duration, number } from '../app/format'
 import { useLoad } from '../app/load'
 import { go, place } from '../app/router'
 import { app, at, refusal } from '../app/session'
-import { t, tValue } from '../i18n'
+import { language, t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
 import { outcomeTone, State } from '../ui/badge'
 import { Button } from '../ui/button'
@@ -18,13 +18,14 @@ import { Id } from '../ui/copy'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
-import { LiveLink } from '../ui/live-link'
 import { type Bar, Bars, Progress } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
 import { audienceText, messageTitle } from './campaign-text'
 import { Variants } from './campaign-variants'
 import { Review } from './compose-review'
+import { LiveLink } from './live-link'
+import { type Samples, sampled } from './rate-samples'
 
 type Campaign = Schemas['Campaign']
 
@@ -81,19 +82,12 @@ function Reasons({ label, rows, none }: { label: string; rows: Campaign['reasons
   return <Bars label={label} bars={bars} whole={rows.reduce((sum, { count }) => sum + count, 0)} />
 }
 
-const SAMPLES_MAX = 300
-
 /** The rate since the page was opened: one value for each answer. */
 function RateChart({ campaign }: { campaign: Campaign }) {
-  const [samples, setSamples] = useState<{ from: number; points: number[] }>(() => ({ from: Date.now(), points: [] }))
-  useEffect(() => {
-    setSamples(({ from, points }) => ({
-      from: from + Math.max(0, points.length + 1 - SAMPLES_MAX) * REFRESH_MS,
-      points: [...points, campaign.rate_per_second].slice(-SAMPLES_MAX),
-    }))
-  }, [campaign])
+  const [samples, setSamples] = useState<Samples>({ from: 0, points: [] })
+  useEffect(() => setSamples((before) => sampled(before, campaign.rate_per_second, Date.now(), REFRESH_MS)), [campaign])
   // The same array while nothing changes, or the chart would be drawn again.
-  const lines = useMemo(() => [{ label: t('campaign.rate'), points: samples.points }], [samples])
+  const lines = useMemo(() => [{ label: t('campaign.rate'), points: [...samples.points] }], [samples, language.value])
   // Two values make a line.
   if (samples.points.length < 2) return null
   return <Chart title={t('campaign.rateChart')} unit="per_second" from={samples.from} stepMs={REFRESH_MS} lines={lines} area />
@@ -115,6 +109,11 @@ function Actions({ campaign: { id, state }, reload }: { campaign: Campaign; relo
       await change(() => provider.POST('/v1/campaigns/{id}/resume', path), t('campaign.resumed'))
     }
   }
+  async function discard(): Promise<void> {
+    if (await ask({ title: t('campaign.discard.confirm'), text: t('campaign.discard.text'), confirm: t('campaign.discard.confirm') })) {
+      await change(() => provider.POST('/v1/campaigns/{id}/abort', path), t('campaign.discarded'))
+    }
+  }
   async function abort(): Promise<void> {
     if (await ask({ title: t('campaign.abort'), text: t('campaign.abort.text'), confirm: t('campaign.abort') })) {
       await change(() => provider.POST('/v1/campaigns/{id}/abort', path), t('campaign.aborted'))
@@ -130,7 +129,9 @@ function Actions({ campaign: { id, state }, reload }: { campaign: Campaign; relo
       {(state === 'draft' || state === 'scheduled') && <Button reason={reason} onClick={() => go(at('new-campaign', { id }))}>{t('campaign.edit')}</Button>}
       {(state === 'running' || state === 'scheduled') && <Button icon="pause" reason={reason} onClick={() => void pause()}>{t('campaign.pause')}</Button>}
       {state === 'paused' && <Button kind="primary" icon="play" reason={reason} onClick={() => void resume()}>{t('campaign.resume')}</Button>}
-      {!ended && <Button kind="danger" icon="stop" reason={reason} onClick={() => void abort()}>{t('campaign.abort')}</Button>}
+      {state === 'draft'
+        ? <Button kind="danger" reason={reason} onClick={() => void discard()}>{t('campaign.discard')}</Button>
+        : !ended && <Button kind="danger" icon="stop" reason={reason} onClick={() => void abort()}>{t('campaign.abort')}</Button>}
       {ended && <Button kind="danger" reason={reason} onClick={() => void remove()}>{t('action.delete')}</Button>}
     </>
   )

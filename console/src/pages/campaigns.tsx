@@ -1,49 +1,42 @@
 /** The campaigns of the app, newest first, filtered by the server. */
 
-import { useState } from 'preact/hooks'
-
 import { body, provider, type Schemas } from '../api/client'
 import { number, percent } from '../app/format'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
-import { amend, go, place } from '../app/router'
+import { go } from '../app/router'
 import { app, at, refusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Badge, State } from '../ui/badge'
 import { Button } from '../ui/button'
 import { Empty } from '../ui/empty'
 import { Select, TextField } from '../ui/field'
+import { FilterForm } from '../ui/filter'
 import { Head } from '../ui/head'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { audienceText, messageTitle } from './campaign-text'
+import { type Filters, useFilters } from './filters'
 
 type Campaign = Schemas['Campaign']
 
 const REFRESH_MS = 10_000
 const STATES = ['draft', 'scheduled', 'running', 'paused', 'done', 'aborted'] as const
 const FILTERS = ['state', 'name', 'created_by', 'created_since', 'created_until', 'start_since', 'start_until'] as const
-type Filter = Partial<Record<(typeof FILTERS)[number], string>>
-
-const present = (): Filter => Object.fromEntries(FILTERS.flatMap((name) => {
-  const value = place.value.query.get(name)
-  return value ? [[name, value]] : []
-}))
 
 export default function Campaigns() {
-  const filter = present()
-  const isFiltered = Object.keys(filter).length > 0
-  const load = usePages(`campaigns ${app.value} ${JSON.stringify(filter)}`, async (after) => {
-    const times = Object.fromEntries(Object.entries(filter).map(([name, value]) => [name, /_(since|until)$/.test(name) ? fromInput(value) : value]))
-    const answer = await body(provider.GET('/v1/campaigns', { params: { query: { ...times, limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+  const filters = useFilters(FILTERS)
+  const { applied, isFiltered } = filters
+  const load = usePages(`campaigns ${app.value} ${JSON.stringify(applied)}`, async (after) => {
+    const query = Object.fromEntries(Object.entries(applied).map(([name, value]) => [name, /_(since|until)$/.test(name) ? fromInput(value) : value]))
+    const answer = await body(provider.GET('/v1/campaigns', { params: { query: { ...query, ...pageAfter(after) } } }))
     return { rows: answer.campaigns, next: answer.next }
   }, REFRESH_MS)
   const create = <Button kind="primary" icon="plus" reason={refusal('publish')} onClick={() => go(at('new-campaign'))}>{t('campaigns.new')}</Button>
   return (
     <>
       <Head title={t('page.campaigns')} text={t('campaigns.lead')}>{create}</Head>
-      <Filters key={JSON.stringify(filter)} filter={filter} />
+      <CampaignFilters {...filters} />
       <Table<Campaign>
         caption={t('page.campaigns')}
         load={load}
@@ -66,26 +59,23 @@ export default function Campaigns() {
   )
 }
 
-function Filters({ filter }: { filter: Filter }) {
-  const [typed, setTyped] = useState<Filter>(filter)
-  const set = (name: keyof Filter) => (value: string): void => setTyped({ ...typed, [name]: value })
-  const apply = (values: Filter): void => amend(Object.fromEntries(FILTERS.map((name) => [name, values[name] || undefined])))
+function CampaignFilters({ applied, isFiltered, typed, field, apply }: Filters<(typeof FILTERS)[number]>) {
+  const more = (
+    <details open={Object.keys(applied).some((name) => name !== 'name' && name !== 'state')}>
+      <summary>{t('campaigns.moreFilters')}</summary>
+      <div class="field-row">
+        <TextField label={t('campaigns.author')} {...field('created_by')} mono />
+        <TextField label={t('campaigns.createdSince')} type="datetime-local" {...field('created_since')} />
+        <TextField label={t('campaigns.createdUntil')} type="datetime-local" {...field('created_until')} />
+        <TextField label={t('campaigns.startSince')} type="datetime-local" {...field('start_since')} />
+        <TextField label={t('campaigns.startUntil')} type="datetime-local" {...field('start_until')} />
+      </div>
+    </details>
+  )
   return (
-    <form class="filters campaign-filters" onSubmit={(event) => { event.preventDefault(); apply(typed) }}>
-      <TextField label={t('campaigns.nameFilter')} value={typed.name ?? ''} onChange={set('name')} />
-      <Select label={t('column.state')} value={typed.state ?? ''} onChange={set('state')} options={[{ value: '', label: t('campaigns.allStates') }, ...STATES.map((value) => ({ value, label: tValue('state', value) }))]} />
-      <Button type="submit">{t('action.filter')}</Button>
-      {Object.keys(filter).length > 0 && <Button kind="quiet" onClick={() => apply({})}>{t('action.clearFilter')}</Button>}
-      <details open={Object.keys(filter).some((name) => name !== 'name' && name !== 'state')}>
-        <summary>{t('campaigns.moreFilters')}</summary>
-        <div class="field-row">
-          <TextField label={t('campaigns.author')} value={typed.created_by ?? ''} onChange={set('created_by')} mono />
-          <TextField label={t('campaigns.createdSince')} type="datetime-local" value={typed.created_since ?? ''} onChange={set('created_since')} />
-          <TextField label={t('campaigns.createdUntil')} type="datetime-local" value={typed.created_until ?? ''} onChange={set('created_until')} />
-          <TextField label={t('campaigns.startSince')} type="datetime-local" value={typed.start_since ?? ''} onChange={set('start_since')} />
-          <TextField label={t('campaigns.startUntil')} type="datetime-local" value={typed.start_until ?? ''} onChange={set('start_until')} />
-        </div>
-      </details>
-    </form>
+    <FilterForm className="campaign-filters" isFiltered={isFiltered} onApply={() => apply(typed)} onClear={() => apply({})} more={more}>
+      <TextField label={t('campaigns.nameFilter')} {...field('name')} />
+      <Select label={t('column.state')} {...field('state')} options={[{ value: '', label: t('campaigns.allStates') }, ...STATES.map((value) => ({ value, label: tValue('state', value) }))]} />
+    </FilterForm>
   )
 }

@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks'
 import { body, provider, type Schemas } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { number } from '../app/format'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { app, at, refusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -18,7 +18,6 @@ import { Head } from '../ui/head'
 import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 
 type Channel = Schemas['Channel']
 
@@ -26,7 +25,7 @@ export default function Channels() {
   const [creating, setCreating] = useState(false)
   const [binding, setBinding] = useState<Channel | undefined>(undefined)
   const load = usePages(`channels ${app.value}`, async (after) => {
-    const answer = await body(provider.GET('/v1/push/channels', { params: { query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(provider.GET('/v1/push/channels', { params: { query: pageAfter(after) } }))
     return { rows: answer.channels, next: answer.next }
   })
   const reason = refusal('define')

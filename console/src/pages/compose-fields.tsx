@@ -6,7 +6,7 @@ import { t, tValue } from '../i18n'
 import { Button } from '../ui/button'
 import { Checks, Select, Switch, TextArea, TextField } from '../ui/field'
 import { Section } from '../ui/head'
-import { type Draft, PLATFORMS, placeholders, WHOM } from './draft'
+import { type Draft, PLATFORMS, placeholders, valueOf, WHOM } from './draft'
 
 export interface PartProps { draft: Draft; set(change: Partial<Draft>): void }
 
@@ -62,7 +62,7 @@ export function MessageFields({ draft, set }: PartProps) {
           <legend>{t('compose.defaults')}</legend>
           <p class="hint">{draft.whom === 'upload' ? t('compose.defaultsUpload') : t('compose.defaultsHint')}</p>
           {names.map((name) => (
-            <TextField key={name} label={name} value={draft.variables[name] ?? ''} onChange={(value) => set({ variables: { ...draft.variables, [name]: value } })} required={draft.whom !== 'upload'} />
+            <TextField key={name} label={name} value={valueOf(draft.variables, name) ?? ''} onChange={(value) => set({ variables: { ...draft.variables, [name]: value } })} required={draft.whom !== 'upload'} />
           ))}
         </fieldset>
       )}

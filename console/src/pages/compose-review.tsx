@@ -1,10 +1,9 @@
 /** The last step of the composer: what is missing, how many it reaches and until when, approval, and start. */
 
-import { useEffect, useState } from 'preact/hooks'
-
 import { body, provider, type Schemas, session as api } from '../api/client'
 import { perform, useAction } from '../app/action'
 import { number } from '../app/format'
+import { useLoad } from '../app/load'
 import { go } from '../app/router'
 import { at, refusal, session } from '../app/session'
 import { t, tValue } from '../i18n'
@@ -24,14 +23,9 @@ type Size = Schemas['EstimatedSize']
 interface Props { campaign: Campaign; open?: ((step: Step) => void) | undefined; reload(): void; before?: (() => Promise<Campaign | undefined>) | undefined }
 
 export function Review({ campaign, open, reload, before }: Props) {
-  const [estimate, setEstimate] = useState<Estimate | undefined>(undefined)
-  const count = useAction(async () => {
-    setEstimate(await body(provider.POST('/v1/campaigns/{id}/estimate', { params: { path: { id: campaign.id } } })))
-  })
-  useEffect(() => {
-    setEstimate(undefined)
-    void count.run()
-  }, [campaign.id, campaign.revision])
+  // Each revision has an estimate of its own; an answer for an older one comes too late.
+  const count = useLoad(`estimate ${campaign.id} ${campaign.revision}`, () => body(provider.POST('/v1/campaigns/{id}/estimate', { params: { path: { id: campaign.id } } })))
+  const estimate = count.data
   const problems = campaign.problems ?? []
   return (
     <>
@@ -47,7 +41,7 @@ export function Review({ campaign, open, reload, before }: Props) {
           </ul>
         </Section>
       )}
-      <Section title={t('review.estimate')} actions={<Button small busy={count.busy} onClick={() => void count.run()}>{t('review.again')}</Button>}>
+      <Section title={t('review.estimate')} actions={<Button small busy={count.loading} onClick={count.reload}>{t('review.again')}</Button>}>
         <ErrorBox error={count.error} />
         {estimate && <Estimated estimate={estimate} />}
       </Section>

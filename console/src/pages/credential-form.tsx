@@ -89,7 +89,7 @@ export function CredentialForm({ app, onClose }: { app: string; onClose(saved: b
       body: { service, ...(service === 'apns' ? { environment } : {}), ...filled([...fields, ...endpoints], values) } as NewCredential,
     })
   })
-  const input = (field: FieldOf) => <Field key={field.name} field={field} value={values[field.name] ?? ''} onChange={(value) => setValues({ ...values, [field.name]: value })} />
+  const input = (field: FieldOf) => <Field key={field.name} field={field} value={values[field.name] ?? ''} onChange={(value) => setValues((before) => ({ ...before, [field.name]: value }))} />
   return (
     <FormDialog title={t('credentials.add')} wide submit={t('credentials.add')} busy={save.busy} error={save.error} onClose={() => onClose(false)} onSubmit={() => void save.run().then((done) => done && onClose(true))}>
       <div class="field-row">

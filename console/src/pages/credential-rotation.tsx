@@ -39,7 +39,7 @@ export function Rotation({ app, credential, title, onClose }: RotationProps) {
     <FormDialog title={t('credentials.rotateOf', { name: title })} wide submit={t('credentials.rotate')} busy={rotate.busy} error={rotate.error} onClose={onClose} onSubmit={() => void rotate.run()}>
       <p>{t('credentials.rotate.text')}</p>
       {service === 'webpush' && <p class="bad-text">{t('credentials.rotate.webpush')}</p>}
-      {fields.map((field) => <Field key={field.name} field={field} value={values[field.name] ?? ''} onChange={(value) => setValues({ ...values, [field.name]: value })} />)}
+      {fields.map((field) => <Field key={field.name} field={field} value={values[field.name] ?? ''} onChange={(value) => setValues((before) => ({ ...before, [field.name]: value }))} />)}
       <TextField label={t('credentials.rotate.device')} hint={t('credentials.rotate.deviceHint')} value={device} onChange={setDevice} required mono />
     </FormDialog>
   )

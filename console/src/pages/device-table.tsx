@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact'
 
 import { body, provider, type Schemas } from '../api/client'
 import type { operations } from '../api/provider'
-import { type Pages, usePages } from '../app/load'
+import { PAGE_ROWS, type Pages, usePages } from '../app/load'
 import { seek } from '../app/seek'
 import { app, at } from '../app/session'
 import { t, tValue } from '../i18n'
@@ -15,8 +15,6 @@ import { seenQuery } from './day-seen'
 
 type Device = Schemas['Device']
 type Query = operations['devices']['parameters']['query']
-
-export const PAGE_ROWS = 50
 
 export const DEVICE_FILTERS = ['user', 'platform', 'token', 'service', 'seen'] as const
 export type DeviceFilters = Partial<Record<(typeof DEVICE_FILTERS)[number], string>>

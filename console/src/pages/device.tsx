@@ -16,12 +16,12 @@ import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Select, TextField } from '../ui/field'
 import { Head } from '../ui/head'
-import { LiveLink } from '../ui/live-link'
 import { Skeleton } from '../ui/skeleton'
 import { Tabs } from '../ui/tabs'
 import { Day, When } from '../ui/when'
 import { DeviceVariants } from './device-variants'
 import { EndpointTable } from './endpoint-table'
+import { LiveLink } from './live-link'
 import { PreferencesPanel } from './preferences'
 import { RecentNotifications } from './recent-notifications'
 import { TestMessage } from './test-message'
@@ -95,14 +95,19 @@ function PermissionCheck({ device }: { device: string }) {
   const [topic, setTopic] = useState('')
   const [action, setAction] = useState<'subscribe' | 'publish'>('subscribe')
   const [answer, setAnswer] = useState<Schemas['TopicPermission'] | undefined>(undefined)
+  /** The answer is about what was asked, not about what stands there now. */
+  const changed = <T,>(set: (value: T) => void) => (value: T): void => {
+    setAnswer(undefined)
+    set(value)
+  }
   const check = useAction(async () => {
     const params = { path: { device, topic }, query: { action } }
     setAnswer(await body(provider.GET('/v1/devices/{device}/topics/{topic}/permission', { params })))
   })
   return (
     <form class="stack narrow" onSubmit={(event) => { event.preventDefault(); void check.run() }}>
-      <TextField label={t('kind.topic')} value={topic} onChange={setTopic} required mono />
-      <Select label={t('permission.action')} value={action} onChange={setAction} options={(['subscribe', 'publish'] as const).map((value) => ({ value, label: tValue('topic.action', value) }))} />
+      <TextField label={t('kind.topic')} value={topic} onChange={changed(setTopic)} required mono />
+      <Select label={t('permission.action')} value={action} onChange={changed(setAction)} options={(['subscribe', 'publish'] as const).map((value) => ({ value, label: tValue('topic.action', value) }))} />
       <div class="row"><Button type="submit" busy={check.busy}>{t('permission.ask')}</Button></div>
       <ErrorBox error={check.error} />
       {answer && (

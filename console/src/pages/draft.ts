@@ -125,7 +125,11 @@ export function placeholders({ title, text, translations }: Draft): string[] {
 
 /** As the server fills it: a recipient's own value, else the default. One without a value stays visible. */
 export const fill = (text: string, own: Readonly<Record<string, string>>, defaults: Readonly<Record<string, string>>): string =>
-  text.replace(PLACEHOLDER, (whole, name: string) => own[name] ?? (defaults[name] || whole))
+  text.replace(PLACEHOLDER, (whole, name: string) => valueOf(own, name) ?? (valueOf(defaults, name) || whole))
+
+/** The value of a placeholder; `constructor` has one only if it was set. */
+export const valueOf = (values: Readonly<Record<string, string>>, name: string): string | undefined =>
+  Object.hasOwn(values, name) ? values[name] : undefined
 
 /** The words that a device with this language gets: the exact tag, else that of a prefix, else the message's own. */
 export function wordsFor({ title, text, translations }: Draft, locale: string | null | undefined): Words {

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 
 import { admin, body, type Schemas } from '../api/client'
 import { perform } from '../app/action'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { amend, place } from '../app/router'
 import { app, refusal } from '../app/session'
 import { t } from '../i18n'
@@ -17,7 +17,6 @@ import { Head } from '../ui/head'
 import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { ExperimentForm } from './experiment-form'
 import { Shares } from './shares'
 
@@ -28,7 +27,7 @@ export default function Experiments() {
   const archived = place.value.query.get('archived') === 'true'
   const [editing, setEditing] = useState<Experiment | 'new' | undefined>(undefined)
   const load = usePages(`experiments ${name} ${archived}`, async (after) => {
-    const query = { limit: PAGE_ROWS, archived, ...(after ? { after } : {}) }
+    const query = { archived, ...pageAfter(after) }
     const answer = await body(admin.GET('/v1/apps/{app}/experiments', { params: { path: { app: name }, query } }))
     return { rows: answer.experiments, next: answer.next }
   })

@@ -3,12 +3,12 @@
 import { useMemo } from 'preact/hooks'
 
 import { admin, body } from '../api/client'
-import { dateTime, millis, quantity, type Unit } from '../app/format'
+import { dateTime, duration, millis, quantity, type Unit } from '../app/format'
 import { type Live, type LiveFigures, useLive } from '../app/live'
 import { useLoad } from '../app/load'
 import { amend, place } from '../app/router'
 import { app, canEverywhere } from '../app/session'
-import { type PlainKey, t } from '../i18n'
+import { language, type PlainKey, t } from '../i18n'
 import { Chart, type Line } from '../ui/chart'
 import { ErrorBox } from '../ui/error'
 import { Section } from '../ui/head'
@@ -152,12 +152,12 @@ function Charts({ app: name, span }: { app: string | undefined; span: Span }) {
     return (name === undefined ? CHARTS_OF_ALL : CHARTS_OF_APP).map(({ title, unit, area, lines }) => (
       <Chart key={title} title={t(title)} unit={unit} from={millis(data.from)} stepMs={data.step_s * 1000} lines={lines(data)} area={area === true} />
     ))
-  }, [data, name])
+  }, [data, name, language.value])
   return (
     <>
       <ErrorBox error={load.error} retry={load.reload} />
       {!data && !load.error && <Skeleton rows={4} />}
-      {data && isEmpty(data) && <p class="soft">{t('figures.empty')}</p>}
+      {data && isEmpty(data) && <p class="soft">{t('figures.empty', { step: duration(data.step_s * 1000) })}</p>}
       {data && <Outages series={data} />}
       <div class="charts">{charts}</div>
     </>

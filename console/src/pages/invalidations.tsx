@@ -1,20 +1,19 @@
 /** Push tokens that push services declared invalid, newest last as the API lists them. */
 
 import { body, provider, type Schemas } from '../api/client'
-import { usePages } from '../app/load'
+import { PAGE_ROWS, pageAfter, usePages } from '../app/load'
 import { app, at } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Badge } from '../ui/badge'
 import { Empty } from '../ui/empty'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 
 type Invalidation = Schemas['Invalidation']
 
 export function Invalidations() {
   const load = usePages(`invalidations ${app.value}`, async (after) => {
-    const query = { limit: PAGE_ROWS, ...(after ? { after } : {}) }
+    const query = pageAfter(after)
     const answer = await body(provider.GET('/v1/push/invalidations', { params: { query } })) as Schemas['Invalidations']
     // `next` is a position to continue from later, so the last page has one too.
     return { rows: answer.invalidations, next: answer.invalidations.length < PAGE_ROWS ? null : answer.next }

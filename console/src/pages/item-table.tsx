@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
 import { perform } from '../app/action'
-import { useLoad, usePages } from '../app/load'
+import { pageAfter, useLoad, usePages } from '../app/load'
 import { app, at, refusal } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -14,7 +14,6 @@ import { Empty } from '../ui/empty'
 import { Segmented } from '../ui/segmented'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 
 type Item = Schemas['Item']
 const FILTERS = ['all', 'unread', 'read', 'archived'] as const
@@ -23,7 +22,7 @@ export function ItemTable({ user }: { user: string }) {
   const [filter, setFilter] = useState<(typeof FILTERS)[number]>('all')
   const counts = useLoad(`counts ${app.value} ${user}`, () => body(provider.GET('/v1/users/{user}/items/counts', { params: { path: { user } } })))
   const load = usePages(`items ${app.value} ${user} ${filter}`, async (after) => {
-    const query = { limit: PAGE_ROWS, ...(filter === 'all' ? {} : { state: filter }), ...(after ? { after } : {}) }
+    const query = { ...pageAfter(after), ...(filter === 'all' ? {} : { state: filter }) }
     const answer = await body(provider.GET('/v1/users/{user}/items', { params: { path: { user }, query } }))
     return { rows: answer.items, next: answer.next }
   })

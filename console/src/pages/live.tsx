@@ -3,11 +3,10 @@
 import { Component } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
-import { number } from '../app/format'
+import { dateTime, utc } from '../app/format'
 import { amend, place } from '../app/router'
 import { app, at } from '../app/session'
-import { FIELDS, type Filter, filterOf, GROUP_NAMES, json, type Row, type Tail, type TailState, type TailView, useTail, valuesOf } from '../app/tail'
-import { type PlainKey, t, tValue } from '../i18n'
+import { language, type PlainKey, t, tValue } from '../i18n'
 import { Badge } from '../ui/badge'
 import { Button } from '../ui/button'
 import { CodeBlock } from '../ui/code'
@@ -15,9 +14,12 @@ import { copyText } from '../ui/copy'
 import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Checks } from '../ui/field'
-import { FilterField } from '../ui/filter'
+import { FilterField, FilterForm } from '../ui/filter'
 import { Head } from '../ui/head'
-import { summary, time, tone } from './tail-text'
+import { json, type Omission, type Row, type Tail } from './tail'
+import { FIELDS, type Filter, filterOf, GROUP_NAMES, valuesOf } from './tail-filter'
+import { type TailState, type TailView, useTail } from './tail-stream'
+import { omissionText, second, summary, time, tone } from './tail-text'
 
 /** Rows in the document; more on request, so that each text of the stream stays cheap. */
 const SHOWN = 200
@@ -33,44 +35,45 @@ export default function Live() {
   return (
     <>
       <Head title={t('page.live')} text={t('tail.lead')} />
-      <FilterForm key={key} filter={filter} />
+      <TailFilter filter={filter} />
       <Controls view={view} />
       <ErrorBox error={view.error} />
-      <Stated tail={view.tail} />
+      <Omissions tail={view.tail} />
       <Rows key={`${key} rows`} view={view} />
     </>
   )
 }
 
-function FilterForm({ filter }: { filter: Filter }) {
+function TailFilter({ filter }: { filter: Filter }) {
   const [typed, setTyped] = useState(filter)
   const values = valuesOf(filter)
   const isFiltered = Object.values(values).some((value) => value !== undefined)
+  useEffect(() => setTyped(filter), [JSON.stringify(values)])
   const apply = (chosen: Filter): void => amend(valuesOf(chosen))
+  const kinds = (
+    <Checks
+      label={t('tail.kinds')}
+      value={typed.groups}
+      options={GROUP_NAMES.map((value) => ({ value, label: t(`tail.group.${value}`) }))}
+      onChange={(groups) => {
+        const chosen = { ...typed, groups: GROUP_NAMES.filter((name) => groups.includes(name)) }
+        setTyped(chosen)
+        if (chosen.groups.length > 0) apply(chosen)
+      }}
+    />
+  )
   return (
-    <form class="filters tail-filters" onSubmit={(event) => { event.preventDefault(); apply(typed) }}>
+    <FilterForm className="tail-filters" isFiltered={isFiltered} onApply={() => apply(typed)} onClear={() => apply({ groups: GROUP_NAMES })} more={kinds}>
       {FIELDS.map((name) => (
         <FilterField key={name} label={t(LABELS[name])} value={typed[name] ?? ''} onChange={(value) => setTyped({ ...typed, [name]: value })} />
       ))}
-      <Button type="submit">{t('action.filter')}</Button>
-      {isFiltered && <Button kind="quiet" onClick={() => apply({ groups: GROUP_NAMES })}>{t('action.clearFilter')}</Button>}
-      <Checks
-        label={t('tail.kinds')}
-        value={typed.groups}
-        options={GROUP_NAMES.map((value) => ({ value, label: t(`tail.group.${value}`) }))}
-        onChange={(groups) => {
-          const chosen = { ...typed, groups: GROUP_NAMES.filter((name) => groups.includes(name)) }
-          setTyped(chosen)
-          if (chosen.groups.length > 0) apply({ ...filter, groups: chosen.groups })
-        }}
-      />
-    </form>
+    </FilterForm>
   )
 }
 
 const STATES: Record<TailState, PlainKey> = {
-  stopped: 'tail.stopped', unattended: 'tail.unattended', connecting: 'live.connecting', live: 'live.live',
-  still: 'tail.paused', broken: 'tail.broken', refused: 'tail.stopped',
+  stopped: 'tail.stopped', unattended: 'tail.unattended', hidden: 'tail.hidden', connecting: 'live.connecting', live: 'live.live',
+  paused: 'tail.paused', broken: 'tail.broken', refused: 'tail.stopped',
 }
 
 function Controls({ view: { tail, state, start, stop, pause, resume, clear } }: { view: TailView }) {
@@ -79,7 +82,7 @@ function Controls({ view: { tail, state, start, stop, pause, resume, clear } }: 
   return (
     <div class="bar tail-bar">
       <p class={`live-state ${state === 'live' ? 'live' : state === 'broken' || state === 'refused' ? 'broken' : 'paused'}`} role="status">{t(STATES[state])}</p>
-      {isOpen && (state === 'still'
+      {isOpen && (state === 'paused'
         ? <Button kind="primary" icon="play" onClick={resume}>{tail.held.length > 0 ? t('tail.resumeWith', { count: tail.held.length }) : t('tail.resume')}</Button>
         : <Button icon="pause" reason={state === 'live' ? undefined : t(STATES[state])} onClick={pause}>{t('tail.pause')}</Button>)}
       {isOpen
@@ -92,18 +95,27 @@ function Controls({ view: { tail, state, start, stop, pause, resume, clear } }: 
   )
 }
 
-/** What the list does not show. */
-function Stated({ tail: { omitted, gaps, nodesMissing, missing, dropped } }: { tail: Tail }) {
-  const kinds = [...omitted].sort(([, a], [, b]) => b - a)
-  const total = kinds.reduce((sum, [, count]) => sum + count, 0)
-  const lines = [
-    total > 0 && t('tail.omitted', { total: number(total), kinds: kinds.map(([kind, count]) => `${tValue('event', kind)} ${number(count)}`).join(', ') }),
-    dropped > 0 && t('tail.dropped', { count: number(dropped) }),
-    ...[...gaps].map((gap) => tValue('tail.gap', gap)),
-    nodesMissing > 0 && (missing.length > 0 ? t('tail.missing', { nodes: missing.join(', ') }) : t('tail.missingCount', { count: nodesMissing })),
-  ].filter((line): line is string => typeof line === 'string')
-  if (lines.length === 0) return null
-  return <ul class="tail-stated" aria-label={t('tail.stated')}>{lines.map((line) => <li key={line}>{line}</li>)}</ul>
+/** What the list lacks. */
+function Omissions({ tail: { omissions, nodesMissing, missing, dropped } }: { tail: Tail }) {
+  const isMissing = nodesMissing > 0
+  if (omissions.length === 0 && !isMissing && dropped === 0) return null
+  return (
+    <ul class="tail-omissions" aria-label={t('tail.stated')}>
+      {omissions.map((omission) => <li key={`${omission.kind} ${omission.from}`}>{omission.kind !== 'devices' && <Span {...omission} />}{omissionText(omission)}</li>)}
+      {isMissing && <li>{missing.length > 0 ? t('tail.missing', { nodes: missing.join(', ') }) : t('tail.missingCount', { count: nodesMissing })}</li>}
+      {dropped > 0 && <li>{t('tail.dropped', { count: dropped })}</li>}
+    </ul>
+  )
+}
+
+function Span({ from, until }: Omission) {
+  const [first, last] = [second(from), second(until)]
+  return (
+    <span class="tail-span">
+      <time dateTime={from} title={dateTime(from)}>{first}</time>
+      {last !== first && <> – <time dateTime={until} title={dateTime(until)}>{last}</time></>}
+    </span>
+  )
 }
 
 function Rows({ view: { tail, state, pause } }: { view: TailView }) {
@@ -149,7 +161,7 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
   }
 
   if (isEmpty) {
-    const waits = state === 'live' || state === 'still'
+    const waits = state === 'live' || state === 'paused'
     return <Empty icon="tail" title={t(waits ? 'tail.waiting' : 'tail.empty')} text={t(waits ? 'tail.waiting.text' : 'tail.empty.text')}>{waits && <CodeBlock label={t('devices.command')} value={'noroshi publish --user u1 --title "Hello"'} />}</Empty>
   }
   const reachable = rows.some(({ key }) => key === current) ? current : rows[0]?.key
@@ -157,7 +169,7 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
     <>
       <ol class="tail" ref={list} aria-label={t('tail.list')} aria-describedby="tail-keys" onKeyDown={move}>
         {rows.map((row) => (
-          <TailRow key={row.key} row={row} isOpen={open.has(row.key)} isReachable={row.key === reachable} toggle={toggle} reach={reach} />
+          <TailRow key={row.key} row={row} look={`${language.value} ${utc.value}`} isOpen={open.has(row.key)} isReachable={row.key === reachable} toggle={toggle} reach={reach} />
         ))}
       </ol>
       <p class="hidden" id="tail-keys">{t('tail.keys')}</p>
@@ -166,13 +178,13 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
   )
 }
 
-interface RowProps { row: Row; isOpen: boolean; isReachable: boolean; toggle(key: number, opens: boolean): void; reach(key: number, byKeyboard: boolean): void }
+interface RowProps { row: Row; /** Language and time zone. */ look: string; isOpen: boolean; isReachable: boolean; toggle(key: number, opens: boolean): void; reach(key: number, byKeyboard: boolean): void }
 
 /** Drawn again only if it changed: four times a second, most rows did not. */
 class TailRow extends Component<RowProps> {
   override shouldComponentUpdate(next: RowProps): boolean {
-    const { row, isOpen, isReachable } = this.props
-    return next.row !== row || next.isOpen !== isOpen || next.isReachable !== isReachable
+    const { row, look, isOpen, isReachable } = this.props
+    return next.row !== row || next.look !== look || next.isOpen !== isOpen || next.isReachable !== isReachable
   }
 
   override render({ row: { key, event }, isOpen, isReachable, toggle, reach }: RowProps) {

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { body, provider, type Schemas } from '../api/client'
+import { APP_HEADER } from '../api/transport'
 import { useAction } from '../app/action'
 import { useLoad } from '../app/load'
 import { amend, place } from '../app/router'
@@ -13,6 +14,7 @@ import { ErrorBox } from '../ui/error'
 import { Head } from '../ui/head'
 import { Segmented } from '../ui/segmented'
 import { Skeleton } from '../ui/skeleton'
+import { toastError } from '../ui/toast'
 import { When } from '../ui/when'
 import { Autosave, type SaveState } from './autosave'
 import { AudienceFields, MessageFields, ScheduleFields } from './compose-fields'
@@ -38,16 +40,18 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   const [viewer, choose] = useState<Viewer | undefined>(undefined)
   const here = useRef(true)
   const autosave = useMemo(() => {
+    // The last save may come when another app is open.
+    const headers = { [APP_HEADER]: app.value ?? '' }
     const saver = {
       create: async (content: Record<string, unknown>) => {
         // A draft may lack what a request has.
-        const made = await body(provider.POST('/v1/campaigns', { params: { query: { draft: true } }, body: withoutNulls(content) as never }))
+        const made = await body(provider.POST('/v1/campaigns', { headers, params: { query: { draft: true } }, body: withoutNulls(content) as never }))
         // The answer may come when another page is open.
         if (here.current) amend({ id: (made as Campaign).id })
         return made as Campaign
       },
       change: (id: string, revision: number, content: Record<string, unknown>) =>
-        body(provider.PATCH('/v1/campaigns/{id}', { params: { path: { id } }, body: { ...content, revision } })),
+        body(provider.PATCH('/v1/campaigns/{id}', { headers, params: { path: { id } }, body: { ...content, revision } })),
     }
     const made = new Autosave<Campaign>(saver, () => redraw((n) => n + 1))
     if (first) made.begin(first)
@@ -55,11 +59,13 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
   }, [])
   useEffect(() => () => {
     here.current = false
-    void autosave.flush()
+    void autosave.flush().then(() => {
+      if (autosave.error) toastError(autosave.error)
+    })
   }, [])
   useEffect(() => {
     const leave = (event: BeforeUnloadEvent): void => {
-      if (autosave.state !== 'waiting' && autosave.state !== 'saving' && autosave.state !== 'failed') return
+      if (autosave.state === 'new' || autosave.state === 'saved') return
       void autosave.flush()
       event.preventDefault()
     }
@@ -85,7 +91,10 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
     if (saved) await autosave.overwrite((await read(saved.id)).revision)
   }
   const refresh = async (): Promise<void> => {
-    if (saved) autosave.begin(await read(saved.id))
+    if (!saved) return
+    const present = await read(saved.id)
+    // What a person has typed meanwhile is newer.
+    if (autosave.state === 'saved') autosave.begin(present)
   }
   const step = STEPS.find((one) => one === place.value.query.get('step')) ?? 'audience'
   const open = (to: (typeof STEPS)[number]): void => {
@@ -111,7 +120,7 @@ function Composer({ campaign: first }: { campaign: Campaign | undefined }) {
           {step === 'message' && <><MessageFields draft={draft} set={set} /><PersonValues draft={draft} id={saved?.id} viewer={viewer} choose={choose} /></>}
           {step === 'schedule' && <ScheduleFields draft={draft} set={set} />}
           {step === 'review' && (saved && autosave.state === 'saved'
-            ? <Review campaign={saved} open={open} reload={() => void refresh()} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
+            ? <Review campaign={saved} open={open} reload={() => void refresh().catch(toastError)} before={async () => { await autosave.flush(); return autosave.state === 'saved' ? autosave.saved : undefined }} />
             : <p class="soft">{saved ? t('compose.saving') : t('compose.empty')}</p>)}
           {next && <div class="row"><Button kind="primary" onClick={() => { open(next); fields.current?.focus() }}>{t('compose.next', { step: t(`step.${next}`) })}</Button></div>}
         </div>

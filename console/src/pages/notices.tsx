@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 
 import { admin, body, type Schemas } from '../api/client'
 import { perform } from '../app/action'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { amend, place } from '../app/router'
 import { app, refusal } from '../app/session'
 import { t } from '../i18n'
@@ -17,7 +17,6 @@ import { Head } from '../ui/head'
 import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { NoticeForm } from './notice-form'
 
 type Notice = Schemas['Notice']
@@ -27,7 +26,7 @@ export default function Notices() {
   const archived = place.value.query.get('archived') === 'true'
   const [editing, setEditing] = useState<Notice | 'new' | undefined>(undefined)
   const load = usePages(`notices ${name} ${archived}`, async (after) => {
-    const query = { limit: PAGE_ROWS, archived, ...(after ? { after } : {}) }
+    const query = { archived, ...pageAfter(after) }
     const answer = await body(admin.GET('/v1/apps/{app}/notices', { params: { path: { app: name }, query } }))
     return { rows: answer.notices, next: answer.next }
   })

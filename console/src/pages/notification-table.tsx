@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact'
 
 import { body, provider, type Schemas } from '../api/client'
 import { number } from '../app/format'
-import { type Pages, usePages } from '../app/load'
+import { PAGE_ROWS, type Pages, usePages } from '../app/load'
 import { fromInput } from '../app/local-time'
 import { seek } from '../app/seek'
 import { app, at } from '../app/session'
@@ -12,7 +12,6 @@ import { t, tValue } from '../i18n'
 import { Outcome, State } from '../ui/badge'
 import { Table } from '../ui/table'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 
 type Listed = Schemas['ListedNotification']
 

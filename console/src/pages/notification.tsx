@@ -1,12 +1,10 @@
 /** A notification: its state and counts, and its story on one device. */
 
-import { useState } from 'preact/hooks'
-
 import { body, provider, type Schemas } from '../api/client'
 import { perform } from '../app/action'
-import { duration, number } from '../app/format'
+import { duration, millis, number } from '../app/format'
 import { useLoad } from '../app/load'
-import { amend, place } from '../app/router'
+import { place } from '../app/router'
 import { app, at, refusal } from '../app/session'
 import { language, t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -18,11 +16,12 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
-import { LiveLink } from '../ui/live-link'
 import { Bars } from '../ui/progress'
 import { Skeleton } from '../ui/skeleton'
 import { type Step, Timeline } from '../ui/timeline'
 import { When } from '../ui/when'
+import { DeviceChoice } from './device-choice'
+import { LiveLink } from './live-link'
 
 const REFRESH_MS = 5000
 
@@ -83,16 +82,9 @@ function Summary({ state }: { state: Schemas['NotificationState'] }) {
 }
 
 function Story({ id, device }: { id: string; device: string }) {
-  const [typed, setTyped] = useState(device)
   return (
     <Section title={t('story.title')}>
-      <form class="filters" onSubmit={(event) => { event.preventDefault(); amend({ device: typed.trim() }) }}>
-        <label class="filter">
-          <span>{t('kind.device')}</span>
-          <input class="input mono" type="search" value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
-        </label>
-        <Button type="submit">{t('story.show')}</Button>
-      </form>
+      <DeviceChoice />
       {device ? <Trace key={device} id={id} device={device} /> : <Empty icon="device" title={t('story.empty')} text={t('story.empty.text')} />}
     </Section>
   )
@@ -103,12 +95,12 @@ type Trace = Schemas['Trace']
 function Trace({ id, device }: { id: string; device: string }) {
   const load = useLoad(`trace ${app.value} ${id} ${device}`, () => body(provider.GET('/v1/notifications/{id}/devices/{device}', { params: { path: { id, device } } })), REFRESH_MS)
   const trace = load.data
-  // The server's sentences are in English.
   const last = trace?.steps.at(-1)
   if (!trace) return load.error ? <ErrorBox error={load.error} retry={load.reload} /> : <Skeleton />
   return (
     <>
       <div class="story-summary">
+        {/* The server's sentences are in English. */}
         {language.value !== 'en' && last && <p><strong>{tValue('outcome', last.outcome)}</strong></p>}
         <p class="lines" lang="en">{trace.summary}</p>
         <p class="chips">
@@ -121,7 +113,7 @@ function Trace({ id, device }: { id: string; device: string }) {
       </div>
       {trace.steps.length === 0 && !trace.attempts?.length
         ? <p class="soft">{t('story.noStep')}</p>
-        : <Timeline steps={[...trace.steps.map(outcomeStep), ...(trace.attempts ?? []).map(attemptStep)].sort((a, b) => String(a.at).localeCompare(String(b.at)))} />}
+        : <Timeline steps={[...trace.steps.map(outcomeStep), ...(trace.attempts ?? []).map(attemptStep)].sort((a, b) => millis(a.at) - millis(b.at))} />}
     </>
   )
 }

@@ -74,13 +74,12 @@ function Tile({ quota: { quota, used, limit, refused, scope } }: { quota: Quota 
   )
 }
 
-const isOpen = ({ state }: Campaign): boolean => state === 'running' || state === 'scheduled' || state === 'paused'
-
-/** The campaigns that run or wait, then the newest. */
+/** The campaigns that run or wait, however old, then the newest. */
 function Campaigns() {
   const load = useLoad(`newest campaigns ${app.value}`, async () => {
-    const { campaigns } = await body(provider.GET('/v1/campaigns', { params: { query: { limit: 50 } } }))
-    return [...campaigns.filter(isOpen), ...campaigns.filter((one) => !isOpen(one))].slice(0, CAMPAIGNS)
+    const read = async (state: string) => (await body(provider.GET('/v1/campaigns', { params: { query: { state, limit: CAMPAIGNS } } }))).campaigns
+    const [open, others] = await Promise.all([read('running,scheduled,paused'), read('draft,done,aborted')])
+    return [...open, ...others].slice(0, CAMPAIGNS)
   }, REFRESH_MS)
   return (
     <Table<Campaign>

@@ -3,9 +3,10 @@
 import { useState } from 'preact/hooks'
 
 import { body, session as api, type SessionSchemas } from '../api/client'
+import { isMissing } from '../api/error'
 import { EVERYWHERE, type Role, ROLES } from '../api/permission'
 import { useAction } from '../app/action'
-import { app, session } from '../app/session'
+import { app, loadSession, session } from '../app/session'
 import { t, tValue } from '../i18n'
 import { Button } from '../ui/button'
 import { FormDialog } from '../ui/dialog'
@@ -17,14 +18,15 @@ type Assignment = { app: string; role: Role }
 
 function RoleFields({ value, onChange }: { value: readonly Assignment[]; onChange(value: readonly Assignment[]): void }) {
   const apps = [EVERYWHERE, ...(session.value?.apps ?? [])]
-  const free = apps.find((name) => !value.some((one) => one.app === name))
+  const isFree = (name: string): boolean => !value.some((one) => one.app === name)
+  const free = apps.find(isFree)
   const amend = (index: number, change: Partial<Assignment>): void => onChange(value.map((one, here) => here === index ? { ...one, ...change } : one))
   return (
     <fieldset class="group">
       <legend>{t('people.roles')}</legend>
       {value.map((one, index) => (
         <div class="field-row" key={index}>
-          <Select label={t('people.app')} value={one.app} onChange={(name) => amend(index, { app: name })} options={[...new Set([one.app, ...apps])].map((name) => ({ value: name, label: appName(name) }))} />
+          <Select label={t('people.app')} value={one.app} onChange={(name) => amend(index, { app: name })} options={[one.app, ...apps.filter(isFree)].map((name) => ({ value: name, label: appName(name) }))} />
           <Select label={t('people.role')} hint={t(`role.${one.role}.text`)} value={one.role} onChange={(role) => amend(index, { role })} options={ROLES.map((role) => ({ value: role, label: tValue('role', role) }))} />
           <Button small kind="quiet" icon="close" label={t('action.removeNamed', { name: appName(one.app) })} onClick={() => onChange(value.filter((_, here) => here !== index))} />
         </div>
@@ -59,8 +61,12 @@ export function RoleForm({ person, onClose }: { person: SessionSchemas['Person']
     }
     for (const { app: name } of person.roles) {
       if (roles.some((one) => one.app === name)) continue
-      await api.DELETE('/v1/people/{id}/roles/{role_app}', { params: { path: { id: person.id, role_app: name } } })
+      await api.DELETE('/v1/people/{id}/roles/{role_app}', { params: { path: { id: person.id, role_app: name } } }).catch((error: unknown) => {
+        // An earlier attempt removed it, and failed later.
+        if (!isMissing(error)) throw error
+      })
     }
+    if (person.id === session.value?.person.id) await loadSession()
   })
   return (
     <FormDialog title={t('people.rolesOf', { name: person.name || person.email })} wide submit={t('action.save')} busy={save.busy} error={save.error} onClose={onClose} onSubmit={() => void save.run().then((done) => done && onClose())}>

@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks'
 import { body, session as api, type SessionSchemas } from '../api/client'
 import { type Role, ROLES } from '../api/permission'
 import { perform, useAction } from '../app/action'
-import { useLoad, usePages } from '../app/load'
+import { pageAfter, useLoad, usePages } from '../app/load'
 import { app, session } from '../app/session'
 import { t, tValue } from '../i18n'
 import { ask } from '../ui/ask'
@@ -19,7 +19,6 @@ import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { toast } from '../ui/toast'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { NewLink } from './new-link'
 
 type Person = SessionSchemas['AppPerson']
@@ -30,7 +29,7 @@ export function PeopleOfApp() {
   const own = session.value?.person.id
   const [adding, setAdding] = useState<{ email: string; role: Role } | undefined>(undefined)
   const people = usePages(`people ${name}`, async (after) => {
-    const answer = await body(api.GET('/v1/apps/{app}/people', { params: { path: { app: name }, query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(api.GET('/v1/apps/{app}/people', { params: { path: { app: name }, query: pageAfter(after) } }))
     return { rows: answer.people, next: answer.next }
   })
 

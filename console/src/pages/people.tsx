@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 
 import { body, session as api, type SessionSchemas } from '../api/client'
 import { perform } from '../app/action'
-import { useLoad, usePages } from '../app/load'
+import { pageAfter, useLoad, usePages } from '../app/load'
 import { canEverywhere, session } from '../app/session'
 import { t } from '../i18n'
 import { ask } from '../ui/ask'
@@ -16,7 +16,6 @@ import { Menu } from '../ui/menu'
 import { Table } from '../ui/table'
 import { toastError } from '../ui/toast'
 import { When } from '../ui/when'
-import { PAGE_ROWS } from './device-table'
 import { NewLink } from './new-link'
 import { InviteForm, RoleForm } from './people-form'
 import { PeopleOfApp } from './people-of-app'
@@ -34,7 +33,7 @@ function Everybody() {
   const [link, setLink] = useState<{ email: string; path: string } | undefined>(undefined)
   const [changing, setChanging] = useState<Person | undefined>(undefined)
   const people = usePages('people', async (after) => {
-    const answer = await body(api.GET('/v1/people', { params: { query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(api.GET('/v1/people', { params: { query: pageAfter(after) } }))
     return { rows: answer.people, next: answer.next }
   })
   const invitations = useLoad('invitations', async () => (await body(api.GET('/v1/invitations'))).invitations)

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { admin, type AdminSchemas, body } from '../api/client'
 import { ApiError } from '../api/error'
 import { number, percent } from '../app/format'
-import { t } from '../i18n'
+import { language, t } from '../i18n'
 import { Button } from '../ui/button'
 import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
@@ -85,7 +85,7 @@ function Sampling({ since, seconds }: Running) {
 function Taken({ profile }: { profile: Profile }) {
   const [shape, setShape] = useState<Shape>('graph')
   const [search, setSearch] = useState('')
-  const root = useMemo(() => treeOf(profile, t('flame.all')), [profile])
+  const root = useMemo(() => treeOf(profile, t('flame.all')), [profile, language.value])
   const functions = useMemo(() => sums(root), [root])
   if (profile.sum === 0) return <Empty icon="flame" title={t('flame.idle')} text={t('flame.idle.text')} />
   const found = search ? matched(root, search) : 0

@@ -12,7 +12,7 @@ import { useLoad } from '../app/load'
 import { app, at, can, canEverywhere } from '../app/session'
 import { t } from '../i18n'
 import { type Call, callOf, faultOf, type Filled, headersOf, parametersOf, proofOf, target } from '../reference/call'
-import type { Document, Listed, Media, Operation, Parameter } from '../reference/document'
+import { type Document, isStream, type Listed, type Media, type Operation, type Parameter } from '../reference/document'
 import { kindsIn, type Names, personal } from '../reference/names'
 import { core, limits, sample } from '../reference/schema'
 import { type Language, LANGUAGES, snippet } from '../reference/snippet'
@@ -224,19 +224,20 @@ async function send(listed: Listed, operation: Operation, filled: Filled): Promi
 }
 
 /** Why nobody can try it here. */
-function untryable({ needed, method }: Listed): string | undefined {
+function untryable({ needed, method }: Listed, document: Document, operation: Operation): string | undefined {
   if (!needed) return t('reference.try.notForPeople')
+  if (isStream(document, operation)) return t('reference.try.stream')
   if (needed.where === 'anybody' && method !== 'GET') return t('reference.try.loggedOut')
   return undefined
 }
 
-function Try({ listed, operation, filled }: Props & { filled: Filled }) {
+function Try({ listed, document, operation, filled }: Props & { filled: Filled }) {
   const [outcome, setOutcome] = useState<Outcome | undefined>(undefined)
   const attempt = useAction(async () => {
     setOutcome(undefined)
     setOutcome(await send(listed, operation, filled))
   })
-  const reason = untryable(listed)
+  const reason = untryable(listed, document, operation)
   if (reason) return <p class="try-note">{reason}</p>
 
   const { needed, method, path } = listed

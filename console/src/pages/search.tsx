@@ -42,7 +42,8 @@ export default function Search() {
 function Results({ text }: { text: string }) {
   const load = useLoad(text, () => lookUp(text))
   const hits = load.data?.hits
-  const only = hits?.length === 1 ? hits[0] : undefined
+  // With a failure, the hit may not be the only one.
+  const only = hits?.length === 1 && load.data?.errors.length === 0 ? hits[0] : undefined
   useEffect(() => {
     if (only) go(at(only.kind, { id: only.id }), 'replace')
   }, [only])

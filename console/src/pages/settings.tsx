@@ -32,9 +32,11 @@ export default function Settings() {
 
   async function remove(): Promise<void> {
     if (!(await ask({ title: t('settings.delete'), text: t('settings.delete.text', { app: name }), confirm: t('action.delete'), typed: name }))) return
-    if (!(await perform(() => admin.DELETE('/v1/apps/{app}', path), t('settings.deleted')))) return
-    await loadSession()
-    go(address('overview'))
+    await perform(async () => {
+      await admin.DELETE('/v1/apps/{app}', path)
+      await loadSession()
+      go(address('overview'))
+    }, t('settings.deleted'))
   }
 
   return (

@@ -1,8 +1,8 @@
-/** One line about an event of the live tail, its tone, and what it links to. */
+/** One line about an event of the live tail, its tone and its time; a sentence about an omission. */
 
 import { language, t, tValue } from '../i18n'
 import { number, utc, zone } from '../app/format'
-import type { TailEvent } from '../app/tail'
+import type { Omission, TailEvent } from './tail'
 import type { Tone } from '../ui/badge'
 
 const text = (event: TailEvent, name: string): string | undefined => {
@@ -68,16 +68,29 @@ export function summary(event: TailEvent): string {
   return parts.filter(Boolean).join(' · ')
 }
 
-let clock: { key: string; format: Intl.DateTimeFormat } | undefined
+/** What the list lacks, and why. */
+export function omissionText({ kind, counts }: Omission): string {
+  if (kind !== 'omitted') return tValue('tail.gap', kind)
+  const kinds = Object.entries(counts).sort(([, a], [, b]) => b - a)
+  const total = kinds.reduce((sum, [, count]) => sum + count, 0)
+  return t('tail.omitted', { total, kinds: kinds.map(([name, count]) => `${tValue('event', name)} ${number(count)}`).join(', ') })
+}
+
+const clocks = new Map<string, Intl.DateTimeFormat>()
+
+function timeOfDay(at: string, precise: boolean): string {
+  const key = `${language.value} ${utc.value} ${precise}`
+  let clock = clocks.get(key)
+  if (!clock) {
+    clock = new Intl.DateTimeFormat(language.value === 'ja' ? 'ja-JP' : 'en-GB', {
+      hour: '2-digit', minute: '2-digit', second: '2-digit', ...(precise ? { fractionalSecondDigits: 3 as const } : {}), hourCycle: 'h23', timeZone: zone(),
+    })
+    clocks.set(key, clock)
+  }
+  return clock.format(Date.parse(at))
+}
 
 /** The time of day to the millisecond. */
-export function time(at: string): string {
-  const key = `${language.value} ${utc.value}`
-  if (clock?.key !== key) {
-    const format = new Intl.DateTimeFormat(language.value === 'ja' ? 'ja-JP' : 'en-GB', {
-      hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3, hourCycle: 'h23', timeZone: zone(),
-    })
-    clock = { key, format }
-  }
-  return clock.format.format(Date.parse(at))
-}
+export const time = (at: string): string => timeOfDay(at, true)
+/** The time of day to the second. */
+export const second = (at: string): string => timeOfDay(at, false)

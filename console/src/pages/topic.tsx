@@ -15,9 +15,9 @@ import { Empty } from '../ui/empty'
 import { ErrorBox } from '../ui/error'
 import { Facts } from '../ui/facts'
 import { Head, Section } from '../ui/head'
-import { LiveLink } from '../ui/live-link'
 import { Skeleton } from '../ui/skeleton'
 import { When } from '../ui/when'
+import { LiveLink } from './live-link'
 
 const REFRESH_MS = 5000
 

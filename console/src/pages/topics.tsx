@@ -2,7 +2,7 @@
 
 import { body, provider, type Schemas } from '../api/client'
 import { number } from '../app/format'
-import { usePages } from '../app/load'
+import { pageAfter, usePages } from '../app/load'
 import { app, at } from '../app/session'
 import { t } from '../i18n'
 import { Badge } from '../ui/badge'
@@ -10,11 +10,10 @@ import { CodeBlock } from '../ui/code'
 import { Empty } from '../ui/empty'
 import { Head } from '../ui/head'
 import { Table } from '../ui/table'
-import { PAGE_ROWS } from './device-table'
 
 export default function Topics() {
   const load = usePages(`topics ${app.value}`, async (after) => {
-    const answer = await body(provider.GET('/v1/topics', { params: { query: { limit: PAGE_ROWS, ...(after ? { after } : {}) } } }))
+    const answer = await body(provider.GET('/v1/topics', { params: { query: pageAfter(after) } }))
     return { rows: answer.topics, next: answer.next }
   })
   return (

@@ -62,6 +62,10 @@ export function answerIn(document: Document, answer: Answer | { $ref: string }):
   return found
 }
 
+/** An answer that does not end, such as the live tail. */
+export const isStream = (document: Document, { responses }: Operation): boolean =>
+  Object.values(responses).some((answer) => 'text/event-stream' in (answerIn(document, answer).content ?? {}))
+
 /** The error codes that the description of an answer lists: `` `code`: Sentence; `code`: Sentence. `` */
 export function codesOf(description: string): { code: string; text: string }[] {
   return description.split(/(?:[;.]\s+|^)(?=`[a-z_]+`: )/)

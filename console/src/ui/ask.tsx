@@ -1,7 +1,7 @@
 /** "Do you really want this?" before a change that cannot be undone: `if (await ask({…}))`. */
 
 import { signal } from '@preact/signals'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { FormDialog } from './dialog'
@@ -30,7 +30,11 @@ export function ask(question: Question): Promise<boolean> {
   })
 }
 
+/** The answer "no" to an open question: its page is gone. */
+export const withdrawQuestion = (): void => open.value?.answer(false)
+
 export function Questions() {
+  useEffect(() => withdrawQuestion, [])
   return open.value ? <Asked key={open.value.title} {...open.value} /> : null
 }
 

@@ -35,9 +35,13 @@ export function Chart({ title, unit, from, stepMs, lines, area }: Props) {
     if (!element || asTable || empty) return undefined
     let plot: { destroy(): void } | undefined
     let wanted = true
-    void import('./plot').then(({ draw }) => {
-      if (wanted) plot = draw(element, { unit, from, stepMs, lines, area: area === true && lines.length === 1 })
-    })
+    import('./plot').then(
+      ({ draw }) => {
+        if (wanted) plot = draw(element, { unit, from, stepMs, lines, area: area === true && lines.length === 1 })
+      },
+      // Without the code that draws, the figures are a table.
+      () => wanted && setAsTable(true),
+    )
     return () => {
       wanted = false
       plot?.destroy()

@@ -1,6 +1,7 @@
 /** Tables: one page of rows, with a state for loading, error and nothing to show. */
 
 import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 
 import type { Load, Pages } from '../app/load'
 import { t } from '../i18n'
@@ -28,14 +29,20 @@ interface Props<T> {
 
 export function Table<T>({ caption, columns, load, rowKey, empty }: Props<T>) {
   const rows = load.data
+  const box = useRef<HTMLDivElement>(null)
+  const hasFocus = box.current?.contains(document.activeElement) === true
+  useLayoutEffect(() => {
+    // The focused row, or the button of an empty list, is gone: the keyboard continues at the table, or at the title of the page.
+    if (hasFocus && document.activeElement === document.body) (box.current ?? document.querySelector<HTMLElement>('#content h1'))?.focus()
+  })
   if (load.error && !rows) return <ErrorBox error={load.error} retry={load.reload} />
   if (!rows) return <Skeleton rows={6} />
   const paged = load.previous !== undefined || load.next !== undefined
-  if (rows.length === 0 && !paged) return <>{empty}</>
+  if (rows.length === 0 && !paged) return <div ref={box} tabIndex={-1} class="nothing">{empty}</div>
   return (
     <>
       {load.error ? <ErrorBox error={load.error} retry={load.reload} /> : null}
-      <div class="table-box" role="region" aria-label={caption} tabIndex={0}>
+      <div ref={box} class="table-box" role="region" aria-label={caption} tabIndex={0}>
         <table class="table" aria-busy={load.loading}>
           <caption class="hidden">{caption}</caption>
           <thead>

@@ -16,10 +16,15 @@ const SHOWN_MAX = 4
 const entries = signal<readonly Entry[]>([])
 let last = 0
 
+function bounded(all: readonly Entry[]): readonly Entry[] {
+  const dropped = all.length > SHOWN_MAX ? all.find(({ tone }) => tone === 'good') ?? all[0] : undefined
+  return all.filter((entry) => entry !== dropped)
+}
+
 export function toast(text: string, tone: Tone = 'good', detail?: string): void {
   const id = ++last
-  entries.value = [...entries.value, { id, text, tone, detail }].slice(-SHOWN_MAX)
-  // Errors stay until the person dismisses them.
+  entries.value = bounded([...entries.value, { id, text, tone, detail }])
+  // Errors stay until the person dismisses them, or more errors come.
   if (tone === 'good') setTimeout(() => dismiss(id), SHOWN_MS)
 }
 

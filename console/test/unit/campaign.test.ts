@@ -3,6 +3,7 @@ import { expect, test, vi } from 'vitest'
 import { ApiError } from '../../src/api/error'
 import { Autosave, type Saved } from '../../src/pages/autosave'
 import { EMPTY, fill, fromDefinition, placeholders, stepOf, toDefinition, withoutNulls, wordsFor } from '../../src/pages/draft'
+import { sampled, SAMPLES_MAX } from '../../src/pages/rate-samples'
 
 test('empty fields are absent, and null in a change', () => {
   expect(withoutNulls(toDefinition({ ...EMPTY, title: 'Hello' }))).toEqual({
@@ -48,7 +49,22 @@ test('a person gets the language and the values of their own', () => {
   expect(fill('Hi {{ name }}', { name: 'Ann' }, { name: 'you' })).toBe('Hi Ann')
   expect(fill('Hi {{name}}', {}, { name: 'you' })).toBe('Hi you')
   expect(fill('Hi {{name}}', {}, {})).toBe('Hi {{name}}')
+  // Names that every object has are no values.
+  expect(fill('{{constructor}} {{toString}}', {}, {})).toBe('{{constructor}} {{toString}}')
   expect([stepOf('audience.topic'), stepOf('quiet_hours.from'), stepOf(null)]).toEqual(['audience', 'schedule', 'message'])
+})
+
+test('rates keep their times: steps without an answer are gaps', () => {
+  const from = 1_000_000
+  let samples = sampled({ from: 0, points: [] }, 1, from, 2000)
+  samples = sampled(samples, 2, from + 2100, 2000)
+  expect(samples).toEqual({ from, points: [1, 2] })
+  samples = sampled(samples, 3, from + 8000, 2000)
+  expect(samples).toEqual({ from, points: [1, 2, null, null, 3] })
+  // An early answer is a step of its own.
+  expect(sampled(samples, 4, from + 8100, 2000).points.slice(-2)).toEqual([3, 4])
+  const late = sampled(samples, 5, from + 10_000_000, 2000)
+  expect([late.points.length, late.points.at(-1), late.from + (SAMPLES_MAX - 1) * 2000]).toEqual([SAMPLES_MAX, 5, from + 10_000_000])
 })
 
 const conflict = () => new ApiError({ status: 409, code: 'revision_conflict', title: '', detail: '' })

@@ -1,3 +1,4 @@
+/// <reference types="vite/client" />
 import { expect, test } from 'vitest'
 
 import { PERMISSIONS, ROLES } from '../../src/api/permission'
@@ -14,6 +15,17 @@ test('both languages have the same keys', () => {
 
 test.each(Object.keys(en) as (keyof typeof en)[])('%s has the same placeholders in both languages', (key) => {
   expect(placeholders(ja[key])).toEqual(placeholders(en[key]))
+})
+
+test('every message is used', () => {
+  const files = import.meta.glob<string>(['../../src/**/*.{ts,tsx}', '!**/i18n/{en,ja}.ts', '!**/api/{admin,provider,session}.ts'], { query: '?raw', import: 'default', eager: true })
+  const source = Object.values(files).join('\n')
+  const literals = new Set([...source.matchAll(/'([\w.*-]+)'/g)].map(([, text]) => text))
+  // `tValue('state', …)`, `t(`step.${…}`)`, and the helpers that pass a prefix on.
+  const prefixes = [...source.matchAll(/`([\w.]+\.)\$\{|(?:tValue|value)\('([\w.]+)'/g)].map(([, template, plain]) => template ?? `${plain}.`)
+  const ofLabels = ['service.', 'environment.', 'lane.']
+  const isUsed = (key: string): boolean => literals.has(key) || [...prefixes, ...ofLabels].some((prefix) => key.startsWith(prefix))
+  expect(Object.keys(en).filter((key) => !isUsed(key))).toEqual([])
 })
 
 test('no message is empty, and Japanese sentences end as Japanese sentences', () => {
@@ -43,6 +55,11 @@ test('the language changes at once', async () => {
   await speak('ja')
   expect(t('page.devices')).toBe('デバイス')
   await speak('en')
+})
+
+test('the last choice of a language wins', async () => {
+  await Promise.all([speak('ja'), speak('en')])
+  expect(t('page.devices')).toBe('Devices')
 })
 
 test('values newer than the page appear as the server sent them', () => {

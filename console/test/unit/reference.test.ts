@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 
 import { callOf, faultOf, parametersOf, target } from '../../src/reference/call'
-import { answerIn, codesOf, type Document, documentOf, find, type Listed, operationIn, scopesOf } from '../../src/reference/document'
+import { answerIn, codesOf, type Document, documentOf, find, isStream, type Listed, operationIn, scopesOf } from '../../src/reference/document'
 import { kindsIn, personal } from '../../src/reference/names'
 import { OPERATIONS } from '../../src/reference/operations'
 import { alternatives, core, descriptions, fields, isNullable, limits, sample, type Schema, typeText } from '../../src/reference/schema'
@@ -20,6 +20,14 @@ test('every operation has a document, a title and answers', async () => {
     expect(listed.summary, listed.id).toBeTruthy()
     for (const answer of Object.values(found.responses)) expect(answerIn(document, answer).description, listed.id).toBeTruthy()
   }
+})
+
+test('streams are known: a form would wait for their end', async () => {
+  const streams = await Promise.all(OPERATIONS.map(async (listed) => {
+    const document = await documentOf(listed)
+    return isStream(document, operationIn(document, listed)) ? `${listed.method} ${listed.path}` : undefined
+  }))
+  expect(streams.filter(Boolean).sort()).toEqual(['GET /v1/apps/{app}/live', 'GET /v1/events', 'GET /v1/live', 'GET /v1/tail'])
 })
 
 test('each schema of the documents can be drawn', async () => {

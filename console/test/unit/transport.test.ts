@@ -25,6 +25,23 @@ test('a request names its app once: in the path or in the header', () => {
   expect(prepare(request('/v1/apps/shop/keys'), context()).headers.has('Noroshi-App')).toBe(false)
 })
 
+test('a request keeps the app that it names, and the one of its page while a person confirms', async () => {
+  const named = new Request(`${BASE}/v1/campaigns`, { headers: { 'Noroshi-App': 'shop' } })
+  expect(prepare(named, context()).headers.get('Noroshi-App')).toBe('shop')
+  let app = 'dev'
+  const seen: (string | null)[] = []
+  const fetch = async (sent: Request | URL | string) => {
+    seen.push((sent as Request).headers.get('Noroshi-App'))
+    return seen.length === 1 ? answer(403, { code: 'confirm_log_in' }) : answer(200, {})
+  }
+  const confirmLogin = async () => {
+    app = 'shop'
+    return true
+  }
+  await transport(context({ app: () => app, confirmLogin }), fetch)(request('/v1/campaigns/1/start', 'POST'))
+  expect(seen).toEqual(['dev', 'dev'])
+})
+
 test('a page that nobody uses says so with each request', () => {
   expect(prepare(request('/v1/devices'), context()).headers.has('Noroshi-Background')).toBe(false)
   expect(prepare(request('/v1/devices'), context({ attended: () => false })).headers.get('Noroshi-Background')).toBe('true')

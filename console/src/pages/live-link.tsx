@@ -1,9 +1,9 @@
 /** A link to the live tail with a filter. */
 
 import { at, isFront } from '../app/session'
-import type { FIELDS } from '../app/tail'
 import { t } from '../i18n'
-import { Icon } from './icon'
+import { Icon } from '../ui/icon'
+import type { FIELDS } from './tail-filter'
 
 export function LiveLink(filter: Partial<Record<(typeof FIELDS)[number], string>>) {
   if (isFront()) return null
