@@ -187,7 +187,7 @@ export const OPERATIONS: readonly Listed[] = [
   {"id":"removeAppPerson","method":"DELETE","path":"/v1/apps/{app}/people/{id}","tag":"People","summary":"Take somebody's role in an app","documents":["session"],"needed":{"where":"app","permission":"own","dangerous":true}},
   {"id":"listAppInvitations","method":"GET","path":"/v1/apps/{app}/invitations","tag":"People","summary":"List the open invitations to an app","documents":["session"],"needed":{"where":"app","permission":"own"}},
   {"id":"withdrawAppInvitation","method":"DELETE","path":"/v1/apps/{app}/invitations/{id}","tag":"People","summary":"Withdraw an invitation to an app","documents":["session"],"needed":{"where":"app","permission":"own"}},
-  {"id":"listAudit","method":"GET","path":"/v1/audit","tag":"Audit log","summary":"Search the audit log","documents":["session"],"needed":{"where":"everywhere","permission":"read"}},
+  {"id":"listAudit","method":"GET","path":"/v1/audit","tag":"Audit log","summary":"Search the audit log","documents":["session"],"needed":{"where":"everywhere","permission":"manage"}},
   {"id":"listAppAudit","method":"GET","path":"/v1/apps/{app}/audit","tag":"Audit log","summary":"Search the audit log of an app","documents":["session"],"needed":{"where":"app","permission":"manage"}},
   {"id":"sendTest","method":"POST","path":"/v1/test-notifications","tag":"Tests","summary":"Send a test notification","documents":["session"],"needed":{"where":"app","permission":"devices"}},
   {"id":"approveCampaign","method":"POST","path":"/v1/campaigns/{id}/approve","tag":"Campaigns","summary":"Approve a campaign","documents":["session"],"needed":{"where":"app","permission":"publish"}},

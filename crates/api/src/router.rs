@@ -194,7 +194,7 @@ fn session_routes() -> Vec<Route> {
         get("/v1/live", series::live).on_node(Read),
         get("/v1/apps/{app}/live", series::live_of_app).in_app(Read),
         get("/v1/tail", tail::show).in_app(Read),
-        get("/v1/audit", audit::list).on_node(Read),
+        get("/v1/audit", audit::list).on_node(Manage),
         get("/v1/apps/{app}/audit", audit::of_app).in_app(Manage),
         get("/v1/apps/{app}/people", person::of_app).in_app(Own),
         get("/v1/apps/{app}/invitations", person::invitations_of_app).in_app(Own),

@@ -10,7 +10,9 @@
 //! runs. A viewer that does not keep up misses texts. A node without a report of the last seconds is named as missing, and
 //! the sums are without it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ use bytes::Bytes;
 use noroshi_cluster::Epoch;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::figures::{ASKED_FOR, Listener, REPORT_BYTES_MAX};
-use noroshi_types::{AppId, Timestamp};
+use noroshi_types::{AppId, PersonId, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -38,6 +40,8 @@ const FRESH_FOR: Duration = Duration::from_millis(3_500);
 const ASKERS_MAX: usize = 256;
 /// Open streams of a node. The admin address has twice as many connections, so that streams leave room for health checks.
 pub const VIEWERS_MAX: usize = 64;
+/// Of these, those of a person: nobody takes the places of all others.
+pub const VIEWERS_OF_PERSON_MAX: usize = 16;
 
 /// Whose figures a viewer sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +55,8 @@ pub enum Scope {
 pub enum Refused {
     /// [`VIEWERS_MAX`] streams are open.
     Full,
+    /// The person has [`VIEWERS_OF_PERSON_MAX`] open.
+    FullForPerson,
     /// The node stops.
     Closed,
 }
@@ -73,6 +79,7 @@ struct Reported {
 #[derive(Default)]
 struct State {
     viewers: HashMap<Scope, usize>,
+    people: HashMap<PersonId, usize>,
     is_sampling: bool,
     /// Of other nodes, while this node samples.
     reports: HashMap<Epoch, Reported>,
@@ -102,6 +109,7 @@ pub struct Live {
 /// One open stream, until it is dropped.
 pub struct Viewer {
     live: Arc<Live>,
+    person: PersonId,
     scope: Scope,
     texts: watch::Receiver<Arc<Texts>>,
 }
@@ -137,21 +145,27 @@ impl Live {
         self.closed.cancel();
     }
 
-    pub fn view(&self, scope: Scope) -> Result<Viewer, Refused> {
+    pub fn view(&self, person: PersonId, scope: Scope) -> Result<Viewer, Refused> {
         let live = self.this.upgrade().filter(|live| !live.closed.is_cancelled()).ok_or(Refused::Closed)?;
         let texts = self.texts.subscribe();
         let mut state = self.state.lock();
-        if state.viewers.values().sum::<usize>() >= VIEWERS_MAX {
+        let refused = match state.people.get(&person) {
+            Some(VIEWERS_OF_PERSON_MAX..) => Some(Refused::FullForPerson),
+            _ if state.viewers.values().sum::<usize>() >= VIEWERS_MAX => Some(Refused::Full),
+            _ => None,
+        };
+        if let Some(refused) = refused {
             self.metrics.series_viewers_refused.inc();
-            return Err(Refused::Full);
+            return Err(refused);
         }
         *state.viewers.entry(scope).or_default() += 1;
+        *state.people.entry(person).or_default() += 1;
         self.metrics.series_viewers.inc();
         if !std::mem::replace(&mut state.is_sampling, true) {
             self.runtime.spawn(sample_forever(live.clone()));
         }
         drop(state);
-        Ok(Viewer { live, scope, texts })
+        Ok(Viewer { live, person, scope, texts })
     }
 
     fn report(&self, apps: impl Iterator<Item = AppId>) -> Report {
@@ -302,11 +316,17 @@ impl Drop for Viewer {
     fn drop(&mut self) {
         self.live.metrics.series_viewers.dec();
         let mut state = self.live.state.lock();
-        if let Some(count) = state.viewers.get_mut(&self.scope) {
-            *count -= 1;
-            if *count == 0 {
-                state.viewers.remove(&self.scope);
-            }
+        release(&mut state.viewers, self.scope);
+        release(&mut state.people, self.person);
+    }
+}
+
+/// One less of this key.
+fn release<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }

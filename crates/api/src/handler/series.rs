@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, header};
 use noroshi_console::Made;
-use noroshi_series::live::{Refused, VIEWERS_MAX};
+use noroshi_series::live::{Refused, VIEWERS_MAX, VIEWERS_OF_PERSON_MAX};
 use noroshi_series::reader::{POINTS_MAX, Span};
 use noroshi_series::{Answer as Figures, Kind, Query as Asked, SHOWN, Scope, Series, Shown, Step, Viewer};
 use noroshi_types::{AppId, Permission, Timestamp};
@@ -243,10 +243,14 @@ pub(crate) async fn live_of_app(Shared(series): Shared<Arc<Series>>, person: Per
 }
 
 fn stream(series: &Series, scope: Scope, person: Person) -> Answer {
-    let viewer = series.live.view(scope).map_err(|refused| match refused {
+    let viewer = series.live.view(person.caller.person.id, scope).map_err(|refused| match refused {
         Refused::Full => Problem::new(
             Code::Overloaded,
             format!("{VIEWERS_MAX} streams of live figures are open at this node, which is its limit"),
+        ),
+        Refused::FullForPerson => Problem::new(
+            Code::LimitExceeded,
+            format!("you have {VIEWERS_OF_PERSON_MAX} streams of live figures open at this node, the most of a person"),
         ),
         Refused::Closed => Problem::new(Code::Unavailable, "the node stops"),
     })?;

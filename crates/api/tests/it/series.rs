@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use noroshi_api::router::CONSOLE_API;
+use noroshi_series::live::{VIEWERS_MAX, VIEWERS_OF_PERSON_MAX};
 use noroshi_store::AppSettings;
 use noroshi_types::{AppId, AppName, Role};
 use serde_json::{Value, json};
@@ -131,13 +132,18 @@ async fn a_stream_ends_with_the_session_the_role_and_the_node() {
 #[tokio::test]
 async fn too_many_streams_are_refused() {
     let service = Service::start().await;
-    let owner = person(&service, "owner@example.com", vec![(None, Role::Owner)]).await;
     let mut streams = Vec::new();
-    for _ in 0..noroshi_series::live::VIEWERS_MAX {
-        let stream = open(&service, &owner, "/v1/live").await;
-        assert_eq!(stream.status(), 200);
-        streams.push(stream);
+    for n in 0..VIEWERS_MAX / VIEWERS_OF_PERSON_MAX {
+        let owner = person(&service, &format!("owner{n}@example.com"), vec![(None, Role::Owner)]).await;
+        for _ in 0..VIEWERS_OF_PERSON_MAX {
+            let stream = open(&service, &owner, "/v1/live").await;
+            assert_eq!(stream.status(), 200);
+            streams.push(stream);
+        }
+        let refused = open(&service, &owner, "/v1/live").await;
+        assert_eq!(refused.status(), 409, "the others of the node keep their places");
     }
+    let owner = person(&service, "owner@example.com", vec![(None, Role::Owner)]).await;
     let refused = open(&service, &owner, "/v1/live").await;
     assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
     streams.pop();

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_series::live::{Refused, VIEWERS_MAX};
+use noroshi_series::live::{Refused, VIEWERS_MAX, VIEWERS_OF_PERSON_MAX};
 use noroshi_series::{Live, Metrics, Scope};
-use noroshi_types::AppId;
+use noroshi_types::{AppId, PersonId};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::world::World;
 
+const PERSON: PersonId = PersonId(99);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn json(event: &[u8]) -> Value {
@@ -32,8 +33,8 @@ async fn viewers_share_one_task_which_ends_with_the_last() {
         metrics.clone(),
     );
     node.connections.set(3);
-    let mut viewers: Vec<_> = (0..10).map(|_| live.view(Scope::All).expect("room")).collect();
-    viewers.push(live.view(Scope::App(AppId(1))).expect("room"));
+    let mut viewers: Vec<_> = (0..10).map(|_| live.view(PERSON, Scope::All).expect("room")).collect();
+    viewers.push(live.view(PERSON, Scope::App(AppId(1))).expect("room"));
     let next = async |viewer: &mut noroshi_series::Viewer| {
         tokio::time::timeout(PATIENCE, viewer.next()).await.expect("in time").expect("open")
     };
@@ -60,7 +61,7 @@ async fn viewers_share_one_task_which_ends_with_the_last() {
     };
     tokio::time::timeout(PATIENCE, task_ended).await.expect("the task ended");
     // It begins again.
-    next(&mut live.view(Scope::All).expect("room")).await;
+    next(&mut live.view(PERSON, Scope::All).expect("room")).await;
 }
 
 #[tokio::test]
@@ -74,13 +75,16 @@ async fn the_number_of_viewers_is_bounded_and_closing_ends_them() {
         Handle::current(),
         Metrics::default(),
     );
-    let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| live.view(Scope::All).expect("room")).collect();
-    assert_eq!(live.view(Scope::App(AppId(1))).err(), Some(Refused::Full));
+    let mut viewers: Vec<_> = (0..VIEWERS_MAX)
+        .map(|n| live.view(PersonId((n / VIEWERS_OF_PERSON_MAX) as u64), Scope::All).expect("room"))
+        .collect();
+    assert_eq!(live.view(PersonId(0), Scope::All).err(), Some(Refused::FullForPerson));
+    assert_eq!(live.view(PERSON, Scope::App(AppId(1))).err(), Some(Refused::Full));
     viewers.pop();
-    let again = live.view(Scope::App(AppId(1)));
+    let again = live.view(PERSON, Scope::App(AppId(1)));
     assert!(again.is_ok());
     live.close();
-    assert_eq!(live.view(Scope::All).err(), Some(Refused::Closed));
+    assert_eq!(live.view(PERSON, Scope::All).err(), Some(Refused::Closed));
     let ended = async { while viewers[0].next().await.is_some() {} };
     tokio::time::timeout(PATIENCE, ended).await.expect("ended");
 }

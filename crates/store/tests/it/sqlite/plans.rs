@@ -56,6 +56,7 @@ async fn every_statement_uses_an_index() {
     let mut suite = conformance_tests! { @list super::fresh(super::options()) };
     suite.extend(cells_tests! { @list super::fresh(super::options()) });
     stream::iter(suite).buffer_unordered(AT_ONCE).collect::<()>().await;
+    super::expansion::undo_without_space().await;
     let (folder, store) = super::fresh(super::options());
     drop(store);
     let db = Connection::open(folder.path().join("noroshi.db")).expect("opened");
