@@ -269,7 +269,7 @@ export const en = {
   'tail.omitted': 'The server left out {total} events: {kinds}.',
   'tail.dropped': 'The page keeps 2,000 events; {count} older ones are gone.',
   'tail.gap.lost': 'A node lost events before they could be shown.',
-  'tail.gap.unassigned': 'Some events are left out, because their app, topic or campaign was not found out in time. They may belong to other apps.',
+  'tail.gap.unresolved': 'Some events are left out, because the topic or campaign of their notification was not known in time.',
   'tail.gap.devices': 'The user has more than 1,000 devices. Only the first ones are considered.',
   'tail.missing': 'Without the events of {nodes}.',
   'tail.missingCount': 'Without the events of {count|node|nodes}.',

@@ -271,7 +271,7 @@ export const ja: Messages = {
   'tail.omitted': 'サーバーは {total} 件のイベントを省略しました: {kinds}。',
   'tail.dropped': 'ページは 2,000 件のイベントを保持します。それより古い {count} 件は表示されません。',
   'tail.gap.lost': 'ノードが表示前にイベントを失いました。',
-  'tail.gap.unassigned': 'アプリ、トピック、キャンペーンを時間内に特定できなかったイベントは省略されます。ほかのアプリのものである可能性があります。',
+  'tail.gap.unresolved': '通知のトピックやキャンペーンを時間内に特定できなかったイベントは省略されます。',
   'tail.gap.devices': 'このユーザーには 1,000 台を超えるデバイスがあります。最初のデバイスのみが対象です。',
   'tail.missing': '次のノードのイベントは含まれません: {nodes}。',
   'tail.missingCount': '{count} 台のノードのイベントは含まれません。',

@@ -34,9 +34,9 @@ test('the page keeps a bounded number of rows and states the rest', () => {
 
 test('what the server leaves out adds up', () => {
   const first = received(EMPTY, text([], { omitted: { written: 5 }, gaps: ['lost'], nodes_missing: 2, missing: ['b', 'c'] }), false)
-  const second = received(first, text([], { omitted: { written: 2, acked: 1 }, gaps: ['unassigned', 'lost'] }), false)
+  const second = received(first, text([], { omitted: { written: 2, acked: 1 }, gaps: ['unresolved', 'lost'] }), false)
   expect([...second.omitted]).toEqual([['written', 7], ['acked', 1]])
-  expect([[...second.gaps], second.nodesMissing, second.missing]).toEqual([['lost', 'unassigned'], 0, []])
+  expect([[...second.gaps], second.nodesMissing, second.missing]).toEqual([['lost', 'unresolved'], 0, []])
 })
 
 test('a filter survives the address', () => {

@@ -1,28 +1,26 @@
-//! To which app something belongs that is only known by its number or id. Nothing else in the store is looked up across
-//! apps: a caller shows what it learns to people of that app only.
+//! What belongs to a notification or a device that is only known by its id or number. Nothing else in the store is looked
+//! up across apps: a caller shows what it learns to people of that app only.
 
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, NotificationId, Topic, UserId};
 
 use crate::Error;
 
-/// Keys of one read: what [`crate::Owners::owners`] looks up at most is up to the caller.
+/// Keys of one [`Lookups::lookup`]. The caller limits how many there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Owned {
+pub struct LookupKeys {
     pub notifications: Vec<NotificationId>,
     pub devices: Vec<DeviceNum>,
-    pub campaigns: Vec<CampaignId>,
 }
 
 /// Those that exist, in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    pub notifications: Vec<OwnedNotification>,
-    pub devices: Vec<OwnedDevice>,
-    pub campaigns: Vec<(CampaignId, AppId)>,
+    pub notifications: Vec<FoundNotification>,
+    pub devices: Vec<FoundDevice>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedNotification {
+pub struct FoundNotification {
     pub id: NotificationId,
     pub app: AppId,
     /// Of a notification to a topic.
@@ -32,7 +30,7 @@ pub struct OwnedNotification {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedDevice {
+pub struct FoundDevice {
     pub num: DeviceNum,
     pub app: AppId,
     pub id: DeviceId,
@@ -40,7 +38,7 @@ pub struct OwnedDevice {
 }
 
 #[async_trait::async_trait]
-pub trait Owners: Send + Sync {
+pub trait Lookups: Send + Sync {
     /// Notifications are found as long as they are kept.
-    async fn owners(&self, of: Owned) -> Result<Found, Error>;
+    async fn lookup(&self, keys: LookupKeys) -> Result<Found, Error>;
 }

@@ -1,4 +1,4 @@
-//! The owners of notifications, devices and campaigns: one statement for each kind, by primary keys.
+//! Lookups of notifications and devices: one statement for each, by primary keys.
 
 use noroshi_types::Topic;
 
@@ -8,12 +8,12 @@ use super::listing::list;
 use super::record::Record;
 use super::session::{Session, values};
 use crate::ids::Ids;
-use crate::{Found, Owned, OwnedDevice, OwnedNotification, TARGET_KINDS};
+use crate::{Found, FoundDevice, FoundNotification, LookupKeys, TARGET_KINDS};
 
-pub(crate) async fn owners<S: Session>(session: &S, ids: &Ids, of: &Owned) -> Result<Found, S::Error> {
+pub(crate) async fn lookup<S: Session>(session: &S, ids: &Ids, keys: &LookupKeys) -> Result<Found, S::Error> {
     let (numbers, join) = (S::numbers("$1"), S::ORDERED_JOIN);
     let mut found = Found::default();
-    let nums = list(of.notifications.iter().filter_map(|id| ids.num(*id)));
+    let nums = list(keys.notifications.iter().filter_map(|id| ids.num(*id)));
     if nums != "[]" {
         let sql = format!(
             "SELECT n.num, n.app, n.target, n.target_text, c.id
@@ -29,26 +29,21 @@ pub(crate) async fn owners<S: Session>(session: &S, ids: &Ids, of: &Owned) -> Re
                 Some(_) => Some(campaign_id_of(row, 4)?),
                 None => None,
             };
-            Ok(OwnedNotification { id: ids.id(row.int(0)?), app: row.app(1)?, topic, campaign })
+            Ok(FoundNotification { id: ids.id(row.int(0)?), app: row.app(1)?, topic, campaign })
         };
         found.notifications = session.query(&sql, &values![&nums], of_row).await?;
     }
-    if !of.devices.is_empty() {
-        let nums: Vec<u64> = of.devices.iter().map(|device| device.0).collect();
+    if !keys.devices.is_empty() {
+        let nums: Vec<u64> = keys.devices.iter().map(|device| device.0).collect();
         let nums = serde_json::to_string(&nums).unwrap_or_default();
         let sql = format!(
             "SELECT d.num, d.app, d.id, d.\"user\" FROM {numbers} AS k {join} devices d ON d.num = k.num"
         );
         let of_row = |row: &dyn Record| {
             let (num, app) = (row.device(0)?, row.app(1)?);
-            Ok(OwnedDevice { num, app, id: device_id_of(row, 2)?, user: user_of(row, 3)? })
+            Ok(FoundDevice { num, app, id: device_id_of(row, 2)?, user: user_of(row, 3)? })
         };
         found.devices = session.query(&sql, &values![&nums], of_row).await?;
-    }
-    for id in &of.campaigns {
-        let sql = "SELECT app FROM campaigns WHERE id = $1";
-        let apps = session.query(sql, &values![id.as_bytes()], |row| row.app(0)).await?;
-        found.campaigns.extend(apps.into_iter().map(|app| (*id, app)));
     }
     Ok(found)
 }

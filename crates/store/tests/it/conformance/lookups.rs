@@ -1,12 +1,12 @@
-//! To which app things belong that are known by number or id only.
+//! Lookups of what is known by number or id only.
 
-use noroshi_store::{Accept, OfCampaign, Owned, OwnedDevice, OwnedNotification, Store};
-use noroshi_types::{AppId, CampaignId, DeviceNum, Lane, NotificationId};
+use noroshi_store::{Accept, FoundDevice, FoundNotification, LookupKeys, OfCampaign, Store};
+use noroshi_types::{AppId, DeviceNum, Lane, NotificationId};
 
 use super::fixture::*;
 use super::push_fixture::*;
 
-pub(crate) async fn the_owner_of_everything_is_found(store: &dyn Store) {
+pub(crate) async fn notifications_and_devices_are_looked_up_across_apps(store: &dyn Store) {
     let (shop, game) = (app(store, "shop").await, app(store, "game").await);
     let phone = join(store, shop, "d1", "u1", &[]).await;
     let other = join(store, game, "d1", "u2", &[]).await;
@@ -23,25 +23,23 @@ pub(crate) async fn the_owner_of_everything_is_found(store: &dyn Store) {
     };
     let of_campaign = accept(store, of_campaign).await.expect("accepted").message.id;
     let unknown = NotificationId::from_bytes([9; 16]);
-    let asked = Owned {
+    let keys = LookupKeys {
         notifications: vec![to_user, unknown, on_topic, of_campaign],
         devices: vec![phone, other, DeviceNum(u64::from(u32::MAX))],
-        campaigns: vec![campaign, CampaignId::from_bytes([9; 16])],
     };
-    let mut found = store.owners(asked).await.expect("read");
+    let mut found = store.lookup(keys).await.expect("read");
     found.notifications.sort_unstable_by_key(|known| known.id);
     found.devices.sort_unstable_by_key(|known| known.num);
-    let notification = |id, app: AppId| OwnedNotification { id, app, topic: None, campaign: None };
-    let device = |num, app, of: &str| OwnedDevice { num, app, id: device("d1"), user: Some(user(of)) };
+    let notification = |id, app: AppId| FoundNotification { id, app, topic: None, campaign: None };
+    let device = |num, app, of: &str| FoundDevice { num, app, id: device("d1"), user: Some(user(of)) };
     let mut expected = vec![
         notification(to_user, shop),
-        OwnedNotification { topic: Some(topic("news")), ..notification(on_topic, game) },
-        OwnedNotification { campaign: Some(campaign), ..notification(of_campaign, shop) },
+        FoundNotification { topic: Some(topic("news")), ..notification(on_topic, game) },
+        FoundNotification { campaign: Some(campaign), ..notification(of_campaign, shop) },
     ];
     expected.sort_unstable_by_key(|known| known.id);
     assert_eq!(found.notifications, expected);
     assert_eq!(found.devices, [device(phone, shop, "u1"), device(other, game, "u2")]);
-    assert_eq!(found.campaigns, [(campaign, shop)]);
-    let nothing = store.owners(Owned::default()).await.expect("read");
+    let nothing = store.lookup(LookupKeys::default()).await.expect("read");
     assert_eq!(nothing, Default::default());
 }
