@@ -755,7 +755,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             events: components["schemas"]["TailEvent"][];
-            gaps: ("lost" | "unassigned" | "devices")[];
+            gaps: ("lost" | "unresolved" | "devices")[];
             missing?: string[];
             nodes_missing: number;
             omitted: {

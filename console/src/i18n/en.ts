@@ -274,7 +274,7 @@ export const en = {
   'tail.omitted': 'The server left out {total} events: {kinds}.',
   'tail.dropped': 'The page keeps the newest 2,000 events and has dropped {count|older one|older ones}.',
   'tail.gap.lost': 'A node lost events before it could send them.',
-  'tail.gap.unassigned': 'The server left out events because it could not determine their app, topic or campaign in time. They may belong to other apps.',
+  'tail.gap.unresolved': 'The server left out events because it could not determine the topic or campaign of their notification in time.',
   'tail.gap.hidden': 'The tab was hidden for more than a minute, so the page paused the tail. The list has no events from this time.',
   'tail.gap.disconnected': 'The page lost its connection. The list has no events from this time.',
   'tail.gap.devices': 'The user has more than 1,000 devices. The list covers the first 1,000.',

@@ -37,13 +37,13 @@ const at = (seconds: number): string => new Date(Date.UTC(2026, 10, 27) + second
 
 test('what the list lacks has times, and reports soon after each other are one', () => {
   const first = received(EMPTY, text([], { at: at(0), omitted: { written: 5 }, gaps: ['lost'], nodes_missing: 2, missing: ['b', 'c'] }), false)
-  const second = received(first, text([], { at: at(4), omitted: { written: 2, acked: 1 }, gaps: ['unassigned'] }), false)
+  const second = received(first, text([], { at: at(4), omitted: { written: 2, acked: 1 }, gaps: ['unresolved'] }), false)
   const third = received(second, text([], { at: at(60), omitted: { acked: 1 }, gaps: ['lost'] }), false)
   expect(third.omissions).toEqual([
     { kind: 'lost', from: at(60), until: at(60), counts: {} },
     { kind: 'omitted', from: at(60), until: at(60), counts: { acked: 1 } },
     { kind: 'omitted', from: at(0), until: at(4), counts: { written: 7, acked: 1 } },
-    { kind: 'unassigned', from: at(4), until: at(4), counts: {} },
+    { kind: 'unresolved', from: at(4), until: at(4), counts: {} },
     { kind: 'lost', from: at(0), until: at(0), counts: {} },
   ])
   expect([third.nodesMissing, third.missing]).toEqual([0, []])

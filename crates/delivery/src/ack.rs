@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use noroshi_store::{Ack, Acked, Error as StoreError};
 use noroshi_telemetry::{Histogram, metrics};
-use noroshi_types::{DeviceNum, NotificationId, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
@@ -55,10 +55,16 @@ struct AckQueue {
     written: Notify,
 }
 
+/// What a device of an app acknowledged.
+struct OfDevice {
+    app: AppId,
+    ids: Vec<NotificationId>,
+}
+
 #[derive(Default)]
 struct Queued {
     ids_count: usize,
-    devices: HashMap<DeviceNum, Vec<NotificationId>>,
+    devices: HashMap<DeviceNum, OfDevice>,
     /// Devices whose acknowledgements are being written.
     writing: HashSet<DeviceNum>,
     is_writing: bool,
@@ -67,6 +73,11 @@ struct Queued {
 }
 
 impl Queued {
+    fn add(&mut self, app: AppId, device: DeviceNum, ids: Vec<NotificationId>) {
+        self.ids_count += ids.len();
+        self.devices.entry(device).or_insert_with(|| OfDevice { app, ids: Vec::new() }).ids.extend(ids);
+    }
+
     /// The number of finished writes after which the present acknowledgements of a device were attempted; `None` if all
     /// were.
     fn settled_at(&self, device: DeviceNum) -> Option<u64> {
@@ -79,7 +90,7 @@ impl Queued {
 }
 
 impl AckQueue {
-    pub(crate) fn push(&self, device: DeviceNum, ids: Vec<NotificationId>, metrics: &Metrics) {
+    pub(crate) fn push(&self, app: AppId, device: DeviceNum, ids: Vec<NotificationId>, metrics: &Metrics) {
         let count = ids.len();
         let mut queued = self.queued.lock();
         if queued.ids_count + count > QUEUED_IDS_MAX {
@@ -88,8 +99,7 @@ impl AckQueue {
             return;
         }
         let first = queued.ids_count == 0;
-        queued.ids_count += count;
-        queued.devices.entry(device).or_default().extend(ids);
+        queued.add(app, device, ids);
         drop(queued);
         if first {
             self.filled.notify_one();
@@ -98,21 +108,20 @@ impl AckQueue {
 
     /// Queues acknowledgements again after a failed write. Returns false if there is no room. Does not wake the writer:
     /// the caller retries.
-    fn put_back(&self, acks: Vec<Ack>) -> bool {
-        let count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
+    fn put_back(&self, acks: Vec<(AppId, Ack)>) -> bool {
+        let count: usize = acks.iter().map(|(_, ack)| ack.ids.len()).sum();
         let mut queued = self.queued.lock();
         if queued.ids_count + count > QUEUED_IDS_MAX {
             return false;
         }
-        queued.ids_count += count;
-        for Ack { device, ids } in acks {
-            queued.devices.entry(device).or_default().extend(ids);
+        for (app, Ack { device, ids }) in acks {
+            queued.add(app, device, ids);
         }
         true
     }
 
     /// Takes the whole queue, by a swap, so that shards wait only briefly.
-    fn take(&self) -> HashMap<DeviceNum, Vec<NotificationId>> {
+    fn take(&self) -> HashMap<DeviceNum, OfDevice> {
         let mut queued = self.queued.lock();
         let devices = std::mem::take(&mut queued.devices);
         (queued.ids_count, queued.is_writing) = (0, true);
@@ -177,10 +186,10 @@ impl Acks {
         Self { context, freshness, feed, queue: AckQueue::default(), metrics }
     }
 
-    /// Queues the acknowledgements of a device, which are written together with others some milliseconds later. A crash
-    /// in between repeats the notifications, with the same ids. Called on shards; never waits.
-    pub fn push(&self, device: DeviceNum, ids: Vec<NotificationId>) {
-        self.queue.push(device, ids, &self.metrics);
+    /// Queues the acknowledgements of an app's device, which are written together with others some milliseconds later.
+    /// A crash in between repeats the notifications, with the same ids. Called on shards; never waits.
+    pub fn push(&self, app: AppId, device: DeviceNum, ids: Vec<NotificationId>) {
+        self.queue.push(app, device, ids, &self.metrics);
     }
 
     /// Waits until the present acknowledgements of a device were written, or failed. Cancel-safe.
@@ -218,8 +227,8 @@ impl Acks {
         let mut wrote_all = true;
         let queued = self.queue.take();
         for acks in writes(queued) {
-            let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
-            let Err(error) = self.write(acks.clone()).await else { continue };
+            let ids_count: usize = acks.iter().map(|(_, ack)| ack.ids.len()).sum();
+            let Err(error) = self.write(&acks).await else { continue };
             // Acknowledging twice is the same as once, so an attempt with an unknown result is repeated.
             let may_succeed = matches!(
                 error,
@@ -237,17 +246,22 @@ impl Acks {
         wrote_all
     }
 
-    /// Writes acknowledgements of a device at once: durable when this returns. Returns how many of the notifications were
-    /// outstanding.
-    pub async fn ack_now(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
-        self.write(vec![Ack { device, ids }]).await
+    /// Writes acknowledgements of an app's device at once: durable when this returns. Returns how many of the
+    /// notifications were outstanding.
+    pub async fn ack_now(
+        &self,
+        app: AppId,
+        device: DeviceNum,
+        ids: Vec<NotificationId>,
+    ) -> Result<u64, Error> {
+        self.write(&[(app, Ack { device, ids })]).await
     }
 
     /// Writes acknowledgements now. Returns how many of the notifications were outstanding.
-    async fn write(&self, acks: Vec<Ack>) -> Result<u64, Error> {
+    async fn write(&self, acks: &[(AppId, Ack)]) -> Result<u64, Error> {
         let now = self.context.now();
-        let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
-        let acked = self.context.store.ack(acks.clone(), now).await;
+        let devices: Vec<DeviceNum> = acks.iter().map(|(_, ack)| ack.device).collect();
+        let acked = self.context.store.ack(acks.iter().map(|(_, ack)| ack.clone()).collect(), now).await;
         // Also after an error, since the acknowledgements may have been written.
         if acked.as_ref().is_ok_and(|acked| !acked.is_empty()) || acked.is_err() {
             self.freshness.nums_changed(devices);
@@ -256,24 +270,24 @@ impl Acks {
         for Acked { id, count } in &acked {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
-        self.context.outcomes.acked(&acks, &acked);
+        self.context.outcomes.acked(acks, &acked);
         self.feed.acknowledged();
         Ok(acked.iter().map(|acked| acked.count).sum())
     }
 }
 
 /// Splits the queue into writes of about [`IDS_PER_WRITE`] ids, without splitting a device.
-fn writes(queued: HashMap<DeviceNum, Vec<NotificationId>>) -> Vec<Vec<Ack>> {
-    let mut writes: Vec<Vec<Ack>> = Vec::new();
+fn writes(queued: HashMap<DeviceNum, OfDevice>) -> Vec<Vec<(AppId, Ack)>> {
+    let mut writes: Vec<Vec<(AppId, Ack)>> = Vec::new();
     let mut ids_count = IDS_PER_WRITE;
-    for (device, ids) in queued {
+    for (device, OfDevice { app, ids }) in queued {
         if ids_count >= IDS_PER_WRITE {
             writes.push(Vec::new());
             ids_count = 0;
         }
         ids_count += ids.len();
         if let Some(write) = writes.last_mut() {
-            write.push(Ack { device, ids });
+            write.push((app, Ack { device, ids }));
         }
     }
     writes
@@ -289,6 +303,8 @@ fn accepted_at(id: NotificationId) -> Timestamp {
 mod tests {
     use super::*;
 
+    const APP: AppId = AppId(1);
+
     #[test]
     fn the_time_of_an_id_is_its_first_48_bits() {
         let id =
@@ -303,16 +319,16 @@ mod tests {
         let id = NotificationId::from_bytes([0; 16]);
         let devices = 50;
         for device in 0..devices {
-            queue.push(DeviceNum(device), vec![id; QUEUED_IDS_MAX / 50], &metrics);
+            queue.push(APP, DeviceNum(device), vec![id; QUEUED_IDS_MAX / 50], &metrics);
         }
-        queue.push(DeviceNum(devices), vec![id; 2], &metrics);
+        queue.push(APP, DeviceNum(devices), vec![id; 2], &metrics);
         assert_eq!(metrics.acks_dropped.get(), 2);
         let writes = writes(queue.take());
         assert_eq!(writes.len(), QUEUED_IDS_MAX / IDS_PER_WRITE);
-        let taken: usize = writes.iter().flatten().map(|ack| ack.ids.len()).sum();
+        let taken: usize = writes.iter().flatten().map(|(_, ack)| ack.ids.len()).sum();
         assert_eq!(taken, QUEUED_IDS_MAX);
         assert!(queue.take().is_empty());
-        queue.push(DeviceNum(0), vec![id], &metrics);
+        queue.push(APP, DeviceNum(0), vec![id], &metrics);
         assert_eq!(queue.take().len(), 1, "there is room again");
     }
 
@@ -321,7 +337,7 @@ mod tests {
         let (queue, metrics) = (AckQueue::default(), Metrics::default());
         let settled_at = |device| queue.queued.lock().settled_at(DeviceNum(device));
         let acknowledge = |device| {
-            queue.push(DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);
+            queue.push(APP, DeviceNum(device), vec![NotificationId::from_bytes([0; 16])], &metrics);
         };
         acknowledge(1);
         assert_eq!((settled_at(1), settled_at(2)), (Some(1), None));

@@ -22,12 +22,12 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Records that the user opened notifications on a device: durable when this returns. Returns how many were not
-    /// opened there before. Acknowledges nothing.
-    pub async fn open(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+    /// Records that the user opened notifications on a device of an app: durable when this returns. Returns how many were
+    /// not opened there before. Acknowledges nothing.
+    pub async fn open(&self, app: AppId, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
         let now = self.context.now();
         let opened = self.context.store.open(device, ids, now).await?;
-        self.context.outcomes.opened(device, &opened, now);
+        self.context.outcomes.opened(app, device, &opened, now);
         Ok(opened.len() as u64)
     }
 

@@ -154,33 +154,39 @@ impl Outcomes {
     pub fn record(&self, parts: Vec<OutcomePart>) {
         self.metrics.count(&parts);
         if self.events().is_on() {
-            for OutcomePart { id, outcome, at, devices, count } in &parts {
-                self.emit(Subject::Notification(*id), *outcome, *at, (devices, *count));
+            for OutcomePart { app, id, outcome, at, devices, count } in &parts {
+                self.emit((*app, Subject::Notification(*id)), *outcome, *at, (devices, *count));
             }
         }
         self.store.record(parts);
     }
 
-    fn emit(&self, of: Subject, outcome: Outcome, at: Timestamp, (devices, count): (&[DeviceNum], u64)) {
-        self.events().emit(at, || Event::Outcome { of, outcome, devices: devices.into(), count });
+    fn emit(
+        &self,
+        (app, of): (AppId, Subject),
+        outcome: Outcome,
+        at: Timestamp,
+        (devices, count): (&[DeviceNum], u64),
+    ) {
+        self.events().emit(at, || Event::Outcome { app, of, outcome, devices: devices.into(), count });
     }
 
     /// Messages that left inboxes and the push queue.
     pub(crate) fn departed(&self, departed: &RemovedMessages) {
-        for RemovedPart { of, outcome, at, devices, count } in &departed.parts {
+        for RemovedPart { app, of, outcome, at, devices, count } in &departed.parts {
             self.metrics.outcome(*outcome).inc_by(*count);
-            self.emit(subject(*of), *outcome, *at, (devices, *count));
+            self.emit((*app, subject(*of)), *outcome, *at, (devices, *count));
         }
-        for (outcome, count) in &departed.beyond {
+        for ((app, outcome), count) in &departed.beyond {
             self.metrics.outcome(*outcome).inc_by(*count);
-            self.emit(Subject::Several, *outcome, self.clock.now(), (&[], *count));
+            self.emit((*app, Subject::Several), *outcome, self.clock.now(), (&[], *count));
         }
     }
 
     /// Outcomes of push work. `service` is the push service that answered, if one did.
     pub(crate) fn pushed(
         &self,
-        of: Subject,
+        (app, of): (AppId, Subject),
         service: Option<PushService>,
         part: &PushPart,
         trace: Option<TraceId>,
@@ -194,8 +200,11 @@ impl Outcomes {
             Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect
         );
         let event = || match service.filter(|_| answered) {
-            Some(service) => Event::PushAnswered { of, service, outcome, reason, devices: devices(), trace },
-            None => Event::Outcome { of, outcome, devices: devices(), count },
+            Some(service) => {
+                let (devices, trace) = (devices(), trace.into());
+                Event::PushAnswered { app, of, service, outcome, reason, devices, trace }
+            }
+            None => Event::Outcome { app, of, outcome, devices: devices(), count },
         };
         if count > 0 {
             self.events().emit(self.clock.now(), event);
@@ -210,17 +219,18 @@ impl Outcomes {
 
     pub(crate) fn push_sent(
         &self,
-        of: Subject,
+        (app, of): (AppId, Subject),
         service: PushService,
         devices: impl Iterator<Item = DeviceNum>,
         trace: Option<TraceId>,
     ) {
-        let event = || Event::PushSent { of, service, devices: devices.collect(), trace };
+        let event = || Event::PushSent { app, of, service, devices: devices.collect(), trace: trace.into() };
         self.events().emit(self.clock.now(), event);
     }
 
-    /// Counts the acknowledgements of notifications that the store knew, and emits who acknowledged them.
-    pub(crate) fn acked(&self, acks: &[Ack], acked: &[Acked]) {
+    /// Counts the acknowledgements of notifications that the store knew, and emits who acknowledged them: an event for each
+    /// app of these devices.
+    pub(crate) fn acked(&self, acks: &[(AppId, Ack)], acked: &[Acked]) {
         let count = acked.iter().map(|acked| acked.count).sum();
         self.metrics.outcome(Outcome::Acked).inc_by(count);
         if !self.events().is_on() || count == 0 {
@@ -228,17 +238,22 @@ impl Outcomes {
         }
         let known: std::collections::HashSet<NotificationId> =
             acked.iter().filter(|acked| acked.count > 0).map(|acked| acked.id).collect();
-        let each = acks.iter().flat_map(|ack| ack.ids.iter().map(|id| (*id, ack.device)));
-        let mut acknowledged: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
+        let each = acks.iter().flat_map(|(app, ack)| ack.ids.iter().map(|id| (*app, *id, ack.device)));
+        let mut acknowledged: Vec<_> = each.filter(|(_, id, _)| known.contains(id)).collect();
         acknowledged.sort_unstable();
-        self.events().emit(self.clock.now(), || Event::Acked(acknowledged.into()));
+        let now = self.clock.now();
+        for of_app in acknowledged.chunk_by(|a, b| a.0 == b.0) {
+            let acked = || of_app.iter().map(|(_, id, device)| (*id, *device)).collect();
+            self.events().emit(now, || Event::Acked { app: of_app[0].0, acked: acked() });
+        }
     }
 
-    /// The user of a device opened these for the first time.
-    pub(crate) fn opened(&self, device: DeviceNum, opened: &[NotificationId], at: Timestamp) {
+    /// The user of an app's device opened these for the first time.
+    pub(crate) fn opened(&self, app: AppId, device: DeviceNum, opened: &[NotificationId], at: Timestamp) {
         self.metrics.outcome(Outcome::Opened).inc_by(opened.len() as u64);
         for id in opened {
             let event = || Event::Outcome {
+                app,
                 of: Subject::Notification(*id),
                 outcome: Outcome::Opened,
                 devices: Box::new([device]),
@@ -281,13 +296,13 @@ impl Outcomes {
         self.events().emit(now, event);
         self.metrics.count(&accepted.parts);
         for OutcomePart { outcome, devices, count, .. } in &accepted.parts {
-            self.emit(Subject::Notification(id), *outcome, now, (devices, *count));
+            self.emit((app, Subject::Notification(id)), *outcome, now, (devices, *count));
         }
         self.departed(&accepted.departed);
     }
 
-    pub(crate) fn routed(&self, id: NotificationId, to: Routed) {
-        self.events().emit(self.clock.now(), || Event::Routed { id, to });
+    pub(crate) fn routed(&self, app: AppId, id: NotificationId, to: Routed) {
+        self.events().emit(self.clock.now(), || Event::Routed { app, id, to });
     }
 
     /// Campaigns whose last batch is finished. The caller that removed the batch reports it.

@@ -402,7 +402,7 @@ impl Publisher {
         outcomes.accepted(request, owner, accepted);
         self.usage.quotas.count(owner.0, Counted::Publishes, 1);
         let to = if self.nodes.peers().is_some() { Routed::Nodes } else { Routed::Here };
-        outcomes.routed(accepted.message.id, to);
+        outcomes.routed(owner.0, accepted.message.id, to);
         self.freshness.inboxes_changed(accepted, request);
         let message = accepted.message.clone();
         let ticket = match self.nodes.peers() {

@@ -16,7 +16,8 @@ pub struct Record {
     pub event: Event,
 }
 
-// A ring of 8,192 places is 640 KiB.
+// A ring of 8,192 places is 640 KiB. The largest event, `PushAnswered`, has app 4, of 17, service 1, outcome 1, reason 16,
+// devices 16, trace 16 and the variant 1: 72 bytes, and `at` 8.
 const _: () = assert!(size_of::<Record>() <= 80);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,34 +34,42 @@ pub enum Event {
     Accepted(Box<Accepted>),
     /// It was passed to the nodes that may have its recipients connected.
     Routed {
+        app: AppId,
         id: NotificationId,
         to: Routed,
     },
     /// The outcome of a notification on devices. Unknown devices are only in `count`.
     Outcome {
+        app: AppId,
         of: Subject,
         outcome: Outcome,
         devices: Box<[DeviceNum]>,
         count: u64,
     },
-    /// Devices acknowledged notifications; entries of one notification are adjacent.
-    Acked(Box<[(NotificationId, DeviceNum)]>),
+    /// Devices of an app acknowledged notifications; entries of one notification are adjacent. A device may name any
+    /// notification, also one of another app.
+    Acked {
+        app: AppId,
+        acked: Box<[(NotificationId, DeviceNum)]>,
+    },
     /// Recipients were passed to a push service's connections.
     PushSent {
+        app: AppId,
         of: Subject,
         service: PushService,
         devices: Box<[DeviceNum]>,
-        trace: Option<TraceId>,
+        trace: Traced,
     },
     /// A push service gave a final answer; retries are sent again.
     PushAnswered {
+        app: AppId,
         of: Subject,
         service: PushService,
         outcome: Outcome,
         /// The push service's own code.
         reason: Option<&'static str>,
         devices: Box<[DeviceNum]>,
-        trace: Option<TraceId>,
+        trace: Traced,
     },
     /// A device was created or registered again.
     Registered(Box<Registered>),
@@ -68,6 +77,7 @@ pub enum Event {
     Connected(Box<Connected>),
     /// A device's session ended, with its close reason.
     Closed {
+        app: AppId,
         device: DeviceNum,
         session: SessionId,
         reason: CloseReason,
@@ -95,6 +105,23 @@ pub enum Subject {
     Campaign(CampaignId),
     /// Several, which only the store distinguishes.
     Several,
+}
+
+/// A trace, if there is one, in 16 bytes: an `Option<TraceId>` has 17.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traced([u8; 16]);
+
+impl Traced {
+    pub fn id(self) -> Option<TraceId> {
+        TraceId::from_bytes(self.0)
+    }
+}
+
+impl From<Option<TraceId>> for Traced {
+    /// No trace is all zeros, which no id is.
+    fn from(trace: Option<TraceId>) -> Self {
+        Self(trace.map_or([0; 16], |trace| *trace.as_bytes()))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -303,6 +330,29 @@ impl Kind {
     }
 }
 
+impl Event {
+    /// The app that it belongs to. `None`: it belongs to the node, or its app is not known.
+    pub fn app(&self) -> Option<AppId> {
+        match self {
+            Event::Started { .. } | Event::Lost { .. } => None,
+            Event::Routed { app, .. }
+            | Event::Outcome { app, .. }
+            | Event::Acked { app, .. }
+            | Event::PushSent { app, .. }
+            | Event::PushAnswered { app, .. }
+            | Event::Closed { app, .. }
+            | Event::Campaign { app, .. } => Some(*app),
+            Event::Accepted(it) => Some(it.app),
+            Event::Registered(it) => Some(it.app),
+            Event::Connected(it) => Some(it.app),
+            Event::Exposed(it) => Some(it.app),
+            Event::Configured(it) => it.app,
+            Event::Audited(it) => it.app,
+            Event::Rejected(it) => it.app,
+        }
+    }
+}
+
 impl Record {
     /// Bytes outside of the record, which the capacity of a ring does not limit.
     pub(crate) fn extra_bytes(&self) -> usize {
@@ -310,7 +360,7 @@ impl Record {
             Event::Outcome { devices, .. }
             | Event::PushSent { devices, .. }
             | Event::PushAnswered { devices, .. } => size_of_val::<[DeviceNum]>(devices),
-            Event::Acked(acked) => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
+            Event::Acked { acked, .. } => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
             Event::Audited(audited) => audited.bytes(),
             Event::Accepted(accepted) => accepted.bytes(),
             _ => 0,
@@ -324,7 +374,7 @@ impl Record {
             Event::PushSent { devices, .. } | Event::PushAnswered { devices, .. } => {
                 (devices.len() as u64).max(1)
             }
-            Event::Acked(acked) => acked.len() as u64,
+            Event::Acked { acked, .. } => acked.len() as u64,
             _ => 1,
         }
     }
@@ -346,7 +396,8 @@ mod tests {
     #[test]
     fn the_weight_of_a_record_is_its_devices() {
         let devices: Box<[DeviceNum]> = (0..10).map(DeviceNum).collect();
-        let event = Event::Outcome { of: Subject::Several, outcome: Outcome::Written, devices, count: 12 };
+        let (app, of, outcome) = (AppId(1), Subject::Several, Outcome::Written);
+        let event = Event::Outcome { app, of, outcome, devices, count: 12 };
         let record = Record { at: Timestamp(0), event };
         assert_eq!((record.extra_bytes(), record.weight()), (80, 12));
     }

@@ -53,7 +53,7 @@ impl Writer {
     pub fn write(&mut self, record: &Record, out: &mut Vec<u8>, mut count: impl FnMut(Kind)) {
         let at = record.at;
         match &record.event {
-            Event::Outcome { of, outcome, devices, count: all } => {
+            Event::Outcome { of, outcome, devices, count: all, .. } => {
                 let unknown = all.saturating_sub(devices.len() as u64);
                 let kind = Kind::of_outcome(*outcome);
                 self.each(devices, unknown, |writer, devices, all| {
@@ -64,7 +64,7 @@ impl Writer {
                     count(kind);
                 });
             }
-            Event::Acked(acked) => {
+            Event::Acked { acked, .. } => {
                 for acked in acked.chunk_by(|a, b| a.0 == b.0) {
                     let devices: Vec<DeviceNum> = acked.iter().map(|(_, device)| *device).collect();
                     self.each(&devices, 0, |writer, devices, all| {
@@ -75,17 +75,17 @@ impl Writer {
                     });
                 }
             }
-            Event::PushSent { of, service, devices, trace } => {
+            Event::PushSent { of, service, devices, trace, .. } => {
                 self.each(devices, 0, |writer, devices, all| {
                     writer.begin(at, Kind::PushSent, out);
                     push_subject(out, *of);
                     push_field(out, "service", service.as_str());
-                    push_trace(out, *trace);
+                    push_trace(out, trace.id());
                     push_devices(out, devices, all);
                     count(Kind::PushSent);
                 })
             }
-            Event::PushAnswered { of, service, outcome, reason, devices, trace } => {
+            Event::PushAnswered { of, service, outcome, reason, devices, trace, .. } => {
                 let invalid = matches!(outcome, Outcome::PushTokenGone | Outcome::PushTokenSuspect);
                 let kinds = [Some(Kind::of_outcome(*outcome)), invalid.then_some(Kind::TokenInvalidated)];
                 for kind in kinds.into_iter().flatten() {
@@ -97,7 +97,7 @@ impl Writer {
                         if let Some(reason) = reason {
                             push_field(out, "reason", reason);
                         }
-                        push_trace(out, *trace);
+                        push_trace(out, trace.id());
                         push_devices(out, devices, all);
                         count(kind);
                     });
@@ -128,13 +128,13 @@ impl Writer {
             Event::Started { version } => push_field(out, "version", version),
             Event::Lost { count } => push_count(out, "count", *count),
             Event::Accepted(accepted) => self.accepted(accepted, out),
-            Event::Routed { id, to } => {
+            Event::Routed { id, to, .. } => {
                 push_id(out, *id);
                 push_field(out, "to", if *to == Routed::Here { "here" } else { "nodes" });
             }
             Event::Registered(registered) => self.registered(registered, out),
             Event::Connected(connected) => self.connected(connected, out),
-            Event::Closed { device, session, reason } => {
+            Event::Closed { device, session, reason, .. } => {
                 push_count(out, "device", device.0);
                 push_display(out, "session", session);
                 push_field(out, "reason", reason.as_str());
@@ -149,8 +149,10 @@ impl Writer {
             Event::Audited(audited) => self.audited(audited, out),
             Event::Rejected(rejected) => self.rejected(rejected, out),
             // `write` splits them into lines by device.
-            Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
-            }
+            Event::Outcome { .. }
+            | Event::Acked { .. }
+            | Event::PushSent { .. }
+            | Event::PushAnswered { .. } => {}
         }
         out.extend_from_slice(b"}\n");
         kind

@@ -113,15 +113,15 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::{DeviceNum, Outcome, Timestamp};
+    use noroshi_types::{AppId, DeviceNum, Outcome, Timestamp};
 
     use super::*;
     use crate::event::{Event, Subject};
 
     fn record(devices: usize) -> Record {
         let devices = vec![DeviceNum(1); devices].into_boxed_slice();
-        let (of, count) = (Subject::Several, devices.len() as u64);
-        Record { at: Timestamp(0), event: Event::Outcome { of, outcome: Outcome::Kept, devices, count } }
+        let (app, of, count) = (AppId(1), Subject::Several, devices.len() as u64);
+        Record { at: Timestamp(0), event: Event::Outcome { app, of, outcome: Outcome::Kept, devices, count } }
     }
 
     #[test]

@@ -172,8 +172,8 @@ calls! { Listings {
         = shared device_search::search(*app, search, *now);
 }}
 
-calls! { Owners {
-    read owners(of: Owned) -> Found = own owner::owners(of);
+calls! { Lookups {
+    read lookup(keys: LookupKeys) -> Found = own lookup::lookup(keys);
 }}
 
 calls! { Sessions {
@@ -546,6 +546,7 @@ trait Steps: Send + Sync {
     ) -> Result<(CampaignNum, CampaignState), Error>;
     async fn purge_batches(
         &self,
+        app: AppId,
         campaign: CampaignNum,
         now: Timestamp,
     ) -> Result<(RemovedMessages, bool), Error>;
@@ -564,8 +565,8 @@ calls! { Steps {
     write(1) change_campaign(app: AppId, id: CampaignId, &from: [CampaignState], to: CampaignState, now: Timestamp)
         -> (CampaignNum, CampaignState)
         = own campaign::set_state(*app, *id, from, *to, *now);
-    write(PURGE_ROWS) purge_batches(campaign: CampaignNum, now: Timestamp) -> (RemovedMessages, bool)
-        = own campaign::purge_batches(*campaign, *now);
+    write(PURGE_ROWS) purge_batches(app: AppId, campaign: CampaignNum, now: Timestamp) -> (RemovedMessages, bool)
+        = own campaign::purge_batches(*app, *campaign, *now);
     write(1) ended_campaign(app: AppId, id: CampaignId) -> CampaignNum = shared campaign::ended(*app, *id);
     write(PURGE_ROWS) purge_lines(campaign: CampaignNum) -> usize
         = shared campaign::purge_lines(*campaign, PURGE_ROWS);
@@ -597,7 +598,7 @@ async fn set_campaign_state(
     let mut more = to == CampaignState::Aborted;
     while more {
         // `take` removes the rest if this stops early.
-        let Ok(page) = store.purge_batches(num, now).await else { break };
+        let Ok(page) = store.purge_batches(app, num, now).await else { break };
         departed.append(page.0);
         more = page.1;
     }

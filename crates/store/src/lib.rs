@@ -16,12 +16,12 @@
 //!                 engine      rules, codecs, columns and row mapping that both engines share
 //! ```
 //!
-//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`owner`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
+//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`lookup`], [`item`], [`trace`], [`session`], [`topic`], [`maintenance`],
 //! [`credential`], [`endpoint`], [`push`], [`channel`], [`campaign`], [`definition`], [`share`], [`activity`], [`preferences`], [`person`], [`series`], then `calls`, `engine`, [`sqlite`]
 //! and [`postgres`]. [`migrate`] copies a SQLite store to PostgreSQL.
 //!
 //! Promises of every method: what a call reports as done is on stable storage, unless the method says otherwise; a call
-//! that fails has changed nothing; a call names its tenant and never sees rows of another (except [`owner`]); all futures are cancel-safe in
+//! that fails has changed nothing; a call names its tenant and never sees rows of another (except [`lookup`]); all futures are cancel-safe in
 //! the sense that dropping one neither undoes nor repeats the work, it only loses the answer.
 //!
 //! # A third store
@@ -56,11 +56,11 @@ mod engine;
 mod ids;
 pub mod item;
 pub mod listing;
+pub mod lookup;
 pub mod maintenance;
 mod metrics;
 pub mod migrate;
 pub mod notification;
-pub mod owner;
 pub mod person;
 pub mod postgres;
 pub mod preferences;
@@ -106,12 +106,12 @@ pub use listing::{
     NOTIFICATIONS_READ_MAX, NotificationFilter, NotificationPage, Progress, Recipient, SeenFilter,
     TARGET_KINDS, TokenFilter, USER_DEVICES_MAX,
 };
+pub use lookup::{Found, FoundDevice, FoundNotification, LookupKeys, Lookups};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
     OutcomePart, RequestSummary, State,
 };
-pub use owner::{Found, Owned, OwnedDevice, OwnedNotification, Owners};
 pub use person::{
     AuditEntry, AuditFilter, Audited, AuditedBy, NewPerson, NewPersonSession, NewTicket, OpenId, People,
     Person, PersonChange, PersonLogin, PersonSession, Ticket, TicketPurpose, TokenHash, TotpChange,
@@ -164,7 +164,7 @@ pub trait Store:
     + Activities
     + Items
     + Listings
-    + Owners
+    + Lookups
     + PreferenceStore
     + People
     + SeriesStore

@@ -123,6 +123,7 @@ pub type Done = Box<dyn FnOnce(Result<Accepted, Error>) + Send>;
 /// devices of an unknown user are not known, and very many are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomePart {
+    pub app: AppId,
     pub id: NotificationId,
     pub outcome: Outcome,
     pub at: Timestamp,
@@ -134,6 +135,7 @@ impl OutcomePart {
     /// A part of a notification that is being accepted; `devices` must be sorted. Only as many as an answer may name
     /// are kept.
     pub(crate) fn of(
+        app: AppId,
         id: NotificationId,
         outcome: Outcome,
         at: Timestamp,
@@ -144,12 +146,12 @@ impl OutcomePart {
             devices.truncate(REMOVED_DEVICES_MAX);
             devices.shrink_to_fit();
         }
-        Self { id, outcome, at, devices, count }
+        Self { app, id, outcome, at, devices, count }
     }
 
     /// A part without known devices.
-    pub(crate) fn of_unknown(id: NotificationId, at: Timestamp, count: u64) -> Self {
-        Self { id, outcome: Outcome::Unknown, at, devices: Vec::new(), count }
+    pub(crate) fn of_unknown(app: AppId, id: NotificationId, at: Timestamp, count: u64) -> Self {
+        Self { app, id, outcome: Outcome::Unknown, at, devices: Vec::new(), count }
     }
 }
 

@@ -10,7 +10,7 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use serde::Serialize;
 
 use crate::filter::LISTED_MAX;
-use crate::owners::Name;
+use crate::known::Name;
 
 /// An event that a tail shows.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Entry {
                 fields.push("kept", &accepted.kept);
                 fields.trace(accepted.trace);
             }
-            Event::Routed { id, to } => {
+            Event::Routed { id, to, .. } => {
                 fields.push("id", &id.to_string());
                 fields.push("to", if *to == Routed::Here { "here" } else { "nodes" });
             }
@@ -78,7 +78,7 @@ impl Entry {
             Event::PushSent { of, service, trace, .. } => {
                 fields.subject(*of);
                 fields.push("service", service.as_str());
-                fields.trace(*trace);
+                fields.trace(trace.id());
                 self.devices(names, fields);
             }
             Event::PushAnswered { of, service, outcome, reason, trace, .. } => {
@@ -86,7 +86,7 @@ impl Entry {
                 fields.push("service", service.as_str());
                 fields.outcome(kind, *outcome);
                 fields.some("reason", *reason);
-                fields.trace(*trace);
+                fields.trace(trace.id());
                 self.devices(names, fields);
             }
             Event::Registered(it) => {
@@ -129,7 +129,7 @@ impl Entry {
             // No tail shows them (`kinds`); acknowledgements are outcomes here (`state`).
             Event::Started { .. }
             | Event::Lost { .. }
-            | Event::Acked(_)
+            | Event::Acked { .. }
             | Event::Configured(_)
             | Event::Audited(_) => {}
         }
@@ -156,20 +156,15 @@ struct DeviceBody<'a> {
 /// The event without its lists of devices, and with the first named recipients.
 fn light(event: &Event) -> Event {
     match event {
-        Event::Outcome { of, outcome, .. } => {
-            Event::Outcome { of: *of, outcome: *outcome, devices: Box::default(), count: 0 }
+        &Event::Outcome { app, of, outcome, .. } => {
+            Event::Outcome { app, of, outcome, devices: Box::default(), count: 0 }
         }
-        Event::PushSent { of, service, trace, .. } => {
-            Event::PushSent { of: *of, service: *service, devices: Box::default(), trace: *trace }
+        &Event::PushSent { app, of, service, trace, .. } => {
+            Event::PushSent { app, of, service, devices: Box::default(), trace }
         }
-        Event::PushAnswered { of, service, outcome, reason, trace, .. } => Event::PushAnswered {
-            of: *of,
-            service: *service,
-            outcome: *outcome,
-            reason: *reason,
-            devices: Box::default(),
-            trace: *trace,
-        },
+        &Event::PushAnswered { app, of, service, outcome, reason, trace, .. } => {
+            Event::PushAnswered { app, of, service, outcome, reason, devices: Box::default(), trace }
+        }
         Event::Accepted(accepted) => {
             let named = match &accepted.named {
                 Some(Named::Users(users)) => {

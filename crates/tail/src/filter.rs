@@ -44,13 +44,18 @@ impl Filter {
         }
     }
 
+    /// Whether it needs to know the [`Detail`] of notifications.
+    pub(crate) fn needs_details(&self) -> bool {
+        self.topic.is_some() || self.campaign.is_some()
+    }
+
     /// Whether it asks for some devices only.
     pub(crate) fn is_of_devices(&self) -> bool {
         self.user.is_some() || self.device.is_some()
     }
 }
 
-/// What is known about a notification beside its app.
+/// What an event of a notification does not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Detail {
     pub(crate) topic: Option<Topic>,
@@ -61,8 +66,8 @@ pub(crate) struct Detail {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selected {
     No,
-    /// That depends on the notification's [`Detail`], which is not known yet.
-    Unknown,
+    /// That depends on the [`Detail`] of this notification, which is not known yet.
+    Unknown(NotificationId),
     /// With these devices, the first [`LISTED_MAX`], of so many.
     Yes(Vec<DeviceNum>, u64),
 }
@@ -82,7 +87,7 @@ pub(crate) fn kinds_of(record: &Record) -> [Option<Kind>; 2] {
         Event::Accepted(_) => one(Kind::Accepted),
         Event::Routed { .. } => one(Kind::Routed),
         Event::Outcome { outcome, .. } => one(Kind::of_outcome(*outcome)),
-        Event::Acked(_) => one(Kind::Acked),
+        Event::Acked { .. } => one(Kind::Acked),
         Event::PushSent { .. } => one(Kind::PushSent),
         Event::PushAnswered { outcome, .. } => {
             let is_invalid = matches!(outcome, Outcome::PushTokenGone | Outcome::PushTokenSuspect);
@@ -116,9 +121,9 @@ impl Selector {
             topic.as_ref().map(|wanted| is_of_topic(&record.event, subject, wanted, detail)),
         ] {
             match answer {
-                Some(Some(false)) => return Selected::No,
-                Some(None) => return Selected::Unknown,
-                Some(Some(true)) | None => {}
+                Some(Err(unknown)) => return Selected::Unknown(unknown),
+                Some(Ok(false)) => return Selected::No,
+                Some(Ok(true)) | None => {}
             }
         }
         Selected::Yes(devices, count)
@@ -199,33 +204,34 @@ fn id_of(subject: Option<Subject>) -> Option<NotificationId> {
     }
 }
 
-/// `None`: unknown.
+/// The notification whose [`Detail`] is not known.
+type Unknown = NotificationId;
+
 fn is_of_campaign(
     event: &Event,
     subject: Option<Subject>,
     wanted: CampaignId,
     detail: Option<&Detail>,
-) -> Option<bool> {
+) -> Result<bool, Unknown> {
     match (event, subject) {
-        (Event::Accepted(accepted), _) => Some(accepted.campaign == Some(wanted)),
-        (Event::Campaign { campaign, .. }, _) => Some(*campaign == wanted),
-        (_, Some(Subject::Campaign(campaign))) => Some(campaign == wanted),
-        (_, Some(Subject::Notification(_))) => detail.map(|detail| detail.campaign == Some(wanted)),
-        _ => Some(false),
+        (Event::Accepted(accepted), _) => Ok(accepted.campaign == Some(wanted)),
+        (Event::Campaign { campaign, .. }, _) => Ok(*campaign == wanted),
+        (_, Some(Subject::Campaign(campaign))) => Ok(campaign == wanted),
+        (_, Some(Subject::Notification(id))) => Ok(detail.ok_or(id)?.campaign == Some(wanted)),
+        _ => Ok(false),
     }
 }
 
-/// `None`: unknown.
 fn is_of_topic(
     event: &Event,
     subject: Option<Subject>,
     wanted: &Topic,
     detail: Option<&Detail>,
-) -> Option<bool> {
+) -> Result<bool, Unknown> {
     match (event, subject) {
-        (Event::Accepted(accepted), _) => Some(accepted.topic.as_ref() == Some(wanted)),
-        (_, Some(Subject::Notification(_))) => detail.map(|detail| detail.topic.as_ref() == Some(wanted)),
-        _ => Some(false),
+        (Event::Accepted(accepted), _) => Ok(accepted.topic.as_ref() == Some(wanted)),
+        (_, Some(Subject::Notification(id))) => Ok(detail.ok_or(id)?.topic.as_ref() == Some(wanted)),
+        _ => Ok(false),
     }
 }
 

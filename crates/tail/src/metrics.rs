@@ -10,7 +10,7 @@ noroshi_telemetry::metrics! {
         pub tails_of_nodes: Gauge = "Live tails of other nodes' viewers that this node reports to",
         pub tail_events: Counter = "Events shown in live tails",
         pub tail_events_omitted: Counter = "Events that live tails left out and stated, because there were too many",
-        pub tail_lookups: Counter = "Reads of the store that assign events of live tails to apps",
+        pub tail_lookups: Counter = "Reads of the store for live tails",
         pub tail_lookup_failures: Counter = "Reads of the store for live tails that failed or took too long",
     }
 }

@@ -16,12 +16,12 @@ pub(crate) struct Gaps(u8);
 impl Gaps {
     /// Events were lost before a tail could read them, or a report of another node was.
     pub(crate) const LOST: Self = Self(1);
-    /// Events were left out because their app, topic or campaign was not found out in time.
-    pub(crate) const UNASSIGNED: Self = Self(2);
+    /// Events were left out because the topic or campaign of their notification was not known in time.
+    pub(crate) const UNRESOLVED: Self = Self(2);
     /// The user has more devices than a tail knows.
     pub(crate) const DEVICES: Self = Self(4);
     const ALL: [(Self, &'static str); 3] =
-        [(Self::LOST, "lost"), (Self::UNASSIGNED, "unassigned"), (Self::DEVICES, "devices")];
+        [(Self::LOST, "lost"), (Self::UNRESOLVED, "unresolved"), (Self::DEVICES, "devices")];
 
     pub(crate) fn add(&mut self, other: Self) {
         self.0 |= other.0;

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_events::{Event, Kind, Record, Subject};
-use noroshi_store::{Device, Found, Owned};
-use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, NotificationId, Outcome, UserId};
+use noroshi_store::{Device, Found, LookupKeys};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, UserId};
 
 use crate::entry::Entry;
-use crate::filter::{DEVICES_MAX, LISTED_MAX, Selected, Selector, kinds_of, subject_of};
+use crate::filter::{DEVICES_MAX, LISTED_MAX, Selected, Selector, kinds_of};
 use crate::kinds::Kinds;
-use crate::owners::{Known, Name, Owner, Owners};
+use crate::known::{Known, Name};
 use crate::queue::{Counts, EVENTS_MAX, Gaps, Queue};
 
 /// Events that wait for a read of the store, and their bytes in lists of devices.
@@ -18,10 +18,8 @@ const PENDING_MAX: usize = 512;
 const PENDING_BYTES_MAX: usize = 4 << 20;
 /// A notification may be written in the background after its events: they are looked up at so many flushes.
 const TRIES: u8 = 8;
-/// Keys of each kind in one read of the store.
-const ASKED_MAX: usize = 512;
-/// Campaigns take a statement each.
-const CAMPAIGNS_ASKED_MAX: usize = 32;
+/// Devices in one read of the store. It has at most [`PENDING_MAX`] notifications.
+const DEVICES_ASKED_MAX: usize = 512;
 
 /// An open tail and its events since the last flush.
 pub(crate) struct Tail {
@@ -59,8 +57,10 @@ impl Tail {
     }
 }
 
-/// An event that some tails may show, once the store has said to which app it belongs.
+/// An event that some tails may show, once the topic or campaign of its notification is known.
 struct Pending {
+    app: AppId,
+    id: NotificationId,
     record: Record,
     /// These tails, by number.
     tails: Vec<u64>,
@@ -72,16 +72,9 @@ struct Pending {
 /// Events that wait for the same answer, for the same tails.
 #[derive(PartialEq, Eq, Hash)]
 struct Awaited {
-    key: Key,
+    id: NotificationId,
     kinds: Kinds,
     tails: Vec<u64>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    Notification(NotificationId),
-    Campaign(CampaignId),
-    Device(DeviceNum),
 }
 
 /// Events of a tail, and the names of their devices.
@@ -95,7 +88,7 @@ pub(crate) struct Batch {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) tails: HashMap<u64, Tail>,
-    owners: Owners,
+    known: Known,
     pending: Vec<Pending>,
     pending_bytes: usize,
     /// How many events wait for an answer, and the place of the last one.
@@ -125,60 +118,64 @@ impl State {
             self.tails.values_mut().for_each(|tail| tail.queue.gaps.add(Gaps::LOST));
         }
         for record in records {
+            let Some(app) = record.event.app().filter(|app| self.of_app(*app).next().is_some()) else {
+                continue;
+            };
             match record.event {
-                // A batch of acknowledgements is of any number of notifications and apps.
-                Event::Acked(acked) => {
+                // A batch of acknowledgements is of any number of notifications.
+                Event::Acked { acked, .. } => {
                     for acked in acked.chunk_by(|a, b| a.0 == b.0) {
-                        self.one(Record { at: record.at, event: acknowledged(acked) });
+                        let event = acknowledged(app, acked);
+                        self.show(app, Record { at: record.at, event }, None, (0, 0));
                     }
                 }
-                _ => self.one(record),
+                _ => {
+                    self.learn(app, &record.event);
+                    self.show(app, record, None, (0, 0));
+                }
             }
         }
     }
 
-    fn one(&mut self, record: Record) {
-        self.learn(&record.event);
-        self.assign(record, None, (0, 0));
+    fn of_app(&self, app: AppId) -> impl Iterator<Item = &Tail> {
+        self.tails.values().filter(move |tail| tail.selector.filter.app == app)
     }
 
-    fn learn(&mut self, event: &Event) {
-        self.owners.learn(event);
-        let (app, device, id, user) = match event {
-            Event::Registered(it) => (it.app, it.device, &it.device_id, it.user.as_ref()),
-            Event::Connected(it) => (it.app, it.device, &it.device_id, it.user.as_ref()),
+    fn learn(&mut self, app: AppId, event: &Event) {
+        let (device, id, user) = match event {
+            Event::Accepted(it) => {
+                if self.of_app(app).any(|tail| tail.selector.filter.needs_details()) {
+                    self.known.accept(it);
+                }
+                return;
+            }
+            Event::Registered(it) => (it.device, &it.device_id, it.user.as_ref()),
+            Event::Connected(it) => (it.device, &it.device_id, it.user.as_ref()),
             _ => return,
         };
+        self.known.name(device, app, id, user);
         let of_app = self.tails.values_mut().filter(|tail| tail.selector.filter.app == app);
         of_app.for_each(|tail| tail.learn(device, id, user));
     }
 
-    /// Puts the event into the queues of the tails that show it. `only`: the tails that wait for it. `more`: how many
-    /// others have the same answer.
-    fn assign(&mut self, record: Record, only: Option<Vec<u64>>, (tries, more): (u8, u64)) {
+    /// Puts the event of an app into the queues of the tails that show it. `only`: the tails that wait for it. `more`: how
+    /// many others have the same answer.
+    fn show(&mut self, app: AppId, record: Record, only: Option<Vec<u64>>, (tries, more): (u8, u64)) {
         let kinds: Kinds = kinds_of(&record).into_iter().flatten().collect();
         let is_wanted = |(number, tail): &(&u64, &mut Tail)| {
-            tail.selector.filter.kinds.intersects(kinds)
+            let filter = &tail.selector.filter;
+            filter.app == app
+                && filter.kinds.intersects(kinds)
                 && only.as_ref().is_none_or(|only| only.contains(number))
         };
-        if kinds.is_empty() || !self.tails.values().any(|tail| tail.selector.filter.kinds.intersects(kinds)) {
-            return;
-        }
-        let owner = self.owners.owner(&record.event);
-        let detail = self.owners.detail(&record.event);
+        let detail = self.known.detail(app, &record.event);
         let mut waiting = Vec::new();
         for (number, tail) in self.tails.iter_mut().filter(is_wanted) {
             let Tail { selector, queue, .. } = tail;
-            match owner {
-                Owner::App(app) if app != selector.filter.app => continue,
-                _ => {}
-            }
-            match (owner, selector.select(&record, detail)) {
-                (_, Selected::No) => {}
-                (Owner::NoApp, _) => {}
-                (Owner::Unassignable, _) => queue.gaps.add(Gaps::UNASSIGNED),
-                (Owner::Unknown, _) | (Owner::App(_), Selected::Unknown) => waiting.push(*number),
-                (Owner::App(_), Selected::Yes(devices, count)) => {
+            match selector.select(&record, detail) {
+                Selected::No => {}
+                Selected::Unknown(id) => waiting.push((*number, id)),
+                Selected::Yes(devices, count) => {
                     let shown = selector.filter.kinds;
                     for kind in kinds.iter().filter(|kind| shown.contains(*kind)) {
                         queue.push(kind, || Entry::new(&record, devices.clone(), count));
@@ -187,64 +184,54 @@ impl State {
                 }
             }
         }
-        if !waiting.is_empty() {
-            waiting.sort_unstable();
-            self.wait(record, kinds, waiting, (tries, more));
+        if let Some((_, id)) = waiting.first().copied() {
+            let mut tails: Vec<u64> = waiting.into_iter().map(|(number, _)| number).collect();
+            tails.sort_unstable();
+            self.wait(Pending { app, id, record, tails, tries, more }, kinds);
         }
     }
 
-    fn wait(&mut self, record: Record, kinds: Kinds, tails: Vec<u64>, (tries, more): (u8, u64)) {
-        let bytes = size_of_val(devices_of(&record));
-        let awaited = key_of(&record.event).map(|key| Awaited { key, kinds, tails: tails.clone() });
-        let waiting = awaited.as_ref().and_then(|awaited| self.awaited.get(awaited).copied());
+    fn wait(&mut self, event: Pending, kinds: Kinds) {
+        let bytes = size_of_val(devices_of(&event.record));
+        let awaited = Awaited { id: event.id, kinds, tails: event.tails.clone() };
+        let waiting = self.awaited.get(&awaited).copied();
         if let Some((EVENTS_MAX.., last)) = waiting {
             // No flush shows more.
-            self.pending[last].more += more + 1;
+            self.pending[last].more += event.more + 1;
             return;
         }
         let has_room = self.pending.len() < PENDING_MAX && self.pending_bytes + bytes <= PENDING_BYTES_MAX;
-        if has_room && tries < TRIES {
-            if let Some(awaited) = awaited {
-                let count = waiting.map_or(0, |(count, _)| count);
-                self.awaited.insert(awaited, (count + 1, self.pending.len()));
-            }
+        if has_room && event.tries < TRIES {
+            let count = waiting.map_or(0, |(count, _)| count);
+            self.awaited.insert(awaited, (count + 1, self.pending.len()));
             self.pending_bytes += bytes;
-            self.pending.push(Pending { record, tails, tries: tries + 1, more });
+            self.pending.push(Pending { tries: event.tries + 1, ..event });
             return;
         }
-        for number in tails {
+        for number in event.tails {
             if let Some(tail) = self.tails.get_mut(&number) {
-                tail.queue.gaps.add(Gaps::UNASSIGNED);
+                tail.queue.gaps.add(Gaps::UNRESOLVED);
             }
         }
     }
 
-    /// What the store must be asked before a flush: the owners of events that wait, and names of devices.
-    pub(crate) fn wanted(&self) -> Owned {
-        let mut asked = Owned::default();
-        for Pending { record, .. } in &self.pending {
-            self.owners.ask(&record.event, &mut asked);
-        }
-        let Owned { notifications, devices, campaigns } = &mut asked;
-        limit(notifications, ASKED_MAX);
-        limit(devices, ASKED_MAX);
-        limit(campaigns, CAMPAIGNS_ASKED_MAX);
-        // With the rest of the room, the names of devices.
+    /// What the store must be asked before a flush: the notifications of events that wait, and names of devices.
+    pub(crate) fn wanted(&self) -> LookupKeys {
+        let mut notifications: Vec<NotificationId> = self.pending.iter().map(|pending| pending.id).collect();
+        limit(&mut notifications, PENDING_MAX);
         let queued = self.tails.values().flat_map(|tail| tail.queue.events());
         let queued = queued.flat_map(|(_, entry)| entry.devices.as_slice());
         let waiting =
             self.pending.iter().flat_map(|pending| devices_of(&pending.record).iter().take(LISTED_MAX));
-        let unnamed = queued.chain(waiting).filter(|device| self.owners.device(**device) == Known::Unknown);
-        let mut unnamed: Vec<DeviceNum> = unnamed.copied().collect();
-        limit(&mut unnamed, ASKED_MAX - devices.len());
-        devices.extend(unnamed);
-        limit(devices, ASKED_MAX);
-        asked
+        let unnamed = queued.chain(waiting).filter(|device| !self.known.has_looked_for(**device));
+        let mut devices: Vec<DeviceNum> = unnamed.copied().collect();
+        limit(&mut devices, DEVICES_ASKED_MAX);
+        LookupKeys { notifications, devices }
     }
 
     /// What a read of the store found.
-    pub(crate) fn found(&mut self, asked: &Owned, found: Found) {
-        self.owners.found(asked, found);
+    pub(crate) fn found(&mut self, asked: &LookupKeys, found: Found) {
+        self.known.found(asked, found);
     }
 
     /// Whether a tail selects by the recipients of notifications.
@@ -255,20 +242,20 @@ impl State {
     /// The names of these devices, as the store has them.
     pub(crate) fn name(&mut self, app: AppId, devices: &[Device]) {
         for device in devices {
-            self.owners.name(device.num, app, &device.id, device.user.as_ref());
+            self.known.name(device.num, app, &device.id, device.user.as_ref());
         }
     }
 
     pub(crate) fn age(&mut self) {
-        self.owners.age();
+        self.known.age();
     }
 
-    /// Assigns the events that waited, as far as that is possible now.
+    /// Shows the events that waited, as far as that is possible now.
     pub(crate) fn retry(&mut self) {
         self.pending_bytes = 0;
         self.awaited.clear();
-        for Pending { record, tails, tries, more } in std::mem::take(&mut self.pending) {
-            self.assign(record, Some(tails), (tries, more));
+        for Pending { app, record, tails, tries, more, .. } in std::mem::take(&mut self.pending) {
+            self.show(app, record, Some(tails), (tries, more));
         }
     }
 
@@ -278,7 +265,7 @@ impl State {
         let (app, mut queue) = (tail.selector.filter.app, tail.queue.take());
         let (omitted, gaps) = (std::mem::take(&mut queue.omitted), queue.gaps);
         let names = |devices: &[DeviceNum]| {
-            let known = devices.iter().filter_map(|device| self.owners.device(*device).name());
+            let known = devices.iter().filter_map(|device| self.known.device(*device));
             known.filter(|name| name.app == app).cloned().collect()
         };
         let named = |(kind, entry): (Kind, Entry)| {
@@ -297,21 +284,11 @@ fn limit<T: Ord>(keys: &mut Vec<T>, max: usize) {
     keys.truncate(max);
 }
 
-/// The acknowledgements of one notification.
-fn acknowledged(acked: &[(NotificationId, DeviceNum)]) -> Event {
+/// The acknowledgements of one notification by devices of an app.
+fn acknowledged(app: AppId, acked: &[(NotificationId, DeviceNum)]) -> Event {
     let devices: Box<[DeviceNum]> = acked.iter().map(|(_, device)| *device).collect();
     let (of, count) = (Subject::Notification(acked[0].0), devices.len() as u64);
-    Event::Outcome { of, outcome: Outcome::Acked, devices, count }
-}
-
-/// What decides to which app the event belongs, and whether a tail shows it.
-fn key_of(event: &Event) -> Option<Key> {
-    match (event, subject_of(event)) {
-        (Event::Closed { device, .. }, _) => Some(Key::Device(*device)),
-        (_, Some(Subject::Notification(id))) => Some(Key::Notification(id)),
-        (_, Some(Subject::Campaign(campaign))) => Some(Key::Campaign(campaign)),
-        (_, Some(Subject::Several) | None) => None,
-    }
+    Event::Outcome { app, of, outcome: Outcome::Acked, devices, count }
 }
 
 fn devices_of(record: &Record) -> &[DeviceNum] {

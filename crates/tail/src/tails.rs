@@ -13,7 +13,7 @@ use noroshi_cluster::Epoch;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::tails::{ASKED_FOR, Listener, Peer};
 use noroshi_events::{Events, Kind, Record, Tap};
-use noroshi_store::{Device, DeviceFilter, Owned};
+use noroshi_store::{Device, DeviceFilter, LookupKeys};
 use noroshi_types::{AppId, PersonId};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -37,7 +37,7 @@ pub const TAILS_OF_PERSON_MAX: usize = 4;
 pub const TAILS_OF_NODES_MAX: usize = 64;
 /// Interval of reports without events.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Deadline of the reads of a flush. Events whose app is unknown then wait for the next flush.
+/// Deadline of the reads of a flush. Events whose topic or campaign is unknown then wait for the next flush.
 const STORE_PATIENCE: Duration = Duration::from_millis(500);
 /// After twice this time, the names of devices are read again.
 const NAMES_AGE_EVERY: Duration = Duration::from_secs(30);
@@ -331,14 +331,14 @@ impl Tails {
         true
     }
 
-    /// Reads the store: owners of events, names of devices, and the devices of filters.
-    async fn read(&self, wanted: Owned, stale: Vec<(u64, Filter)>) {
-        let owners = async {
-            if wanted.devices.is_empty() && wanted.notifications.is_empty() && wanted.campaigns.is_empty() {
+    /// Reads the store: topics and campaigns of notifications, names of devices, and the devices of filters.
+    async fn read(&self, wanted: LookupKeys, stale: Vec<(u64, Filter)>) {
+        let lookup = async {
+            if wanted.devices.is_empty() && wanted.notifications.is_empty() {
                 return;
             }
             self.metrics.tail_lookups.inc();
-            match tokio::time::timeout(STORE_PATIENCE, self.delivery.store().owners(wanted.clone())).await {
+            match tokio::time::timeout(STORE_PATIENCE, self.delivery.store().lookup(wanted.clone())).await {
                 Ok(Ok(found)) => self.inner.lock().state.found(&wanted, found),
                 // The events wait for the next flush. After the last attempt they are left out, and the tail states that.
                 Ok(Err(_)) | Err(_) => {
@@ -358,7 +358,7 @@ impl Tails {
             }
         };
         let devices = tokio::time::timeout(STORE_PATIENCE, devices);
-        if let ((), Err(_)) = tokio::join!(owners, devices) {
+        if let ((), Err(_)) = tokio::join!(lookup, devices) {
             self.metrics.tail_lookup_failures.inc();
         }
     }

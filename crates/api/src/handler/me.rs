@@ -144,14 +144,16 @@ pub(crate) async fn inbox(consumer: Consumer, Query(query): Query<InboxQuery>) -
 /// `POST /v1/me/inbox/ack`: durable when the response is sent.
 pub(crate) async fn ack(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let acked = consumer.delivery.acks.ack_now(consumer.device.num, ids).await?;
+    let Consumer { device, delivery, .. } = &consumer;
+    let acked = delivery.acks.ack_now(device.app, device.num, ids).await?;
     respond::field("acked", acked)
 }
 
 /// `POST /v1/me/opened`: durable when the response is sent. Does not acknowledge messages.
 pub(crate) async fn open(consumer: Consumer, JsonBody(body): JsonBody) -> Answer {
     let ids = body::ids(&body)?;
-    let opened = consumer.delivery.devices.open(consumer.device.num, ids).await?;
+    let Consumer { device, delivery, .. } = &consumer;
+    let opened = delivery.devices.open(device.app, device.num, ids).await?;
     respond::field("opened", opened)
 }
 

@@ -135,7 +135,13 @@ pub(crate) fn hand_over(peers: &Peers, part: &OwnPart) {
     }
     if offline > 0 && message.when != When::Stored {
         let at = peers.context.now();
-        let (id, outcome, devices) = (message.id, Outcome::Offline, Vec::new());
-        peers.context.outcomes.record(vec![OutcomePart { id, outcome, at, devices, count: offline }]);
+        peers.context.outcomes.record(vec![OutcomePart {
+            app: message.app,
+            id: message.id,
+            outcome: Outcome::Offline,
+            at,
+            devices: Vec::new(),
+            count: offline,
+        }]);
     }
 }

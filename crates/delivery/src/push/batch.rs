@@ -375,7 +375,8 @@ impl BatchRunner {
     fn report_sent(&self, batch: &Batch, sent: &[Sent], trace: Option<TraceId>) {
         if let Some(service) = batch.service.filter(|_| !sent.is_empty()) {
             let devices = sent.iter().map(|sent| sent.device);
-            self.pipeline.context.outcomes.push_sent(subject(batch.work), service, devices, trace);
+            let of = (batch.app, subject(batch.work));
+            self.pipeline.context.outcomes.push_sent(of, service, devices, trace);
         }
     }
 

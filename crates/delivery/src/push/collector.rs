@@ -15,7 +15,7 @@ use noroshi_events::Subject;
 use noroshi_store::{
     AudienceMember, BATCH_RECIPIENTS_MAX, Campaign, CampaignState, Error, NewBatch, PushPart, Walk, Work,
 };
-use noroshi_types::{DeviceNum, Lane, Outcome, PushService, Timestamp, TokenKey};
+use noroshi_types::{AppId, DeviceNum, Lane, Outcome, PushService, Timestamp, TokenKey};
 use tokio::sync::watch;
 
 use super::finisher::{PAUSE_MAX, PAUSE_MIN};
@@ -183,7 +183,7 @@ impl Pipeline {
         let now = self.context.now();
         let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
         if went_on {
-            self.count(Subject::Notification(walk.notification), &parts, walk.lane);
+            self.count((walk.app, Subject::Notification(walk.notification)), &parts, walk.lane);
         }
         if went_on && page.next.is_some() {
             self.walk_depth.add(work, made);
@@ -275,14 +275,14 @@ impl Pipeline {
             Ok(_) => {}
             Err(error) => return Err(error),
         }
-        self.count(Subject::Campaign(campaign.id), &parts, plan.spec.lane);
+        self.count((campaign.app, Subject::Campaign(campaign.id)), &parts, plan.spec.lane);
         self.walk_depth.add(work, made);
         self.wake_senders();
         round.more |= page.next.is_some();
         Ok(())
     }
 
-    fn count(&self, of: Subject, parts: &[PushPart], lane: Lane) {
+    fn count(&self, of: (AppId, Subject), parts: &[PushPart], lane: Lane) {
         for part in parts {
             let count = part.devices.len() as u64;
             self.context.outcomes.pushed(of, None, part, None);

@@ -90,7 +90,7 @@ async fn write(pipeline: &Pipeline, mut together: Vec<BatchResult>) {
     together.retain(|ready| !counts.stale.contains(&ready.finished.batch));
     for ready in &mut together {
         for part in &ready.finished.parts {
-            pipeline.context.outcomes.pushed(ready.of, ready.service, part, ready.trace);
+            pipeline.context.outcomes.pushed((ready.app, ready.of), ready.service, part, ready.trace);
             pipeline.quotas.count_pushes(ready.app, part.outcome, part.devices.len() as u64);
         }
         metrics.count_finished(&ready.finished, ready.lane);

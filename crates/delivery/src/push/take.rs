@@ -70,7 +70,7 @@ pub(super) async fn take(pipeline: &Pipeline, mut request: Take) -> Result<Taken
         );
         let (outcome, reason) = (Outcome::PushRefused, Some(SENDER_ENDED));
         let part = PushPart { outcome, reason, variant: None, devices: recipients.clone() };
-        pipeline.context.outcomes.pushed(subject(*work), *service, &part, None);
+        pipeline.context.outcomes.pushed((*app, subject(*work)), *service, &part, None);
         pipeline.metrics.count(outcome, reason, *lane, count);
         pipeline.metrics.batches_set_aside.inc();
     }

@@ -1,6 +1,7 @@
 //! The decisions against a real store and an edge that only records.
 
 mod cluster;
+mod emitted;
 mod fake_outlet;
 mod push;
 mod recording_edge;
@@ -108,7 +109,7 @@ async fn a_stored_message_reaches_the_edge_before_the_answer() {
     let receipt = receipt.expect("accepted");
     assert_eq!(receipt.targets, Some(2));
     assert_eq!(bench.edge.delivered(), [receipt.id]);
-    let acked = bench.delivery.acks.ack_now(num, vec![receipt.id]).await.expect("written");
+    let acked = bench.delivery.acks.ack_now(bench.app, num, vec![receipt.id]).await.expect("written");
     assert_eq!(acked, 1);
 }
 
@@ -202,7 +203,7 @@ async fn queued_acknowledgements_are_written_at_the_drain() {
     let receipt =
         bench.delivery.publisher.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
     let id = receipt.expect("accepted").id;
-    bench.delivery.acks.push(num, vec![id]);
+    bench.delivery.acks.push(bench.app, num, vec![id]);
     bench.delivery.clone().run(std::future::ready(())).await;
     let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
     assert_eq!(total, 0);
@@ -216,7 +217,7 @@ async fn an_invented_acknowledgement_is_not_measured() {
     let (_, num) = bench.device("u1").await;
     let made_up =
         noroshi_types::NotificationId::parse("01900000-0000-7000-8000-000000000000").expect("an id");
-    assert_eq!(bench.delivery.acks.ack_now(num, vec![made_up]).await.expect("answered"), 0);
+    assert_eq!(bench.delivery.acks.ack_now(bench.app, num, vec![made_up]).await.expect("answered"), 0);
     let text = noroshi_telemetry::encode(&bench.registry).expect("text");
     assert!(text.contains("noroshi_acked_seconds_count 0\n"), "{text}");
 }

@@ -21,7 +21,7 @@ use crate::{event_log, request, written_events};
 
 mod activity;
 mod broadcasts;
-mod campaign;
+pub(crate) mod campaign;
 mod failing;
 mod other_services;
 mod preferences;
@@ -229,11 +229,11 @@ async fn exactly_one_of_ack_and_push_wins() {
         let id = bench.publish(pushed(users(&names), When::Stored, PushMode::Fallback, after)).await;
         // Acknowledgements arrive around the time at which pushes are due.
         let acks = devices.iter().enumerate().map(|(n, (_, num))| {
-            let (delivery, num) = (bench.delivery.clone(), *num);
+            let (delivery, app, num) = (bench.delivery.clone(), bench.app, *num);
             async move {
                 let at = Duration::from_millis(100 + (n as u64 * 7 + round) % 100);
                 tokio::time::sleep(at).await;
-                delivery.acks.ack_now(num, vec![id]).await.expect("written")
+                delivery.acks.ack_now(app, num, vec![id]).await.expect("written")
             }
         });
         let acks: Vec<_> = acks.map(tokio::spawn).collect();
@@ -266,7 +266,7 @@ async fn decisions_of_the_queue_are_reported_with_notification_and_devices() {
     let waits =
         |names: &[&str]| pushed(users(names), When::Stored, PushMode::Fallback, Duration::from_secs(60));
     let spared = bench.publish(waits(&["a", "b"])).await;
-    bench.delivery.acks.ack_now(nums[0], vec![spared]).await.expect("written");
+    bench.delivery.acks.ack_now(bench.app, nums[0], vec![spared]).await.expect("written");
     let ttl = Ttl::new(Duration::from_secs(30)).expect("a ttl");
     let expired = bench.publish(Request { ttl, ..waits(&["b"]) }).await;
     outlet.hold("t-c");
@@ -276,7 +276,7 @@ async fn decisions_of_the_queue_are_reported_with_notification_and_devices() {
     eventually("asked", || outlet.count() == 1).await;
     bench.delivery.publisher.cancel(bench.app, cancelled).await.expect("cancelled");
     let unsent = bench.publish(waits(&["c"])).await;
-    bench.delivery.acks.ack_now(nums[2], vec![unsent]).await.expect("written");
+    bench.delivery.acks.ack_now(bench.app, nums[2], vec![unsent]).await.expect("written");
     bench.delivery.publisher.cancel(bench.app, unsent).await.expect("cancelled");
     outlet.release_with(&Answer::Later { reason: "UNAVAILABLE", after: Duration::ZERO });
     clock.set(clock.now().saturating_add(Duration::from_secs(60)));

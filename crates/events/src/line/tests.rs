@@ -41,14 +41,16 @@ fn trace() -> Option<TraceId> {
 /// One event of each kind.
 fn all() -> Vec<Event> {
     let session = SessionId(0xabc);
-    let outcome = |outcome| Event::Outcome { of: of(), outcome, devices: devices(2), count: 2 };
+    let outcome =
+        |outcome| Event::Outcome { app: AppId(7), of: of(), outcome, devices: devices(2), count: 2 };
     let answered = |outcome, reason| Event::PushAnswered {
+        app: AppId(7),
         of: of(),
         service: PushService::Apns,
         outcome,
         reason,
         devices: devices(1),
-        trace: trace(),
+        trace: trace().into(),
     };
     vec![
         Event::Started { version: "0.1.0" },
@@ -66,15 +68,21 @@ fn all() -> Vec<Event> {
             kept: 2,
             trace: trace(),
         })),
-        Event::Routed { id: id(), to: Routed::Here },
+        Event::Routed { app: AppId(7), id: id(), to: Routed::Here },
         outcome(Outcome::Kept),
         outcome(Outcome::Written),
-        Event::Acked(Box::new([(id(), DeviceNum(1)), (id(), DeviceNum(2))])),
-        Event::Outcome { of: of(), outcome: Outcome::Opened, devices: devices(1), count: 1 },
+        Event::Acked { app: AppId(7), acked: Box::new([(id(), DeviceNum(1)), (id(), DeviceNum(2))]) },
+        Event::Outcome { app: AppId(7), of: of(), outcome: Outcome::Opened, devices: devices(1), count: 1 },
         outcome(Outcome::Slow),
         outcome(Outcome::Expired),
         outcome(Outcome::NoPushToken),
-        Event::PushSent { of: of(), service: PushService::Apns, devices: devices(2), trace: None },
+        Event::PushSent {
+            app: AppId(7),
+            of: of(),
+            service: PushService::Apns,
+            devices: devices(2),
+            trace: None.into(),
+        },
         answered(Outcome::Pushed, None),
         answered(Outcome::PushTokenGone, Some("Unregistered")),
         Event::Registered(Box::new(Registered {
@@ -92,7 +100,7 @@ fn all() -> Vec<Event> {
             session,
             protocol: "native",
         })),
-        Event::Closed { device: DeviceNum(1), session, reason: CloseReason::Drain },
+        Event::Closed { app: AppId(7), device: DeviceNum(1), session, reason: CloseReason::Drain },
         Event::Campaign { app: AppId(9), campaign: CampaignId::from_bytes([5; 16]), step: "running" },
         Event::Configured(Box::new(Configured {
             app: Some(AppId(7)),
@@ -164,12 +172,13 @@ fn every_line_has_the_common_fields_and_the_next_number() {
 #[test]
 fn a_gone_token_is_an_answer_and_invalidates() {
     let answered = Event::PushAnswered {
+        app: AppId(7),
         of: of(),
         service: PushService::Apns,
         outcome: Outcome::PushTokenGone,
         reason: Some("Unregistered"),
         devices: devices(1),
-        trace: trace(),
+        trace: trace().into(),
     };
     let lines = lines(&mut writer(), answered);
     assert_eq!(lines[0]["event"], "push_answered");
@@ -183,7 +192,7 @@ fn a_gone_token_is_an_answer_and_invalidates() {
 fn confirmations_of_one_notification_share_a_line() {
     let other = NotificationId::from_bytes([9; 16]);
     let acked = [(id(), DeviceNum(1)), (id(), DeviceNum(2)), (other, DeviceNum(1))];
-    let lines = lines(&mut writer(), Event::Acked(Box::new(acked)));
+    let lines = lines(&mut writer(), Event::Acked { app: AppId(7), acked: Box::new(acked) });
     assert_eq!(lines.len(), 2);
     assert_eq!((&lines[0]["count"], &lines[0]["devices"][1]), (&2.into(), &2.into()));
     assert_eq!(lines[1]["id"], other.to_string());
@@ -191,7 +200,8 @@ fn confirmations_of_one_notification_share_a_line() {
 
 #[test]
 fn many_devices_are_several_lines_and_counted_once() {
-    let event = Event::Outcome { of: of(), outcome: Outcome::Written, devices: devices(2_500), count: 2_503 };
+    let (app, outcome, devices) = (AppId(7), Outcome::Written, devices(2_500));
+    let event = Event::Outcome { app, of: of(), outcome, devices, count: 2_503 };
     let lines = lines(&mut writer(), event);
     let counts: Vec<_> = lines.iter().map(|line| line["count"].as_u64().expect("count")).collect();
     assert_eq!(counts, [1_003, 1_000, 500]);

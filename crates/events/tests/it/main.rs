@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_events::{Config, Event, Events, Metrics, Names, Record, Service};
-use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 /// A log and its metrics.
 struct Log {
@@ -62,7 +62,8 @@ fn written(number: u64) -> Event {
     let mut id = [0; 16];
     id[8..].copy_from_slice(&number.to_be_bytes());
     let of = noroshi_events::Subject::Notification(NotificationId::from_bytes(id));
-    Event::Outcome { of, outcome: Outcome::Written, devices: Box::new([DeviceNum(number)]), count: 1 }
+    let (app, outcome, devices) = (AppId(1), Outcome::Written, Box::new([DeviceNum(number)]));
+    Event::Outcome { app, of, outcome, devices, count: 1 }
 }
 
 /// The number of each line, in order, without the line that starts a log.

@@ -123,10 +123,10 @@ impl Frame {
             (Outcome::Slow, self.slow, 0),
             (Outcome::Offline, self.offline, gone),
         ] {
-            outcomes.many(message.id, outcome, devices, unknown, now);
+            outcomes.many((message.app, message.id), outcome, devices, unknown, now);
         }
         for (outcome, device) in self.suppressed {
-            outcomes.one(message.id, outcome, device);
+            outcomes.one(message, outcome, device);
         }
     }
 }

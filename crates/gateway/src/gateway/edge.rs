@@ -23,7 +23,7 @@ use crate::wire::dispatch::Dispatch;
 
 impl Edge for Gateway {
     fn deliver(&self, message: Arc<Message>, target: &Target) {
-        let (id, kept) = (message.id, message.when == When::Stored);
+        let (app, id, kept) = (message.app, message.id, message.when == When::Stored);
         let mut offline = 0;
         self.deliver_part(message, target, &mut |_| offline += 1);
         if offline > 0
@@ -32,6 +32,7 @@ impl Edge for Gateway {
         {
             let at = delivery.clock().now();
             delivery.context.outcomes.record(vec![OutcomePart {
+                app,
                 id,
                 outcome: Outcome::Offline,
                 at,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use noroshi_delivery::quota::Permit;
-use noroshi_types::{DeviceNum, NotificationId, Timestamp};
+use noroshi_types::{NotificationId, Timestamp};
 use smallvec::SmallVec;
 
 use crate::session::catch_up::CatchUp;
@@ -27,8 +27,8 @@ pub(crate) struct Attachment {
     pub(crate) watermark: NotificationId,
     /// Messages accepted up to here existed when the log-in was read: a page brought them, or they had been acknowledged.
     pub(crate) as_of: NotificationId,
-    /// The device of the session that ended, while its acknowledgements still count.
-    pub(crate) leaving: Option<DeviceNum>,
+    /// The session that ended, while its device's acknowledgements still count.
+    pub(crate) leaving: Option<Arc<Session>>,
     /// When the token expires.
     pub(crate) expires_at: Timestamp,
 }

@@ -4,20 +4,21 @@ use std::collections::HashMap;
 
 use noroshi_delivery::Delivery;
 use noroshi_store::OutcomePart;
-use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceNum, Message, NotificationId, Outcome, Timestamp};
 
 #[derive(Default)]
 pub(crate) struct Outcomes {
     parts: Vec<OutcomePart>,
     /// Outcomes of messages written one by one: pages and held messages.
-    single: HashMap<(NotificationId, Outcome), Vec<DeviceNum>>,
+    single: HashMap<(NotificationId, Outcome), (AppId, Vec<DeviceNum>)>,
     /// Messages written for each app, in runs.
     written: Vec<(AppId, u64)>,
 }
 
 impl Outcomes {
-    pub(crate) fn one(&mut self, id: NotificationId, outcome: Outcome, device: DeviceNum) {
-        self.single.entry((id, outcome)).or_default().push(device);
+    pub(crate) fn one(&mut self, message: &Message, outcome: Outcome, device: DeviceNum) {
+        let of_app = || (message.app, Vec::new());
+        self.single.entry((message.id, outcome)).or_insert_with(of_app).1.push(device);
     }
 
     /// Messages of an app were written: they count for its quota of deliveries.
@@ -32,7 +33,7 @@ impl Outcomes {
     /// All devices of one fan-out with the same outcome, and `unknown` more whose numbers are not known.
     pub(crate) fn many(
         &mut self,
-        id: NotificationId,
+        (app, id): (AppId, NotificationId),
         outcome: Outcome,
         mut devices: Vec<DeviceNum>,
         unknown: u64,
@@ -41,14 +42,14 @@ impl Outcomes {
         let count = devices.len() as u64 + unknown;
         if count > 0 {
             devices.sort_unstable();
-            self.parts.push(OutcomePart { id, outcome, at, devices, count });
+            self.parts.push(OutcomePart { app, id, outcome, at, devices, count });
         }
     }
 
     /// Reports what was collected.
     pub(crate) fn report(&mut self, delivery: &Delivery, at: Timestamp) {
-        for ((id, outcome), devices) in std::mem::take(&mut self.single) {
-            self.many(id, outcome, devices, 0, at);
+        for ((id, outcome), (app, devices)) in std::mem::take(&mut self.single) {
+            self.many((app, id), outcome, devices, 0, at);
         }
         for (app, count) in self.written.drain(..) {
             delivery.quotas.delivered(app, count);

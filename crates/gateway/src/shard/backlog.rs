@@ -134,9 +134,7 @@ impl Shard {
             && let Some(Suppression { outcome }) =
                 delivery::suppresses(connection, message, Source::Live, self.now.wall)
         {
-            outcome
-                .into_iter()
-                .for_each(|outcome| self.sessions.outcomes.one(message.id, outcome, session.num));
+            outcome.into_iter().for_each(|outcome| self.sessions.outcomes.one(message, outcome, session.num));
             return;
         }
         let outcome = match gated {
@@ -167,7 +165,7 @@ impl Shard {
             }
         };
         self.sessions.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
-        self.sessions.outcomes.one(message.id, outcome, session.num);
+        self.sessions.outcomes.one(message, outcome, session.num);
     }
 
     /// Sends the reads whose turn it is.
@@ -375,14 +373,14 @@ impl Shard {
             if let Some(Suppression { outcome }) =
                 delivery::suppresses(connection, message, Source::Store, self.now.wall)
             {
-                outcome.into_iter().for_each(|outcome| self.sessions.outcomes.one(message.id, outcome, num));
+                outcome.into_iter().for_each(|outcome| self.sessions.outcomes.one(message, outcome, num));
                 continue;
             }
             written += 1;
             self.fanout.counts.extend(delivery::count(connection, message, self.now.wall));
             encode_paged(connection.framing, message, *retained, &mut bytes, &mut self.tally.deflate);
             self.sessions.outcomes.wrote(message.app, 1);
-            self.sessions.outcomes.one(message.id, Outcome::Written, num);
+            self.sessions.outcomes.one(message, Outcome::Written, num);
         }
         self.tally.messages_out[connection.protocol as usize] += u64::from(written);
         connection.frames.grant(written);

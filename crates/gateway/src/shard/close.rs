@@ -122,9 +122,11 @@ impl Shard {
                 reason = connection.close_reason.map(CloseReason::as_str),
                 "a session ended"
             );
-            let (device, session_id) = (session.num, SessionId(session.address.generation));
+            let (app, device) = (session.app, session.num);
+            let session_id = SessionId(session.address.generation);
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
             self.delivery.context.outcomes.events().emit(self.now.wall, || Event::Closed {
+                app,
                 device,
                 session: session_id,
                 reason,
@@ -136,7 +138,7 @@ impl Shard {
                 connection.close_reason,
                 Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)
             );
-            connection.attachment.leaving = moves.then_some(session.num);
+            connection.attachment.leaving = moves.then_some(session);
         }
         for subscription in topics {
             self.sessions.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);

@@ -512,7 +512,7 @@ impl Shard {
             catch_up.acknowledge(&ids);
         }
         if let Some(session) = &connection.attachment.session {
-            self.delivery.acks.push(session.num, ids);
+            self.delivery.acks.push(session.app, session.num, ids);
         }
     }
 
@@ -528,7 +528,7 @@ impl Shard {
                 grant(connection, 1);
                 self.fanout.counts.extend(count(connection, message, self.now.wall));
                 self.sessions.outcomes.wrote(message.app, 1);
-                self.sessions.outcomes.one(message.id, Outcome::Written, session.num);
+                self.sessions.outcomes.one(message, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch, None) {
                     true => self.limit_unsent(slot),
@@ -560,7 +560,7 @@ impl Shard {
             {
                 outcome
                     .into_iter()
-                    .for_each(|outcome| self.sessions.outcomes.one(one.message.id, outcome, num));
+                    .for_each(|outcome| self.sessions.outcomes.one(&one.message, outcome, num));
                 continue;
             }
             let dispatch = Dispatch::new(one.message.clone());
@@ -570,7 +570,7 @@ impl Shard {
                     written += 1;
                     self.fanout.counts.extend(count(connection, &one.message, self.now.wall));
                     self.sessions.outcomes.wrote(one.message.app, 1);
-                    self.sessions.outcomes.one(one.message.id, Outcome::Written, num);
+                    self.sessions.outcomes.one(&one.message, Outcome::Written, num);
                 }
                 Fate::Passed { .. } => {}
                 Fate::Full => {

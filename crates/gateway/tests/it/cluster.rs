@@ -161,7 +161,7 @@ async fn messages_acknowledged_at_another_node_are_not_offered() {
         ids.push(pair.a.publish(topic("news"), When::Stored, number).await);
         client.next_data().await;
     }
-    assert_eq!(pair.a.delivery.acks.ack_now(num, ids).await.expect("written"), 2);
+    assert_eq!(pair.a.delivery.acks.ack_now(pair.a.app, num, ids).await.expect("written"), 2);
     let mut client = pair.b.connect("d1").await;
     let offered = "noroshi_delivery_cluster_offered_again_total";
     assert_eq!(pair.b.metric(offered), 0);

@@ -7,6 +7,8 @@ mod deflate;
 mod deliver;
 mod descriptors;
 mod drain;
+mod emitted;
+mod event_log;
 mod fairness;
 mod hostile;
 mod http2;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 use super::campaign::{CampaignNum, CampaignRow, Count, VariantNotifications};
 use super::device_list;
@@ -48,7 +48,7 @@ impl CancelledWork {
     /// The result, and the parts to record. `removed` are the devices (sorted) whose inboxes had the notification.
     pub(crate) fn result(
         self,
-        (num, id): (Num, NotificationId),
+        (app, num, id): (AppId, Num, NotificationId),
         removed: Vec<DeviceNum>,
         done: Done,
         now: Timestamp,
@@ -59,7 +59,7 @@ impl CancelledWork {
         unsent.retain(|device| removed.binary_search(device).is_err());
         let mut departed = RemovedMessages::default();
         for devices in [&removed, &unsent] {
-            departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
+            departed.add(app, Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
         }
         let result = Cancelled { removed: removed.len() as u64, not_pushed, departed, done };
         (result, [removed, unsent].map(|devices| Part::of(num, Outcome::Cancelled, now, devices)))
@@ -69,7 +69,7 @@ impl CancelledWork {
 /// The outcome of a batch that the campaign's abort removed, from the columns `num, variant, recipients`.
 pub(crate) fn removed_batch(
     row: &(impl Record + ?Sized),
-    campaign: &CampaignRow,
+    (app, campaign): (AppId, &CampaignRow),
     variants: &VariantNotifications,
     (ids, now): (&Ids, Timestamp),
     departed: &mut RemovedMessages,
@@ -79,7 +79,7 @@ pub(crate) fn removed_batch(
     let of_variant = variant.and_then(|variant| variants.get(&(campaign.num, variant)).copied());
     let num = Some(of).filter(|of| *of > 0).or(of_variant);
     let (outcome, count) = (Outcome::Cancelled, devices.len() as u64);
-    departed.add(Work::of(ids, of, Some(campaign.id)), outcome, now, &devices);
+    departed.add(app, Work::of(ids, of, Some(campaign.id)), outcome, now, &devices);
     let count = Count { campaign: campaign.num, num, outcome, reason: None, count };
     Ok((Part::of(num.unwrap_or(campaign.notification), outcome, now, devices), count))
 }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 use crate::ids::Num;
 use crate::{OutcomePart, REMOVED_DEVICES_MAX};
@@ -68,9 +68,14 @@ impl SlicedDevices {
         all
     }
 
-    pub(crate) fn part(self, id: NotificationId, outcome: Outcome, at: Timestamp) -> Option<OutcomePart> {
+    pub(crate) fn part(
+        self,
+        (app, id): (AppId, NotificationId),
+        outcome: Outcome,
+        at: Timestamp,
+    ) -> Option<OutcomePart> {
         let Self { count, named: devices } = self;
-        (count > 0).then_some(OutcomePart { id, outcome, at, devices, count })
+        (count > 0).then_some(OutcomePart { app, id, outcome, at, devices, count })
     }
 }
 
@@ -78,6 +83,7 @@ impl SlicedDevices {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub num: Num,
+    pub app: AppId,
     pub state: State,
     /// The part of its outcomes up to which older rows were removed.
     pub place: i64,

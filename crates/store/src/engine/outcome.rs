@@ -31,7 +31,7 @@ impl Part {
 /// Parts that callers record, without those whose id this store never gave out.
 pub(crate) fn recorded(ids: &Ids, parts: Vec<OutcomePart>) -> Vec<Part> {
     let parts = parts.into_iter().filter_map(|part| {
-        let OutcomePart { id, outcome, at, mut devices, count } = part;
+        let OutcomePart { id, outcome, at, mut devices, count, .. } = part;
         devices.sort_unstable();
         Some(Part { num: ids.num(id)?, outcome, reason: None, at, devices, count })
     });

@@ -223,7 +223,7 @@ impl QueueRow {
         let count = devices.len() as u64;
         // Batches that are set aside are in the answer already.
         if outcome != Outcome::PushRefused {
-            taken.departed.add(self.work(ids), outcome, now, &devices);
+            taken.departed.add(self.entry.app, self.work(ids), outcome, now, &devices);
         }
         let published = Some(self.entry.num).filter(|num| *num > 0);
         // A published batch belongs to the variant that its notification belongs to.
@@ -311,7 +311,7 @@ impl FinishWrites {
                 self.retries.push((Entry { due_at, attempt, variant, fallback, ..entry }, recipients));
             } else {
                 self.add_part(ended, &again.cancelled(), variants, now);
-                counts.cancelled.add(work, Outcome::Cancelled, now, &recipients);
+                counts.cancelled.add(ended.entry.app, work, Outcome::Cancelled, now, &recipients);
             }
         }
         if let Some(campaign) = ended.campaign {

@@ -253,6 +253,7 @@ pub(crate) async fn set_state(
 /// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
 pub(crate) async fn purge_batches(
     tx: &Tx,
+    app: AppId,
     num: CampaignNum,
     now: Timestamp,
 ) -> Result<(RemovedMessages, bool), Failed> {
@@ -271,8 +272,9 @@ pub(crate) async fn purge_batches(
         .await?;
     let variants = campaign_sum::variants(tx, &[num]).await?;
     let more = removed.len() == PURGE_ROWS;
-    let removed =
-        removed.iter().map(|row| removed_batch(row, &campaign, &variants, (tx.ids(), now), &mut departed));
+    let removed = removed
+        .iter()
+        .map(|row| removed_batch(row, (app, &campaign), &variants, (tx.ids(), now), &mut departed));
     let (parts, counts): (Vec<Part>, Vec<Count>) =
         removed.collect::<Result<Vec<_>, Error>>()?.into_iter().unzip();
     outcome::add(tx, &parts).await?;

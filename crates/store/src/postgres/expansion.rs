@@ -227,7 +227,7 @@ async fn slice(tx: Tx, accept: Arc<Accept>, num: Num, after: i64, limit: usize) 
     }
     for removal in evicted {
         let of = Some(Work::Notification(tx.ids().id(removal.num)));
-        departed.add(of, removal.outcome, *now, &removal.devices);
+        departed.add(*app, of, removal.outcome, *now, &removal.devices);
         parts.push(Part::of(removal.num, removal.outcome, *now, removal.devices));
     }
     outcome::add(&tx, &parts).await?;
@@ -273,11 +273,12 @@ pub(super) async fn settle(tx: Tx, now: Timestamp) -> Result<Pruned, Failed> {
     let started = Instant::now();
     let mut pruned = Pruned::default();
     // Rows of which the lease has not ended belong to a node.
-    let sql = "SELECT num, state, place FROM expansions
+    let sql = "SELECT num, app, state, place FROM expansions
                WHERE state <> 0 OR until <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
                ORDER BY num LIMIT $1 FOR UPDATE SKIP LOCKED";
     for row in tx.query(sql, &[&SETTLED_MAX]).await? {
-        let row = Row { num: row.int(0)?, state: State::from_code(row.code(1)?), place: row.int(2)? };
+        let (app, state) = (row.app(1)?, State::from_code(row.code(2)?));
+        let row = Row { num: row.int(0)?, app, state, place: row.int(3)? };
         let has_ended = match row.state {
             State::Writing => undo(&tx, row.num, &mut pruned).await?,
             State::Collapsing => collapse(&tx, row, now, &mut pruned).await?,
@@ -312,7 +313,7 @@ async fn undo(tx: &Tx, num: Num, pruned: &mut Pruned) -> Result<bool, Failed> {
 /// after the last.
 async fn collapse(
     tx: &Tx,
-    Row { num, place, .. }: Row,
+    Row { num, app, place, .. }: Row,
     now: Timestamp,
     pruned: &mut Pruned,
 ) -> Result<bool, Failed> {
@@ -341,7 +342,7 @@ async fn collapse(
         devices.sort_unstable();
         pruned.inbox += devices.len() as u64;
         let of = Some(Work::Notification(tx.ids().id(num)));
-        pruned.departed.add(of, Outcome::Collapsed, now, &devices);
+        pruned.departed.add(app, of, Outcome::Collapsed, now, &devices);
         parts.push(Part::of(num, Outcome::Collapsed, now, devices));
     }
     outcome::add(tx, &parts).await?;

@@ -98,17 +98,22 @@ impl Postgres {
 
 /// Removes notifications whose ttl has ended from inboxes and logs.
 async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
-    let sql = "SELECT num, topic FROM notifications WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
+    let sql = "SELECT num, topic, app FROM notifications
+               WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     let rows = tx.query(sql, &[&(now.0 as i64), &(rows_max as i64)]).await?;
     let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
-    let (mut topics, mut in_topics, mut in_inboxes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut topics, mut in_topics) = (Vec::new(), Vec::new());
+    let (mut in_inboxes, mut apps) = (Vec::new(), HashMap::new());
     for row in &rows {
         match row.get::<_, Option<i64>>(1) {
             Some(topic) => {
                 topics.push(topic);
                 in_topics.push(row.get::<_, Num>(0));
             }
-            None => in_inboxes.push(row.get::<_, Num>(0)),
+            None => {
+                in_inboxes.push(row.get::<_, Num>(0));
+                apps.insert(row.get::<_, Num>(0), row.app(2)?);
+            }
         }
     }
     pruned.topic_log = topic_log::remove(&tx, &topics, &in_topics).await?;
@@ -117,7 +122,7 @@ async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     pruned.inbox = emptied.expired.iter().map(|part| part.count).sum();
     for part in &emptied.expired {
         let of = Some(Work::Notification(tx.ids().id(part.num)));
-        pruned.departed.add(of, part.outcome, part.at, &part.devices);
+        pruned.departed.add(apps[&part.num], of, part.outcome, part.at, &part.devices);
     }
     pruned.more |= emptied.more;
     settled.extend(emptied.settled);

@@ -80,7 +80,7 @@ async fn cancel_in(
     if changed || !removed.is_empty() || work.any || broadcasts {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
     }
-    let (result, parts) = work.result((num, id), removed, done, now);
+    let (result, parts) = work.result((app, num, id), removed, done, now);
     outcome::add(&tx, &parts).await?;
     Ok(result)
 }

@@ -150,19 +150,20 @@ pub(super) fn begin(w: &mut Write<'_>, accept: &Accept) -> Result<Begun, Error> 
             let (devices, muted) = ready(preferences::split_muted(w.db, category, found.devices))?;
             found.devices = devices;
             Gate::check(accept.gate.as_ref(), found.devices.len())?;
-            stored.departed = inbox::deliver(w, num, request.collapse_key.as_deref(), &found.devices, *now)?;
+            stored.departed =
+                inbox::deliver(w, (*app, num), request.collapse_key.as_deref(), &found.devices, *now)?;
             if found.unknown > 0 {
-                stored.parts.push(OutcomePart::of_unknown(id, *now, found.unknown));
+                stored.parts.push(OutcomePart::of_unknown(*app, id, *now, found.unknown));
                 let part = Part::of(num, Outcome::Unknown, *now, Vec::new());
                 outcome::add(w.db, &Part { count: found.unknown, ..part })?;
             }
             if !muted.is_empty() {
                 outcome::add(w.db, &Part::of(num, Outcome::Muted, *now, muted.clone()))?;
-                stored.parts.push(OutcomePart::of(id, Outcome::Muted, *now, muted));
+                stored.parts.push(OutcomePart::of(*app, id, Outcome::Muted, *now, muted));
             }
             if !found.devices.is_empty() {
                 stored.standing = Standing::Kept;
-                stored.parts.push(OutcomePart::of(id, Outcome::Kept, *now, found.devices.clone()));
+                stored.parts.push(OutcomePart::of(*app, id, Outcome::Kept, *now, found.devices.clone()));
             }
         }
         Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {}
@@ -210,7 +211,8 @@ pub(super) fn finish(
     }
     broadcast::enqueue(w.db, id, accept)?;
     let unreachable = push_plan::enqueue(w.db, num, accept, campaign, devices)?;
-    parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
+    let part = |(why, devices)| OutcomePart::of(*app, id, why, *now, devices);
+    parts.extend(unreachable.into_iter().map(part));
     if campaign != 0 {
         for &OutcomePart { outcome, count, .. } in &parts {
             campaign_row::count(w.db, &Count { campaign, num: Some(num), outcome, reason: None, count })?;

@@ -171,6 +171,7 @@ pub(crate) fn set_state(
 /// Removes batches of an aborted campaign that no sender has taken. Returns whether there may be more.
 pub(crate) fn purge_batches(
     w: &Write<'_>,
+    app: AppId,
     num: CampaignNum,
     now: Timestamp,
 ) -> Result<(RemovedMessages, bool), Error> {
@@ -181,7 +182,7 @@ pub(crate) fn purge_batches(
                    SELECT id FROM push_queue WHERE campaign = ?1 AND campaign > 0 AND leased_until = 0 LIMIT ?2)
                RETURNING num, variant, recipients";
     let removed = w.db.all(sql, (num, PURGE_ROWS as i64), |row| {
-        removed_batch(row, &campaign, &variants, (w.ids, now), &mut departed)
+        removed_batch(row, (app, &campaign), &variants, (w.ids, now), &mut departed)
     })?;
     let more = removed.len() == PURGE_ROWS;
     for (part, count) in removed {

@@ -21,7 +21,7 @@ use crate::{Error, InboxPage, InboxRange, RemovedMessages, Work, engine};
 /// collapse key are staged: collapsing never looks for them.
 pub(super) fn deliver(
     w: &mut Write<'_>,
-    num: Num,
+    (app, num): (AppId, Num),
     collapse_key: Option<&str>,
     devices: &[DeviceNum],
     now: Timestamp,
@@ -47,7 +47,7 @@ pub(super) fn deliver(
         }
     }
     outcome::add(w.db, &Part::of(num, Outcome::Kept, now, devices.to_vec()))?;
-    removed.record(w, now)
+    removed.record(w, app, now)
 }
 
 /// Writes a notification to the inboxes of some of its devices (sorted), at once. Keeps older rows with the same
@@ -138,11 +138,11 @@ impl RemovedRows {
         self.0.entry((num, outcome as u8)).or_insert_with(|| (outcome, Vec::new())).1.push(device);
     }
 
-    /// Devices were visited in order, so each list is sorted.
-    pub(super) fn record(self, w: &Write<'_>, now: Timestamp) -> Result<RemovedMessages, Error> {
+    /// Devices were visited in order, so each list is sorted. All are of one app.
+    pub(super) fn record(self, w: &Write<'_>, app: AppId, now: Timestamp) -> Result<RemovedMessages, Error> {
         let mut departed = RemovedMessages::default();
         for ((num, _), (outcome, devices)) in self.0 {
-            departed.add(Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
+            departed.add(app, Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
             outcome::add(w.db, &Part::of(num, outcome, now, devices))?;
         }
         Ok(departed)

@@ -183,15 +183,15 @@ fn in_chunks(
 /// Removes notifications whose ttl has ended from inboxes and logs.
 fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
     let (db, started) = (w.db, Instant::now());
-    let sql = "SELECT num, topic, topic_offset FROM notifications
+    let sql = "SELECT num, app, topic, topic_offset FROM notifications
                WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
     let rows = db.all(sql, (now.0 as i64, rows_max as i64), |row| {
-        Ok((row.int(0)?, row.int_or_null(1)?.zip(row.int_or_null(2)?)))
+        Ok((row.int(0)?, row.app(1)?, row.int_or_null(2)?.zip(row.int_or_null(3)?)))
     })?;
     let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
     // Inboxes that may still be looked into.
     let mut left = rows_max;
-    for (index, (num, place)) in rows.into_iter().enumerate() {
+    for (index, (num, app, place)) in rows.into_iter().enumerate() {
         // Every call makes progress, however slow the disk is.
         if index > 0 && started.elapsed() >= SLICE {
             pruned.more = true;
@@ -219,7 +219,8 @@ fn expire(w: &mut Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, 
             }
         }
         let removed = sorted(removed);
-        pruned.departed.add(Some(Work::Notification(w.ids.id(num))), Outcome::Expired, now, &removed);
+        let of = Some(Work::Notification(w.ids.id(num)));
+        pruned.departed.add(app, of, Outcome::Expired, now, &removed);
         pruned.inbox += removed.len() as u64;
         outcome::add(db, &Part::of(num, Outcome::Expired, now, removed))?;
         if from.is_some() {

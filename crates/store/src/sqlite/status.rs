@@ -96,7 +96,7 @@ pub(super) fn cancel(
     if changed || !removed.is_empty() || work.any || broadcasts {
         notification::set_standing(w.db, num, Standing::Cancelled)?;
     }
-    let (result, parts) = work.result((num, id), removed, done, now);
+    let (result, parts) = work.result((app, num, id), removed, done, now);
     for Part { mut devices, .. } in parts {
         devices.retain(|device| recorded.binary_search(device).is_err());
         outcome::add(w.db, &Part::of(num, Outcome::Cancelled, now, devices))?;

@@ -21,14 +21,15 @@ pub(crate) mod fixture;
 pub(crate) mod inbox;
 pub(crate) mod items;
 pub(crate) mod listings;
+pub(crate) mod lookups;
 pub(crate) mod maintenance;
 pub(crate) mod notifications;
-pub(crate) mod owners;
 pub(crate) mod people;
 pub(crate) mod preferences;
 pub(crate) mod push;
 pub(crate) mod push_fixture;
 pub(crate) mod push_tokens;
+pub(crate) mod removals;
 pub(crate) mod revocations;
 pub(crate) mod series;
 pub(crate) mod sessions;
@@ -134,11 +135,13 @@ macro_rules! conformance_tests {
                 a_live_message_is_not_stored, a_ttl_ends, a_newer_message_replaces_older_ones_of_its_collapse_key,
                 a_full_inbox_evicts_the_oldest, many_inboxes_keep_their_newest_rows,
                 an_ack_removes_once, concurrent_acknowledgements_count_once, an_inbox_lists_the_oldest_first, an_inbox_is_read_in_ranges;
-            owners: the_owner_of_everything_is_found;
             listings: notifications_are_listed_newest_first, notifications_are_filtered, a_page_of_notifications_is_bounded,
                 notifications_of_a_user_have_their_outcomes, notifications_of_a_device_are_those_it_could_get,
                 notifications_of_a_campaign_are_listed, devices_are_found_by_their_tokens, a_search_for_devices_is_bounded,
                 devices_are_found_by_the_day_they_were_seen, a_search_by_day_is_bounded;
+            lookups: notifications_and_devices_are_looked_up_across_apps;
+            removals: expired_messages_name_their_app, messages_that_make_room_name_their_app,
+                cancelled_messages_name_their_app;
             people: a_person_is_found_by_address_and_openid, roles_of_a_deleted_app_are_gone,
                 mapped_roles_are_replaced_and_others_stay, a_mapped_owner_can_lose_the_role, the_last_owner_stays,
                 no_code_works_twice, sessions_expire_and_end, the_oldest_sessions_make_room, a_ticket_works_once,

@@ -29,29 +29,33 @@ fn shown(event: Event, kind: Kind, count: u64, names: &[Arc<Name>]) -> Value {
 fn devices_have_their_ids_and_the_count_is_of_all() {
     let id = NotificationId::from_bytes([1; 16]);
     let of = Subject::Notification(id);
-    let event =
-        Event::Outcome { of, outcome: Outcome::Slow, devices: Box::new([DeviceNum(9); 30]), count: 30 };
+    let (app, devices) = (AppId(1), Box::new([DeviceNum(9); 30]));
+    let event = Event::Outcome { app, of, outcome: Outcome::Slow, devices, count: 30 };
     let names = [name("</script>\"", Some("ann")), name("b", None)];
     assert_eq!(
         shown(event, Kind::Dropped, 30, &names),
         json!({"id": id.to_string(), "why": "slow", "count": 30, "devices": [{"id": "</script>\"", "user": "ann"}, {"id": "b"}]})
     );
-    let event = Event::Closed { device: DeviceNum(9), session: SessionId(10), reason: CloseReason::Drain };
+    let (device, session) = (DeviceNum(9), SessionId(10));
+    let closed = || Event::Closed { app, device, session, reason: CloseReason::Drain };
     assert_eq!(
-        shown(event, Kind::Closed, 1, &names[..1]),
+        shown(closed(), Kind::Closed, 1, &names[..1]),
         json!({"device": "</script>\"", "user": "ann", "session": "000000000000000a", "reason": "drain"})
     );
+    let of_deleted = shown(closed(), Kind::Closed, 1, &[]);
+    assert_eq!(of_deleted, json!({"session": "000000000000000a", "reason": "drain"}));
 }
 
 #[test]
 fn an_answer_of_a_push_service_is_an_answer_and_the_end_of_a_token() {
     let answered = || Event::PushAnswered {
+        app: AppId(1),
         of: Subject::Campaign(CampaignId::from_bytes([5; 16])),
         service: PushService::Apns,
         outcome: Outcome::PushTokenGone,
         reason: Some("Unregistered"),
         devices: Box::new([DeviceNum(9)]),
-        trace: TraceId::from_bytes([7; 16]),
+        trace: TraceId::from_bytes([7; 16]).into(),
     };
     for kind in [Kind::PushAnswered, Kind::TokenInvalidated] {
         assert_eq!(

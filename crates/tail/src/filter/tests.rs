@@ -34,7 +34,7 @@ fn record(event: Event) -> Record {
 fn outcome(devices: &[u64]) -> Record {
     let devices: Box<[DeviceNum]> = devices.iter().copied().map(DeviceNum).collect();
     let (of, count) = (Subject::Notification(id(1)), devices.len() as u64);
-    record(Event::Outcome { of, outcome: Outcome::Written, devices, count })
+    record(Event::Outcome { app: APP, of, outcome: Outcome::Written, devices, count })
 }
 
 fn accepted(named: Option<Named>, topic: Option<Topic>, campaign: Option<CampaignId>) -> Record {
@@ -67,7 +67,7 @@ fn connected(id: &str, of: Option<&str>) -> Record {
 
 fn closed(number: u64) -> Record {
     let (device, session) = (DeviceNum(number), SessionId(1));
-    record(Event::Closed { device, session, reason: CloseReason::Drain })
+    record(Event::Closed { app: APP, device, session, reason: CloseReason::Drain })
 }
 
 fn rejected(of: Option<&str>) -> Record {
@@ -93,7 +93,7 @@ fn without_conditions_everything_is_shown_with_its_first_devices() {
     let many: Vec<u64> = (0..50).collect();
     let first: Vec<_> = (0..LISTED_MAX as u64).map(DeviceNum).collect();
     assert_eq!(all.select(&outcome(&many), None), Selected::Yes(first, 50));
-    let routed = record(Event::Routed { id: id(1), to: Routed::Here });
+    let routed = record(Event::Routed { app: APP, id: id(1), to: Routed::Here });
     for record in [accepted(None, None, None), routed, connected("a", None), closed(1), rejected(None)] {
         assert!(is_shown(&all, &record), "{record:?}");
     }
@@ -118,7 +118,7 @@ fn a_user_has_the_events_of_its_devices_and_what_names_it() {
         connected("x", None),
         closed(3),
         rejected(None),
-        record(Event::Routed { id: id(1), to: Routed::Here }),
+        record(Event::Routed { app: APP, id: id(1), to: Routed::Here }),
     ];
     assert!(shown.iter().all(|record| is_shown(&selector, record)));
     for record in hidden {
@@ -145,7 +145,7 @@ fn a_filter_wants_the_devices_with_its_user_and_id() {
 fn a_topic_needs_to_be_known() {
     let selector = Selector::new(Filter { topic: Some(topic("news")), ..Filter::of(APP) });
     let detail = |name| Detail { topic: Some(topic(name)), campaign: None };
-    assert_eq!(selector.select(&outcome(&[1]), None), Selected::Unknown);
+    assert_eq!(selector.select(&outcome(&[1]), None), Selected::Unknown(id(1)));
     assert_eq!(selector.select(&outcome(&[1]), Some(&detail("sport"))), Selected::No);
     assert!(matches!(selector.select(&outcome(&[1]), Some(&detail("news"))), Selected::Yes(..)));
     assert!(is_shown(&selector, &accepted(None, Some(topic("news")), None)));
@@ -156,7 +156,7 @@ fn a_topic_needs_to_be_known() {
     let filter = Filter { topic: Some(topic("news")), device: Some(device("d")), ..Filter::of(APP) };
     let both = Selector { filter, devices: [DeviceNum(1)].into() };
     assert_eq!(both.select(&outcome(&[2]), None), Selected::No);
-    assert_eq!(both.select(&outcome(&[1]), None), Selected::Unknown);
+    assert_eq!(both.select(&outcome(&[1]), None), Selected::Unknown(id(1)));
 }
 
 #[test]
@@ -164,10 +164,11 @@ fn a_campaign_has_its_pushes_and_its_notifications() {
     let selector = Selector::new(Filter { campaign: Some(campaign(5)), ..Filter::of(APP) });
     let push = |of| {
         record(Event::PushSent {
+            app: APP,
             of,
             service: noroshi_types::PushService::Apns,
             devices: Box::default(),
-            trace: None,
+            trace: None.into(),
         })
     };
     let step = |campaign| record(Event::Campaign { app: APP, campaign, step: "running" });
@@ -181,7 +182,7 @@ fn a_campaign_has_its_pushes_and_its_notifications() {
         assert_eq!(selector.select(&record, None), Selected::No, "{record:?}");
     }
     let detail = Detail { topic: None, campaign: Some(campaign(5)) };
-    assert_eq!(selector.select(&outcome(&[1]), None), Selected::Unknown);
+    assert_eq!(selector.select(&outcome(&[1]), None), Selected::Unknown(id(1)));
     assert!(matches!(selector.select(&outcome(&[1]), Some(&detail)), Selected::Yes(..)));
 }
 
@@ -198,12 +199,13 @@ fn a_notification_has_its_own_events_only() {
 #[test]
 fn a_refused_push_token_is_two_kinds() {
     let event = Event::PushAnswered {
+        app: APP,
         of: Subject::Notification(id(1)),
         service: noroshi_types::PushService::Fcm,
         outcome: Outcome::PushTokenGone,
         reason: None,
         devices: Box::default(),
-        trace: None,
+        trace: None.into(),
     };
     assert_eq!(kinds_of(&record(event)), [Some(Kind::PushAnswered), Some(Kind::TokenInvalidated)]);
     assert_eq!(kinds_of(&outcome(&[])), [Some(Kind::Written), None]);

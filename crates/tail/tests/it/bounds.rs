@@ -76,11 +76,12 @@ async fn a_flood_is_shown_in_part_and_the_rest_is_counted() {
     let mut viewer = node.open(Filter { kinds, ..Filter::of(world.shop) }).await;
     let id = node.publish(world.shop, users(&["ann"])).await;
     let emitter = {
-        let events = node.events.clone();
+        let (app, events) = (world.shop, node.events.clone());
         move || {
             for _ in 0..FLOOD {
                 let of = noroshi_events::Subject::Notification(id);
                 let event = noroshi_events::Event::Outcome {
+                    app,
                     of,
                     outcome: Outcome::Written,
                     devices: Box::new([ann]),
@@ -96,7 +97,7 @@ async fn a_flood_is_shown_in_part_and_the_rest_is_counted() {
     };
     let began = Instant::now();
     let thread = std::thread::spawn(emitter);
-    node.outcome(id, Outcome::NoPushToken, &[ann]);
+    node.outcome(world.shop, id, Outcome::NoPushToken, &[ann]);
     let mut seen = Seen::default();
     seen.until(&mut viewer, |seen| seen.events.len() as u64 + seen.omitted > FLOOD).await;
     thread.join().expect("no panic");
@@ -124,7 +125,7 @@ async fn a_viewer_that_does_not_read_holds_a_bounded_number_of_texts() {
     let mut emitted = 0;
     let until = Instant::now() + Duration::from_secs(4);
     while Instant::now() < until {
-        node.outcome(id, Outcome::Written, &[ann]);
+        node.outcome(world.shop, id, Outcome::Written, &[ann]);
         emitted += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

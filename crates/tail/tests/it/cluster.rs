@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use noroshi_events::{Event, Kind};
+use noroshi_events::Kind;
 use noroshi_tail::Filter;
-use noroshi_types::{CloseReason, Outcome, PersonId, SessionId, UserId};
+use noroshi_types::{Outcome, PersonId, SessionId, UserId};
 
 use crate::world::*;
 
@@ -36,11 +36,10 @@ async fn a_tail_has_the_events_of_all_nodes() {
     until("the other node takes part", || b.metrics.tails_of_nodes.get() == 2).await;
     assert!(b.events.is_tapped());
     let id = a.publish(world.shop, users(&["ann"])).await;
-    a.outcome(id, Outcome::Written, &[ann]);
-    b.outcome(id, Outcome::Written, &[ann]);
-    for (device, session) in [(bob, SessionId(1)), (ann, SessionId(2))] {
-        b.events.emit(NOW, || Event::Closed { device, session, reason: CloseReason::Drain });
-    }
+    a.outcome(world.shop, id, Outcome::Written, &[ann]);
+    b.outcome(world.shop, id, Outcome::Written, &[ann]);
+    b.closed(world.game, bob, SessionId(1));
+    b.closed(world.shop, ann, SessionId(2));
     let mut seen = Seen::default();
     seen.until(&mut viewer, |seen| seen.events.len() == 3).await;
     let mut nodes: Vec<_> =
@@ -72,7 +71,7 @@ async fn a_flood_on_another_node_is_counted_there_and_stated_here() {
     until("the other node takes part", || b.metrics.tails_of_nodes.get() == 1).await;
     let id = a.publish(world.shop, users(&["ann"])).await;
     for _ in 0..FLOOD {
-        b.outcome(id, Outcome::Written, &[ann]);
+        b.outcome(world.shop, id, Outcome::Written, &[ann]);
     }
     let mut seen = Seen::default();
     seen.until(&mut viewer, |seen| seen.events.len() as u64 + seen.omitted >= FLOOD).await;
@@ -121,14 +120,14 @@ async fn a_tail_of_a_user_follows_devices_that_other_nodes_register() {
     let deadline = Instant::now() + PATIENCE;
     while !seen.events.iter().any(|event| event["devices"][0]["id"] == "new") {
         assert!(Instant::now() < deadline, "the new device is not shown");
-        b.outcome(id, Outcome::Written, &[new]);
+        b.outcome(world.shop, id, Outcome::Written, &[new]);
         let text = text(&mut viewer).await.expect("open");
         seen.events.extend(text["events"].as_array().expect("a list").iter().cloned());
     }
     // By then the other node has also forgotten the device that is not Ann's any more.
     seen.events.clear();
-    b.outcome(id, Outcome::Written, &[old]);
-    b.outcome(id, Outcome::Written, &[new]);
+    b.outcome(world.shop, id, Outcome::Written, &[old]);
+    b.outcome(world.shop, id, Outcome::Written, &[new]);
     seen.until(&mut viewer, |seen| seen.has("written")).await;
     assert!(seen.events.iter().all(|event| event["devices"][0]["id"] == "new"), "{:?}", seen.events);
     assert!(seen.gaps.is_empty(), "{:?}", seen.gaps);

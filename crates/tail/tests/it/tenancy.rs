@@ -3,7 +3,7 @@
 use noroshi_events::Event;
 use noroshi_events::event::Rejected;
 use noroshi_tail::Filter;
-use noroshi_types::{AppId, CloseReason, DeviceId, Outcome, SessionId, Target, UserId};
+use noroshi_types::{AppId, DeviceId, Outcome, SessionId, Target, UserId};
 
 use crate::world::*;
 
@@ -17,11 +17,10 @@ async fn each_app_sees_its_own_events_with_the_ids_of_its_devices() {
     let mut game = node.open(Filter::of(world.game)).await;
     let in_shop = node.publish(world.shop, users(&["ann"])).await;
     let in_game = node.publish(world.game, users(&["bob"])).await;
-    node.outcome(in_shop, Outcome::Written, &[ann]);
-    node.outcome(in_game, Outcome::Written, &[bob]);
-    for (device, session) in [(ann, SessionId(1)), (bob, SessionId(2))] {
-        node.events.emit(NOW, || Event::Closed { device, session, reason: CloseReason::Drain });
-    }
+    node.outcome(world.shop, in_shop, Outcome::Written, &[ann]);
+    node.outcome(world.game, in_game, Outcome::Written, &[bob]);
+    node.closed(world.shop, ann, SessionId(1));
+    node.closed(world.game, bob, SessionId(2));
     for (viewer, id, user, session) in
         [(&mut shop, in_shop, "ann", SessionId(1)), (&mut game, in_game, "bob", SessionId(2))]
     {
@@ -57,8 +56,8 @@ async fn a_tail_that_opens_later_asks_the_store() {
     let other = node.publish(world.game, users(&["bob"])).await;
     let mut on_topic = node.open(Filter { topic: Some(topic("news")), ..Filter::of(world.shop) }).await;
     let mut shop = node.open(Filter::of(world.shop)).await;
-    node.outcome(other, Outcome::Acked, &[bob]);
-    node.outcome(id, Outcome::Acked, &[ann]);
+    node.outcome(world.game, other, Outcome::Acked, &[bob]);
+    node.outcome(world.shop, id, Outcome::Acked, &[ann]);
     for viewer in [&mut on_topic, &mut shop] {
         let mut seen = Seen::default();
         seen.until(viewer, |seen| seen.has("acked")).await;
@@ -69,6 +68,63 @@ async fn a_tail_that_opens_later_asks_the_store() {
         );
     }
     assert!(node.metrics.tail_lookups.get() > 0);
+}
+
+/// With real acknowledgements and openings, of two apps in one write.
+#[tokio::test]
+async fn a_device_that_names_a_notification_of_another_app_shows_only_in_its_own() {
+    let world = World::new().await;
+    let ann = world.device(world.shop, "d1", "ann").await;
+    let bob = world.device(world.game, "d2", "bob").await;
+    let node = world.alone();
+    let id = node.publish(world.shop, Target::Topic(topic("news"))).await;
+    let stored = node.publish(world.shop, users(&["ann"])).await;
+    let in_game = node.publish(world.game, users(&["bob"])).await;
+    let mut shop = node.open(Filter::of(world.shop)).await;
+    let mut game = node.open(Filter::of(world.game)).await;
+    let mut on_topic = node.open(Filter { topic: Some(topic("news")), ..Filter::of(world.game) }).await;
+    node.delivery.acks.push(world.game, bob, vec![stored, in_game]);
+    node.delivery.acks.push(world.shop, ann, vec![stored]);
+    node.delivery.clone().run(std::future::ready(())).await;
+    node.outcome(world.game, id, Outcome::Acked, &[bob]);
+    let opened = node.delivery.devices.open(world.game, bob, vec![id, stored, in_game]).await;
+    assert_eq!(opened.expect("written"), 1, "the store opens those of the device's app");
+    node.closed(world.shop, ann, SessionId(1));
+    node.closed(world.game, bob, SessionId(2));
+    let mut seen = Seen::default();
+    seen.until(&mut shop, |seen| seen.has("closed")).await;
+    assert_eq!(seen.kinds(), ["acked", "closed"]);
+    assert_eq!(seen.events[0]["devices"], serde_json::json!([{"id": "d1", "user": "ann"}]));
+    let mut seen = Seen::default();
+    seen.until(&mut game, |seen| seen.has("closed")).await;
+    let mut kinds = seen.kinds();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["acked", "acked", "acked", "closed", "opened"]);
+    for event in seen.events.iter().filter(|event| event["event"] != "closed") {
+        assert_eq!(event["devices"], serde_json::json!([{"id": "d2", "user": "bob"}]));
+    }
+    // Not even that the notification has this topic.
+    let mut seen = Seen::default();
+    node.publish(world.game, Target::Topic(topic("news"))).await;
+    seen.until(&mut on_topic, |seen| seen.has("accepted")).await;
+    assert!(seen.events.iter().all(|event| event["id"] != id.to_string()), "{:?}", seen.events);
+    assert!(seen.gaps.is_empty());
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_of_a_deleted_device_is_shown() {
+    let world = World::new().await;
+    let ann = world.device(world.shop, "d1", "ann").await;
+    let node = world.alone();
+    let mut shop = node.open(Filter::of(world.shop)).await;
+    let device = DeviceId::parse("d1").expect("an id");
+    node.delivery.delete_device(world.shop, &device).await.expect("deleted");
+    node.closed(world.shop, ann, SessionId(1));
+    let mut seen = Seen::default();
+    seen.until(&mut shop, |seen| seen.has("closed")).await;
+    let event = &seen.events[0];
+    assert_eq!((&event["session"], event.get("device")), (&SessionId(1).to_string().into(), None));
+    assert!(seen.gaps.is_empty());
 }
 
 #[tokio::test]
@@ -88,9 +144,9 @@ async fn a_user_and_a_device_have_their_own_events() {
     let mut neither = node.open(strange).await;
     let id = node.publish(world.shop, users(&["ann", "bob"])).await;
     let in_game = node.publish(world.game, users(&["ann"])).await;
-    node.outcome(in_game, Outcome::Written, &[of_game]);
-    node.outcome(id, Outcome::Written, &[bob]);
-    node.outcome(id, Outcome::Written, &[tablet, bob, phone]);
+    node.outcome(world.game, in_game, Outcome::Written, &[of_game]);
+    node.outcome(world.shop, id, Outcome::Written, &[bob]);
+    node.outcome(world.shop, id, Outcome::Written, &[tablet, bob, phone]);
     let mut seen = Seen::default();
     seen.until(&mut user, |seen| seen.has("written")).await;
     assert_eq!(seen.kinds(), ["accepted", "kept", "written"]);

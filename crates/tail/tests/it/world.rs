@@ -12,8 +12,8 @@ use noroshi_store::{Apps, Devices, Registration, Sqlite, Store, sqlite};
 use noroshi_tail::{Filter, Metrics, Refused, Tails, Viewer};
 use noroshi_telemetry::Registry;
 use noroshi_types::{
-    AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Outcome, PersonId, Push, Request, Target,
-    Timestamp, Topic, Ttl, Urgency, UserId, When,
+    AppId, AppName, CloseReason, DeviceId, DeviceNum, JsonText, NotificationId, Outcome, PersonId, Push,
+    Request, SessionId, Target, Timestamp, Topic, Ttl, Urgency, UserId, When,
 };
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -114,9 +114,13 @@ impl Node {
         published.expect("accepted").id
     }
 
-    pub(crate) fn outcome(&self, id: NotificationId, outcome: Outcome, devices: &[DeviceNum]) {
+    pub(crate) fn outcome(&self, app: AppId, id: NotificationId, outcome: Outcome, devices: &[DeviceNum]) {
         let (of, count) = (Subject::Notification(id), devices.len() as u64);
-        self.events.emit(NOW, || Event::Outcome { of, outcome, devices: devices.into(), count });
+        self.events.emit(NOW, || Event::Outcome { app, of, outcome, devices: devices.into(), count });
+    }
+
+    pub(crate) fn closed(&self, app: AppId, device: DeviceNum, session: SessionId) {
+        self.events.emit(NOW, || Event::Closed { app, device, session, reason: CloseReason::Drain });
     }
 }
 

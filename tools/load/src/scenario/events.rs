@@ -24,7 +24,7 @@ use noroshi_events::config::{Firehose, Sink};
 use noroshi_events::sink::FIREHOSE;
 use noroshi_events::{Config, Metrics, Service};
 use noroshi_testkit::firehose::{ENVIRONMENT, Firehose as Fake};
-use noroshi_types::{DeviceNum, NotificationId, Outcome as Step, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome as Step, Timestamp};
 
 use super::{Outcome, progress, report};
 use crate::Error;
@@ -122,8 +122,8 @@ fn event(number: u64) -> noroshi_events::Event {
     let mut id = [0; 16];
     id[8..].copy_from_slice(&number.to_be_bytes());
     let of = noroshi_events::Subject::Notification(NotificationId::from_bytes(id));
-    let devices = Box::new([DeviceNum(number)]);
-    noroshi_events::Event::Outcome { of, outcome: Step::Written, devices, count: 1 }
+    let (app, devices) = (AppId(1), Box::new([DeviceNum(number)]));
+    noroshi_events::Event::Outcome { app, of, outcome: Step::Written, devices, count: 1 }
 }
 
 /// Emits an event; waits for space if there is none.

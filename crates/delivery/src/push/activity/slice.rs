@@ -344,7 +344,7 @@ impl Task<'_> {
 
     /// Counts outcomes for the activity, the metrics and the event log.
     fn count(&self, settled: &mut SettledSlice, parts: Parts, pushed: BTreeMap<PushService, u64>) {
-        let pipeline = &self.sender.pipeline;
+        let (pipeline, app) = (&self.sender.pipeline, self.shown.activity.app);
         let total: u64 = pushed.values().sum();
         settled.counts.push((Outcome::Pushed, None, total));
         pipeline.metrics.count(Outcome::Pushed, None, Lane::Direct, total);
@@ -353,12 +353,12 @@ impl Task<'_> {
             settled.counts.push((outcome, reason, count));
             pipeline.metrics.count(outcome, reason, Lane::Direct, count);
             let part = PushPart { outcome, reason, variant: None, devices };
-            pipeline.context.outcomes.pushed(Subject::Several, None, &part, None);
-            pipeline.quotas.count_pushes(self.shown.activity.app, outcome, count);
+            pipeline.context.outcomes.pushed((app, Subject::Several), None, &part, None);
+            pipeline.quotas.count_pushes(app, outcome, count);
             settled.parts.push((outcome, reason, part.devices));
         }
         pipeline.context.outcomes.activity_pushed(total);
-        pipeline.quotas.count_pushes(self.shown.activity.app, Outcome::Pushed, total);
+        pipeline.quotas.count_pushes(app, Outcome::Pushed, total);
     }
 }
 

@@ -434,7 +434,7 @@ async fn every_step_of_a_campaign_is_reported() {
     // A last batch that is not sent also ends it: its device acknowledged, or the notification was cancelled.
     let (device, num) = bench.devices(&["a"]).await.remove(0);
     let (acknowledged, notification) = bench.published(&device, Duration::from_millis(500)).await;
-    bench.delivery.acks.push(num, vec![notification]);
+    bench.delivery.acks.push(bench.app, num, vec![notification]);
     bench.ended(acknowledged).await;
     let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
     bench.delivery.publisher.cancel(bench.app, notification).await.expect("cancelled");

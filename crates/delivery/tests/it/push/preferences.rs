@@ -146,7 +146,7 @@ async fn pushes_wait_for_the_end_of_quiet_hours() {
     bench.until(too_short, Outcome::Pushed, 1).await;
     assert_eq!(outlet.tokens(), ["t-c", "t-c"]);
     // One device acknowledges in the night: it needs no push in the morning.
-    assert_eq!(bench.delivery.acks.ack_now(devices[0].1, vec![waits]).await.expect("written"), 1);
+    assert_eq!(bench.delivery.acks.ack_now(bench.app, devices[0].1, vec![waits]).await.expect("written"), 1);
     clock.set(Timestamp(midnight + (24 + 7) * 3_600_000));
     // Any publish makes the sender look at the queue.
     bench.publish(of_category("x", always(&["c"]))).await;

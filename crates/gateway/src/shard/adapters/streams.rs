@@ -107,12 +107,11 @@ impl Shard {
 
     /// A device that was asked to reconnect elsewhere still acknowledges messages until it disconnects.
     fn handle_late_message(&mut self, slot: u32, input: &Input<'_>) {
-        let Some(num) = self.connection(slot).and_then(|connection| connection.attachment.leaving) else {
-            return;
-        };
+        let leaving = self.connection(slot).and_then(|connection| connection.attachment.leaving.clone());
+        let Some(session) = leaving else { return };
         let ids = self.converse(slot, |adapter, _| adapter.late_acknowledgements(input));
         if let Some(ids) = ids.filter(|ids| !ids.is_empty()) {
-            self.delivery.acks.push(num, ids);
+            self.delivery.acks.push(session.app, session.num, ids);
         }
     }
 

@@ -74,7 +74,7 @@ impl World {
     /// What devices acknowledged so far is written.
     pub(crate) async fn acknowledgements_written(&self) {
         let id = self.node.publish(user(MARKER), When::Stored, "0").await;
-        self.node.delivery.acks.push(self.marker, vec![id]);
+        self.node.delivery.acks.push(self.node.app, self.marker, vec![id]);
         self.node.until_acknowledged(MARKER).await;
     }
 }

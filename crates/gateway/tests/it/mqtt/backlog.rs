@@ -178,7 +178,7 @@ async fn a_backlog_is_read_behind_the_acknowledged_messages() {
     let id = node.publish(user("u1"), When::Stored, "1").await;
     let (after, session_since, session_topics, now) = (None, None, Vec::new(), node.now());
     let asked = Backlog { app: node.app, device, after, session_topics, session_since, now };
-    node.delivery.acks.push(device, vec![id]);
+    node.delivery.acks.push(node.app, device, vec![id]);
     let (tell, told) = tokio::sync::oneshot::channel();
     node.delivery.backlog(asked, move |page| {
         let _ = tell.send(page.expect("read").messages.len());

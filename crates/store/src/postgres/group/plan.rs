@@ -217,9 +217,9 @@ impl<'a> Plan<'a> {
                 published = Some(place);
             }
             Target::Condition(_) if let Form::Expanded(expanded) = form => {
-                parts.extend(expanded.kept.clone().part(id, Outcome::Kept, *now));
+                parts.extend(expanded.kept.clone().part((*app, id), Outcome::Kept, *now));
                 let is_kept = !parts.is_empty();
-                parts.extend(expanded.muted.clone().part(id, Outcome::Muted, *now));
+                parts.extend(expanded.muted.clone().part((*app, id), Outcome::Muted, *now));
                 departed = expanded.departed.clone();
                 if is_kept {
                     standing = Standing::Kept;
@@ -247,7 +247,8 @@ impl<'a> Plan<'a> {
         self.rows.add(num, accept, options, NotificationSource { campaign, place: place_in_topic, standing });
         self.broadcasts.plan(id, accept);
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
-        parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
+        let part = |(why, devices)| OutcomePart::of(*app, id, why, *now, devices);
+        parts.extend(unreachable.into_iter().map(part));
         for OutcomePart { outcome, count, .. } in &parts {
             self.pushes.count(campaign, *outcome, *count);
             if variant.is_some() && campaign != 0 && *count > 0 {
@@ -280,12 +281,12 @@ impl<'a> Plan<'a> {
         let nums: Vec<_> = devices.iter().map(|device| DeviceNum(device.num as u64)).collect();
         let mut parts = Vec::new();
         if unknown > 0 {
-            parts.push(OutcomePart::of_unknown(id, accept.now, unknown));
+            parts.push(OutcomePart::of_unknown(accept.app, id, accept.now, unknown));
             let part = Part::of(num, Outcome::Unknown, accept.now, Vec::new());
             self.parts.push(Part { count: unknown, ..part });
         }
         if !nums.is_empty() {
-            parts.push(OutcomePart::of(id, Outcome::Kept, accept.now, nums.clone()));
+            parts.push(OutcomePart::of(accept.app, id, Outcome::Kept, accept.now, nums.clone()));
         }
         self.parts.push(Part::of(num, Outcome::Kept, accept.now, nums));
         parts
@@ -300,7 +301,7 @@ impl<'a> Plan<'a> {
     ) -> Option<OutcomePart> {
         let devices = devices?;
         self.parts.push(Part::of(num, Outcome::Muted, accept.now, devices.clone()));
-        Some(OutcomePart::of(id, Outcome::Muted, accept.now, devices.clone()))
+        Some(OutcomePart::of(accept.app, id, Outcome::Muted, accept.now, devices.clone()))
     }
 
     /// Marks notifications of the group that a later one replaced in a topic's log.
@@ -315,10 +316,10 @@ impl<'a> Plan<'a> {
     /// Adds the rows that left inboxes, once they are known.
     pub(super) fn note_removals(&mut self, group: &[&Accept], removals: Vec<InboxRemoval>, ids: &Ids) {
         for InboxRemoval { place, num, outcome, devices } in removals {
-            let now = group[place].now;
+            let Accept { app, now, .. } = *group[place];
             if let Some(Ok(accepted)) = self.answers.get_mut(place) {
                 let of = Some(Work::Notification(ids.id(num)));
-                accepted.departed.add(of, outcome, now, &devices);
+                accepted.departed.add(app, of, outcome, now, &devices);
             }
             self.parts.push(Part::of(num, outcome, now, devices));
         }

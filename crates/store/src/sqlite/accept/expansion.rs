@@ -268,16 +268,16 @@ fn slice(
     if !without.is_empty() {
         outcome::add(w.db, &Part::of(num, Outcome::Muted, *now, without.clone()))?;
     }
-    let evicted = removed.record(w, *now)?;
+    let evicted = removed.record(w, *app, *now)?;
     if let Some(after) = next {
         return Ok(Step::Written { after, devices: written, muted: without, departed: evicted });
     }
     let mut all = departed.clone();
     all.append(evicted);
     let id = w.ids.id(num);
-    let part = kept.with(&written).part(id, Outcome::Kept, *now);
+    let part = kept.with(&written).part((*app, id), Outcome::Kept, *now);
     let standing = if part.is_some() { Standing::Kept } else { Standing::Nothing };
-    let muted = muted.with(&without).part(id, Outcome::Muted, *now);
+    let muted = muted.with(&without).part((*app, id), Outcome::Muted, *now);
     let parts = part.into_iter().chain(muted).collect();
     let stored = Stored { standing, parts, departed: all, ..Stored::default() };
     let accepted = super::finish(w, accept, num, stored, &[])?;
@@ -304,9 +304,10 @@ pub(in crate::sqlite) fn last(db: &Db) -> rusqlite::Result<Num> {
 /// Does what expansions left to the clean-up, for some milliseconds.
 pub(in crate::sqlite) fn settle(w: &mut Write<'_>, now: Timestamp) -> Result<Pruned, Error> {
     let started = Instant::now();
-    let sql = "SELECT num, state, place FROM expansions ORDER BY num LIMIT ?1";
+    let sql = "SELECT num, app, state, place FROM expansions ORDER BY num LIMIT ?1";
     let rows = w.db.all(sql, (SETTLED_MAX,), |row| {
-        Ok(Row { num: row.int(0)?, state: State::from_code(row.code(1)?), place: row.int(2)? })
+        let (app, state) = (row.app(1)?, State::from_code(row.code(2)?));
+        Ok(Row { num: row.int(0)?, app, state, place: row.int(3)? })
     })?;
     let mut pruned = Pruned { more: rows.len() as i64 == SETTLED_MAX, ..Pruned::default() };
     for row in rows {
@@ -350,7 +351,7 @@ fn undo(w: &mut Write<'_>, num: Num, started: Instant, pruned: &mut Pruned) -> R
 /// Removes older rows with the collapse key of an accepted notification. Returns true after the last.
 fn collapse(
     w: &mut Write<'_>,
-    Row { num, place, .. }: Row,
+    Row { num, app, place, .. }: Row,
     now: Timestamp,
     started: Instant,
     pruned: &mut Pruned,
@@ -374,7 +375,7 @@ fn collapse(
             break false;
         }
     };
-    let removed = removed.record(w, now)?;
+    let removed = removed.record(w, app, now)?;
     pruned.inbox += removed.count(Outcome::Collapsed);
     pruned.departed.append(removed);
     match has_ended {

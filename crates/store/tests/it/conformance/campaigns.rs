@@ -284,7 +284,7 @@ pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     assert_eq!(sent.len(), 2);
     let (from, to) = ([CampaignState::Running], CampaignState::Aborted);
     let (_, departed) = store.set_campaign_state(app, id, &from, to, at(2)).await.expect("aborted");
-    let cancelled = |num| removed_part(Work::Campaign(id), Outcome::Cancelled, at(2), &[num]);
+    let cancelled = |num| removed_part(app, Work::Campaign(id), Outcome::Cancelled, at(2), &[num]);
     assert_eq!(departed.parts, [cancelled(nums[2]), cancelled(nums[3])]);
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
@@ -297,7 +297,7 @@ pub(crate) async fn an_aborted_campaign_sends_nothing(store: &dyn Store) {
     let pushed =
         Finished { parts: vec![part(Outcome::Pushed, None, &sent[1].recipients)], ..ended(sent[1].id) };
     let counts = store.finish(vec![retried, pushed], at(4)).await.expect("finished");
-    let cancelled = removed_part(Work::Campaign(id), Outcome::Cancelled, at(4), &sent[0].recipients);
+    let cancelled = removed_part(app, Work::Campaign(id), Outcome::Cancelled, at(4), &sent[0].recipients);
     assert_eq!((counts.cancelled.parts, counts.done), (vec![cancelled], vec![]));
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 3), (Outcome::Pushed, String::new(), 1)]);
@@ -316,7 +316,7 @@ pub(crate) async fn an_expired_lease_of_an_aborted_campaign_drops_the_batch(stor
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
     let taken = take(store, LEASE_SECONDS).await;
     assert_eq!((taken.batches.len(), taken.next_due), (0, None));
-    let cancelled = removed_part(Work::Campaign(id), Outcome::Cancelled, at(LEASE_SECONDS), &nums);
+    let cancelled = removed_part(app, Work::Campaign(id), Outcome::Cancelled, at(LEASE_SECONDS), &nums);
     assert_eq!(taken.departed.parts, [cancelled]);
     assert_eq!(campaign(store, app, id).await.counts, [(Outcome::Cancelled, String::new(), 2)]);
 }
@@ -429,8 +429,14 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
         [(Outcome::Kept, none(), 3), (Outcome::Unknown, none(), 1), (Outcome::NoPushToken, none(), 1)]
     );
     let written_at = at(1);
-    let live =
-        OutcomePart { id: sent, outcome: Outcome::Written, at: written_at, count: 2, devices: nums.clone() };
+    let live = OutcomePart {
+        app,
+        id: sent,
+        outcome: Outcome::Written,
+        at: written_at,
+        count: 2,
+        devices: nums.clone(),
+    };
     store.record(vec![live]);
     written_behind(store, app, sent, Some(Outcome::Written)).await;
     ack(store, nums[0], &[sent]).await;
@@ -561,7 +567,7 @@ pub(crate) async fn cancelled_retries_count_for_their_variant(store: &dyn Store)
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
     let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
     let cancelled =
-        drawn.map(|(_, of)| removed_part(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
+        drawn.map(|(_, of)| removed_part(app, Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
     assert_eq!(counts.expect("finished").cancelled.parts, cancelled);
     let found = campaign(store, app, made.id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 5)]);
@@ -641,6 +647,7 @@ pub(crate) async fn published_batches_count_for_their_variant(store: &dyn Store)
     let first = publish(Some(1), &["d2"]).await;
     assert_eq!(store.cancel(app, first, at(1)).await.expect("cancelled").not_pushed, 1);
     let live = OutcomePart {
+        app,
         id: second,
         outcome: Outcome::Written,
         at: at(1),

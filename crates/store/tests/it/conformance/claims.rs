@@ -1,5 +1,6 @@
 //! Of an acknowledgement and the claim of a fallback push, the one that is committed first takes effect.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noroshi_store::{Ack, AudienceMember, Finished, NewBatch, Store, Taken, Work};
@@ -62,10 +63,11 @@ pub(crate) async fn devices_that_acknowledged_before_the_claim_get_no_push(store
         assert_eq!(ack(store, a, &[id]).await, 0, "{kind}: it counts once");
         let taken = take(store, 30).await;
         assert_eq!(recipients(&taken), [b], "{kind}");
-        let acknowledged_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
+        let acknowledged_part =
+            removed_part(app, Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
         assert_eq!(
             (taken.departed.parts, taken.departed.beyond),
-            (vec![acknowledged_part], vec![]),
+            (vec![acknowledged_part], BTreeMap::new()),
             "{kind}"
         );
         let steps = store.trace(app, id, &device("a")).await.expect("read").expect("found").steps;
@@ -108,7 +110,8 @@ pub(crate) async fn a_batch_that_no_device_needs_is_removed(store: &dyn Store) {
         ack(store, b, &[id]).await;
         let taken = take(store, 30).await;
         assert_eq!((taken.batches.len(), taken.next_due), (0, None), "{kind}");
-        let acknowledged_part = removed_part(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
+        let acknowledged_part =
+            removed_part(app, Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
         assert_eq!(taken.departed.parts, [acknowledged_part], "{kind}: reported once, and no device expired");
         assert!(counts(store, app, id).await.contains(&(Outcome::PushNotNeeded, 2)), "{kind}");
     }

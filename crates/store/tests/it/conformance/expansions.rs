@@ -53,11 +53,11 @@ pub(crate) fn plain(app: AppId, request: Request) -> Accept {
     Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
-pub(crate) async fn prune_all(store: &dyn Store, seconds: u64) -> Vec<(Outcome, u64)> {
+pub(crate) async fn prune_all(store: &dyn Store, seconds: u64) -> Vec<(AppId, Outcome, u64)> {
     let mut removed = Vec::new();
     loop {
         let pruned = store.prune(at(seconds), 1_000).await.expect("pruned");
-        removed.extend(pruned.departed.parts.iter().map(|part| (part.outcome, part.count)));
+        removed.extend(pruned.departed.parts.iter().map(|part| (part.app, part.outcome, part.count)));
         if !pruned.more {
             return removed;
         }
@@ -208,7 +208,7 @@ pub(crate) async fn devices_change_while_rows_are_written(store: &dyn Store) {
 }
 
 pub(crate) async fn a_large_condition_replaces_its_collapse_key_later(store: &dyn Store) {
-    let app = app(store, "shop").await;
+    let (_, app) = (app(store, "other").await, app(store, "shop").await);
     crowd(store, app, CROWD).await;
     let keyed = |request: Request| Request { collapse_key: Some("score".into()), ..request };
     let other_key = Request { collapse_key: Some("news".into()), ..stored(devices(&["d9"])) };
@@ -218,8 +218,11 @@ pub(crate) async fn a_large_condition_replaces_its_collapse_key_later(store: &dy
     let newest = send(store, app, keyed(stored(devices(&["d9"])))).await;
     assert_eq!(waiting(store, app, "d9", NOW).await, [other_key, newest]);
     let removed = prune_all(store, 1).await;
-    assert!(removed.iter().all(|(outcome, _)| *outcome == Outcome::Collapsed), "{removed:?}");
-    assert_eq!(removed.iter().map(|(_, count)| count).sum::<u64>(), CROWD as u64 - 1);
+    assert!(
+        removed.iter().all(|(of, outcome, _)| (*of, *outcome) == (app, Outcome::Collapsed)),
+        "{removed:?}"
+    );
+    assert_eq!(removed.iter().map(|(.., count)| count).sum::<u64>(), CROWD as u64 - 1);
     assert_eq!(waiting(store, app, "d8", NOW).await, [second]);
     assert_eq!(waiting(store, app, "d2599", NOW).await, [second]);
     assert_eq!(waiting(store, app, "d9", NOW).await, [other_key, newest]);
@@ -234,7 +237,7 @@ pub(crate) async fn a_large_condition_expires(store: &dyn Store) {
     let accepted = send_at(store, app, Request { ttl: ttl(10), ..to_all() }, NOW).await;
     assert_eq!(accepted.kept(), CROWD as u64);
     let removed = prune_all(store, 11).await;
-    assert_eq!(removed.iter().map(|(_, count)| count).sum::<u64>(), CROWD as u64);
+    assert_eq!(removed.iter().map(|(.., count)| count).sum::<u64>(), CROWD as u64);
     assert_eq!(waiting(store, app, "d0", NOW).await, []);
 }
 

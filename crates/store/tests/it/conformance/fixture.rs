@@ -88,8 +88,14 @@ pub(crate) fn ttl(seconds: u64) -> Ttl {
 }
 
 /// Devices whose row or push of one notification was removed as a side effect of a call.
-pub(crate) fn removed_part(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> RemovedPart {
-    RemovedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
+pub(crate) fn removed_part(
+    app: AppId,
+    of: Work,
+    outcome: Outcome,
+    at: Timestamp,
+    devices: &[DeviceNum],
+) -> RemovedPart {
+    RemovedPart { app, of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
 /// The outcomes recorded with the acceptance: their devices and counts.

@@ -1,5 +1,7 @@
 //! The messages that are kept for a device until it acknowledges them.
 
+use std::collections::BTreeMap;
+
 use noroshi_store::{Ack, Error, InboxPage, InboxPlace, InboxRange, Store, Work};
 use noroshi_types::{Outcome, Request, When};
 
@@ -81,7 +83,7 @@ pub(crate) async fn a_newer_message_replaces_older_ones_of_its_collapse_key(stor
     assert_eq!(outcomes_of(&second), [(Outcome::Kept, vec![d1], 1)]);
     assert_eq!(
         second.departed.parts,
-        [removed_part(Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]
+        [removed_part(app, Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]
     );
     let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("found");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Collapsed));
@@ -112,9 +114,9 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     }
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
     let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
-    let evicted = removed_part(Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
+    let evicted = removed_part(app, Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
     assert_eq!(outcomes_of(&over), [(Outcome::Kept, vec![d1], 1)]);
-    assert_eq!((over.departed.parts, over.departed.beyond), (vec![evicted], vec![]));
+    assert_eq!((over.departed.parts, over.departed.beyond), (vec![evicted], BTreeMap::new()));
     let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("found");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Evicted));
     sent.push(over.message.id);

@@ -167,7 +167,8 @@ pub(crate) async fn notifications_of_a_user_have_their_outcomes(store: &dyn Stor
 
     ack(store, d1, &[named]).await;
     store.open(d1, vec![to_some], at(5)).await.expect("written");
-    let failed = OutcomePart { id: named, outcome: Outcome::Slow, at: at(9), devices: vec![d2], count: 1 };
+    let failed =
+        OutcomePart { app, id: named, outcome: Outcome::Slow, at: at(9), devices: vec![d2], count: 1 };
     store.record(vec![failed]);
     written_behind(store, app, named, Some(Outcome::Slow)).await;
     let found = page(store, app, NotificationFilter { recipient: Some(of_user("u1")), ..all() }).await;
@@ -250,6 +251,7 @@ pub(crate) async fn notifications_of_a_campaign_are_listed(store: &dyn Store) {
 
     // A push of the campaign itself is found by its outcomes.
     let pushed = OutcomePart {
+        app,
         id: campaign.notification,
         outcome: Outcome::Pushed,
         at: at(3),

@@ -1,5 +1,6 @@
 //! Pruning, isolation of tenants, health checks, places and closing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_store::{
@@ -27,8 +28,8 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     assert_eq!(prune(store, 9).await, Pruned::default());
     let pruned = prune(store, 10).await;
     assert_eq!((pruned.inbox, pruned.more), (1, false));
-    let expired = removed_part(Work::Notification(short), Outcome::Expired, at(10), &[d2]);
-    assert_eq!((pruned.departed.parts, pruned.departed.beyond), (vec![expired], vec![]));
+    let expired = removed_part(app, Work::Notification(short), Outcome::Expired, at(10), &[d2]);
+    assert_eq!((pruned.departed.parts, pruned.departed.beyond), (vec![expired], BTreeMap::new()));
     assert_eq!(prune(store, 10).await, Pruned::default(), "once");
     assert_eq!(
         counts(store, app, short).await,

@@ -126,6 +126,7 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
     };
     let id = send(store, app, request).await;
     let part = |outcome, devices: &[DeviceNum], count| OutcomePart {
+        app,
         id,
         outcome,
         at: at(1),
@@ -138,7 +139,7 @@ pub(crate) async fn a_state_counts_outcomes(store: &dyn Store) {
         part(Outcome::Slow, &[], 3),
     ]);
     let unknown = NotificationId::from_bytes([9; 16]);
-    store.record(vec![OutcomePart { id: unknown, ..part(Outcome::Written, &[d1], 1) }]);
+    store.record(vec![OutcomePart { app, id: unknown, ..part(Outcome::Written, &[d1], 1) }]);
     assert_eq!(ack(store, d1, &[id]).await, 1);
     written_behind(store, app, id, Some(Outcome::Slow)).await;
     let found = store.notification(app, id, at(1)).await.expect("read").expect("found");
@@ -178,6 +179,7 @@ pub(crate) async fn a_trace_has_the_steps_of_one_device(store: &dyn Store) {
     let d2 = join(store, app, "d2", "u2", &[]).await;
     let id = send(store, app, stored(users(&["u1", "u2"]))).await;
     let part = |outcome, seconds, devices: &[DeviceNum]| OutcomePart {
+        app,
         id,
         outcome,
         at: at(seconds),

@@ -386,7 +386,7 @@ pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let short = send(store, app, Request { ttl: ttl(10), push: always(), ..stored(users(&["u1"])) }).await;
     let taken = take(store, 10).await;
-    let expired = removed_part(Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
+    let expired = removed_part(app, Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, vec![expired]));
     assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
     // A fallback is due at the latest at the end of the ttl, when inboxes may have been pruned already.
@@ -397,7 +397,7 @@ pub(crate) async fn expired_notifications_are_not_pushed(store: &dyn Store) {
     store.prune(at(10), 100).await.expect("pruned");
     let taken = take(store, 11).await;
     let reported = [(acknowledged, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
-        .map(|(id, outcome)| removed_part(Work::Notification(id), outcome, at(11), &[num]));
+        .map(|(id, outcome)| removed_part(app, Work::Notification(id), outcome, at(11), &[num]));
     assert_eq!((taken.batches.len(), taken.departed.parts), (0, reported.to_vec()));
     assert!(counts(store, app, acknowledged).await.contains(&(Outcome::PushNotNeeded, 1)));
     assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
@@ -419,12 +419,13 @@ pub(crate) async fn cancelled_notifications_are_not_pushed(store: &dyn Store) {
     assert_eq!(sent.recipients, [a]);
     let cancelled = store.cancel(app, id, at(1)).await.expect("cancelled");
     assert_eq!((cancelled.removed, cancelled.not_pushed), (1, 1));
-    let of = |devices: &[DeviceNum]| removed_part(Work::Notification(id), Outcome::Cancelled, at(1), devices);
+    let of =
+        |devices: &[DeviceNum]| removed_part(app, Work::Notification(id), Outcome::Cancelled, at(1), devices);
     assert_eq!(cancelled.departed.parts, [of(&[a]), of(&[f])], "removed from its inbox and from the queue");
     assert_eq!(take(store, 2).await.batches, []);
     let again = vec![again(3, 1, &[a])];
     let ended = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
-    let cancelled = removed_part(Work::Notification(id), Outcome::Cancelled, at(2), &[a]);
+    let cancelled = removed_part(app, Work::Notification(id), Outcome::Cancelled, at(2), &[a]);
     assert_eq!(ended.cancelled.parts, [cancelled]);
     assert_eq!(take(store, 99).await.next_due, None);
     let steps = |name: &'static str| async move {

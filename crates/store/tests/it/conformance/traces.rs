@@ -170,8 +170,14 @@ pub(crate) async fn a_trace_of_a_campaign_covers_all_that_it_sends(store: &dyn S
         },
     );
     let published = published.await.expect("accepted").message.id;
-    let pushed =
-        |id, outcome, of: usize| OutcomePart { id, outcome, at: at(2), devices: vec![nums[of]], count: 1 };
+    let pushed = |id, outcome, of: usize| OutcomePart {
+        app,
+        id,
+        outcome,
+        at: at(2),
+        devices: vec![nums[of]],
+        count: 1,
+    };
     store.record(vec![pushed(made.variants[0].notification, Outcome::Pushed, 3)]);
     written_behind(store, app, made.variants[0].notification, Some(Outcome::Pushed)).await;
 

@@ -134,7 +134,7 @@ pub(crate) async fn cancelled_leased_work_is_not_retried(store: &dyn Store) {
     assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 0, "it was already taken");
     let again = vec![again(1, 1, &[num])];
     let finished = vec![Finished { again, ..ended(under_way.id) }];
-    let cancelled = removed_part(Work::Notification(id), Outcome::Cancelled, at(1), &[num]);
+    let cancelled = removed_part(app, Work::Notification(id), Outcome::Cancelled, at(1), &[num]);
     assert_eq!(store.finish(finished, at(1)).await.expect("written").cancelled.parts, [cancelled]);
     assert_eq!(take(store, 9).await.batches, []);
     let state = store.notification(app, id, NOW).await.expect("read").expect("found").state;

@@ -111,7 +111,7 @@ async fn outcomes_of_a_second_are_written_together() {
     let app = app(&store, "shop").await;
     let joined = join(&store, app, "d1", "u1", &[]).await;
     let id = send(&store, app, stored(users(&["u1"]))).await;
-    let part = |outcome, at| OutcomePart { id, outcome, at, devices: vec![joined], count: 1 };
+    let part = |outcome, at| OutcomePart { app, id, outcome, at, devices: vec![joined], count: 1 };
     let (before, began) = (proxy.trips(), Instant::now());
     for second in 0..60 {
         // Too far apart for one row.

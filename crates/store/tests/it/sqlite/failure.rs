@@ -99,8 +99,14 @@ async fn a_full_queue_rejects_requests_and_drops_background_writes_first() {
         }
     };
     submit(4);
-    let part =
-        noroshi_store::OutcomePart { id, outcome: Outcome::Written, at: NOW, devices: vec![d1], count: 1 };
+    let part = noroshi_store::OutcomePart {
+        app,
+        id,
+        outcome: Outcome::Written,
+        at: NOW,
+        devices: vec![d1],
+        count: 1,
+    };
     for _ in 0..10 {
         store.record(vec![part.clone()]);
     }

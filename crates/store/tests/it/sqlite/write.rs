@@ -185,6 +185,7 @@ async fn outcomes_of_unknown_notifications_are_not_stored() {
     store.prune(at(30 * 86_400), 10).await.expect("pruned");
     for id in [id, gone] {
         store.record(vec![OutcomePart {
+            app,
             id,
             outcome: Outcome::Slow,
             at: NOW,
