@@ -178,7 +178,8 @@ test('a connection with a position recovers all missed messages', async () => {
   const again = await Device.connect(node.ws, token)
   again.send({ t: 'sub', topics: ['log'], since: { log: { epoch, offset } } })
   const frames = [await again.next(), await again.next(), await again.next(), await again.next()]
-  assert.deepEqual(frames.filter((frame) => frame.t === 'recovered'), [{ t: 'recovered', topic: 'log', complete: true }])
+  const ends = frames.filter((frame) => frame.t === 'recovered')
+  assert.deepEqual(ends, [{ t: 'recovered', topic: 'log', complete: true, epoch, offset: offset + 3 }])
   const recovered = frames.filter((frame) => frame.t === 'msg')
   assert.deepEqual(data(recovered), [1, 2, 3])
   assert.deepEqual(recovered.map((msg) => msg.offset), [offset + 1, offset + 2, offset + 3])

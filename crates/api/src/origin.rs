@@ -1,6 +1,6 @@
 //! Cross-origin requests (WHATWG Fetch §3.2): web pages of any origin may use the paths of devices. This is safe because
-//! these paths take no credential from a cookie; only the console does, below its own path. Paths of providers and operators are not open to web pages, since an API key does not
-//! belong in one.
+//! these paths take no credential from a cookie; only the console does, below its own path. Paths of providers and
+//! operators are not open to web pages, since an API key does not belong in one.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -25,13 +25,17 @@ pub(crate) async fn allow(request: Request, next: Next) -> Response {
         set(
             headers,
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "Authorization, Content-Encoding, Content-Type, Idempotency-Key, Last-Event-ID, Noroshi-App, traceparent, tracestate, \
-             X-Request-Id",
+            "Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Noroshi-App, \
+             traceparent, tracestate, X-Request-Id",
         );
         // Two hours: the maximum of Chromium.
         set(headers, header::ACCESS_CONTROL_MAX_AGE, "7200");
     } else {
-        set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, "Retry-After, WWW-Authenticate, X-Request-Id");
+        set(
+            headers,
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            "Date, ETag, Retry-After, WWW-Authenticate, X-Request-Id",
+        );
     }
     response
 }

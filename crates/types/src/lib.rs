@@ -70,7 +70,7 @@ pub use role::{Permission, Permissions, Role};
 pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl, UtcDay};
-pub use topic::{Epoch, Position, Topic};
+pub use topic::{Epoch, Position, Recovered, Since, Topic};
 pub use trace::TraceContext;
 
 /// Why a text is not a valid value. The message is public: it states the rule and the limit, but never the

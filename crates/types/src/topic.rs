@@ -141,6 +141,25 @@ pub struct Position {
     pub offset: u64,
 }
 
+/// From where a subscription reads the log of its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Behind this position.
+    Position(Position),
+    /// From the end of the log: the client learns the position.
+    Now,
+}
+
+/// What a client gets that named a position in the log of a topic, or asked for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    pub topic: Topic,
+    /// Whether no message is missing.
+    pub complete: bool,
+    /// The client has received everything up to here.
+    pub position: Option<Position>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use noroshi_protocol::mqtt::{TopicFilter, UnacknowledgedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Recovered, Topic};
 
 use super::context::{Context, Encoding};
 use super::effect::{Refusal, Reply, TopicNotice};
@@ -133,7 +133,7 @@ pub(crate) trait Adapter: Sized {
     fn handle_predecessor_gone(&mut self, _cx: &mut Context<'_>) {}
 
     /// The shard finished reading the messages behind a position that the client named for a topic.
-    fn handle_recovered(&mut self, _cx: &mut Context<'_>, _topic: &Topic, _complete: bool) {}
+    fn handle_recovered(&mut self, _cx: &mut Context<'_>, _recovered: &Recovered) {}
 
     /// Items of the session's user were added or changed. The default is for protocols without a form for it.
     fn handle_items(&mut self, _cx: &mut Context<'_>, _notice: &ItemsNotice) {}

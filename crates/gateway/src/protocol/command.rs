@@ -1,7 +1,7 @@
 //! Commands that native and Socket.IO clients have in common, as requests that wait for an outcome.
 
 use noroshi_delivery::rules::Reason;
-use noroshi_types::{Position, Topic};
+use noroshi_types::{Since, Topic};
 
 use super::context::Context;
 use super::effect::Effect;
@@ -13,7 +13,7 @@ pub(crate) enum Request<L, R> {
     LogIn(L),
     Subscribe {
         topics: Vec<Topic>,
-        since: Vec<(Topic, Position)>,
+        since: Vec<(Topic, Since)>,
         reply: R,
     },
     /// `denied`: what topic rules denied of the subscription.

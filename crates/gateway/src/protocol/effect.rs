@@ -8,7 +8,7 @@ use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::rules::{AppRules, Reason};
 use noroshi_protocol::engine_io::Outgoing;
 use noroshi_protocol::engine_io::session::Output;
-use noroshi_types::{AppId, CloseReason, NotificationId, Position, Presence, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Presence, Since, Topic};
 
 use super::polling::Legs;
 use crate::io::tls::TlsSession;
@@ -62,7 +62,7 @@ pub(crate) enum Effect {
     /// Subscribe the connection. Outcome, where a request is given: [`Reply::Subscribed`].
     Subscribe {
         topics: Vec<Topic>,
-        since: Vec<(Topic, Position)>,
+        since: Vec<(Topic, Since)>,
         request: Option<BoxedRequest>,
     },
     /// Subscribe to one topic without a limit. `durable`: the store has the subscription. `retained`: also read the

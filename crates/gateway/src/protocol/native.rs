@@ -8,7 +8,7 @@
 
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode};
-use noroshi_types::{CloseReason, ItemsNotice, NotificationId, SessionId, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Recovered, SessionId};
 
 use super::adapter::Adapter;
 use super::context::Context;
@@ -77,8 +77,8 @@ impl Adapter for Native {
         }
     }
 
-    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        send(cx, |json| native::recovered(json, topic, complete));
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, recovered: &Recovered) {
+        send(cx, |json| native::recovered(json, recovered));
     }
 
     fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice) {

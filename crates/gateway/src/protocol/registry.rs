@@ -10,7 +10,7 @@ use bytes::Bytes;
 use noroshi_protocol::mqtt::{TopicFilter, UnacknowledgedMessage};
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Timestamp, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Recovered, Timestamp, Topic};
 
 use super::adapter::{Adapter, Cause, Matched, Offered};
 use super::context::{Context, Encoding};
@@ -186,7 +186,7 @@ impl AnyAdapter {
         fn handle_deadline(&mut self, cx: &mut Context<'_>);
         fn handle_stanza(&mut self, cx: &mut Context<'_>, stanza: &Bytes);
         fn handle_predecessor_gone(&mut self, cx: &mut Context<'_>);
-        fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool);
+        fn handle_recovered(&mut self, cx: &mut Context<'_>, recovered: &Recovered);
         fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice);
         fn handle_topic_notice(&mut self, cx: &mut Context<'_>, notice: &TopicNotice<'_>);
         fn offer(&mut self, encoding: &Encoding<'_>, dispatch: &Dispatch, cause: Cause, head: &mut Vec<u8>) -> Offered;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use noroshi_auth::Refused;
 use noroshi_protocol::{native, sse};
-use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, NotificationId, Recovered, Topic};
 
 use super::adapter::Adapter;
 use super::context::Context;
@@ -107,8 +107,8 @@ impl Adapter for Events {
         cx.push(Effect::SendKeepAlive);
     }
 
-    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        send(cx, "recovered", |json| native::recovered(json, topic, complete));
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, recovered: &Recovered) {
+        send(cx, "recovered", |json| native::recovered(json, recovered));
     }
 
     fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use noroshi_protocol::mqtt::UnacknowledgedMessage;
 use noroshi_store::{BacklogPage, Place};
-use noroshi_types::{Message, NotificationId, Position, Topic};
+use noroshi_types::{Message, NotificationId, Position, Recovered, Topic};
 
 use crate::wire::dispatch::Dispatch;
 
@@ -128,11 +128,10 @@ pub(crate) enum Step {
     Read,
     Release(Arc<Dispatch>),
     Recovered {
-        topic: Topic,
-        complete: bool,
-        is_resumed: bool,
         index: u32,
         reached: Reached,
+        /// For the client, if it named a position or asked for one.
+        report: Option<Recovered>,
     },
     Done,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Presence, Since, Topic};
 
 use crate::protocol::adapter::Matched;
 use crate::session::catch_up::{CatchUp, Paged, Reached, Read, Step};
@@ -35,7 +35,7 @@ impl Shard {
         topic: Topic,
         key: Key,
         kind: fn(u32) -> Subscription,
-        since: Option<Position>,
+        since: Option<Since>,
         retained: Option<bool>,
     ) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -92,12 +92,12 @@ impl Shard {
                 }
                 Step::Page(rest) => return self.write_page_to_adapter(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
-                Step::Recovered { topic, complete, is_resumed, index, reached } => {
+                Step::Recovered { index, reached, report } => {
                     if reached != Reached::default() {
                         self.sessions.topics.skip(index, slot, reached);
                     }
-                    if is_resumed {
-                        self.converse(slot, |it, cx| it.handle_recovered(cx, &topic, complete));
+                    if let Some(recovered) = report {
+                        self.converse(slot, |it, cx| it.handle_recovered(cx, &recovered));
                     }
                 }
                 Step::Done => {

@@ -139,11 +139,42 @@ async fn a_subscription_since_a_position_while_others_publish_misses_and_repeats
         {
             frames.push(client.next().await);
         }
-        let offsets: Vec<u64> = frames.iter().filter_map(|frame| frame["offset"].as_u64()).collect();
+        let messages = frames.iter().filter(|frame| frame["t"] == "msg");
+        let offsets: Vec<u64> = messages.filter_map(|frame| frame["offset"].as_u64()).collect();
         assert_eq!(offsets, (1..=count + 1).collect::<Vec<_>>());
         let recovered = frames.iter().find(|frame| frame["t"] == "recovered").expect("told");
-        assert_eq!(*recovered, json!({"t": "recovered", "topic": "news", "complete": true}));
+        assert_eq!((&recovered["topic"], &recovered["complete"]), (&json!("news"), &json!(true)));
+        assert_eq!(recovered["epoch"], place["epoch"]);
+        assert!(recovered["offset"].as_u64().is_some_and(|offset| offset > 11));
         assert!(client.sync().await.is_empty());
+    }
+}
+
+/// A client that names the position it got misses nothing, also if nothing was published before or in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_for_the_position_recovers_from_it() {
+    let node = Node::start(plain()).await;
+    node.device("d1", "u1", &[]).await;
+    for published in 0..3 {
+        let mut client = node.connect("d1").await;
+        client.send(json!({"t": "sub", "topics": ["news"], "since": {"news": null}})).await;
+        let recovered = client.next().await;
+        let position = json!({"epoch": recovered["epoch"], "offset": recovered["offset"]});
+        assert_eq!((&recovered["complete"], &recovered["offset"]), (&json!(true), &json!(published)));
+        assert_eq!(recovered["epoch"] == "00000000", published == 0);
+        drop(client);
+        let mut client = node.connect("d1").await;
+        client.send(json!({"t": "sub", "topics": ["news"], "since": {"news": position}})).await;
+        let mut unchanged = recovered.clone();
+        assert_eq!(client.next().await, unchanged);
+        drop(client);
+        node.publish(topic("news"), When::Stored, &published.to_string()).await;
+        let mut client = node.connect("d1").await;
+        client.send(json!({"t": "sub", "topics": ["news"], "since": {"news": position}})).await;
+        let message = client.next().await;
+        assert_eq!((&message["t"], &message["data"]), (&json!("msg"), &json!(published)));
+        (unchanged["epoch"], unchanged["offset"]) = (message["epoch"].clone(), json!(published + 1));
+        assert_eq!(client.next().await, unchanged);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use noroshi_types::{Epoch, Invalid, NotificationId, Position, Presence, Topic, limits};
+use noroshi_types::{Epoch, Invalid, NotificationId, Position, Presence, Since, Topic, limits};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
@@ -36,7 +36,7 @@ impl Field {
             Field::State => "`state` must be \"active\" or \"idle\"",
             Field::Topics => "`topics` must be an array of strings",
             Field::Since => {
-                "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`"
+                "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`, or with `null`"
             }
         }
     }
@@ -50,7 +50,7 @@ pub(super) struct Fields {
     pub(super) ids: Option<Vec<NotificationId>>,
     pub(super) state: Option<Presence>,
     pub(super) topics: Option<Vec<Topic>>,
-    pub(super) since: Option<Vec<(Topic, Position)>>,
+    pub(super) since: Option<Vec<(Topic, Since)>>,
     /// One bit for each [`Field`] that occurred.
     seen: u8,
 }
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for FrameVisitor<'_> {
                     let (max, item) = (limits::TOPICS_PER_DEVICE_MAX, Topic::parse_subscription);
                     fields.topics = Some(map.next_value_seed(List { failure, field, max, item })?);
                 }
-                Field::Since => fields.since = Some(map.next_value_seed(Since(failure))?),
+                Field::Since => fields.since = Some(map.next_value_seed(SinceField(failure))?),
             }
         }
         Ok(fields)
@@ -222,18 +222,18 @@ impl<'de, T> Visitor<'de> for List<'_, T> {
 }
 
 /// `{"news": {"epoch": "…", "offset": 41}}`
-struct Since<'t>(&'t Failure);
+struct SinceField<'t>(&'t Failure);
 
-impl<'de> DeserializeSeed<'de> for Since<'_> {
-    type Value = Vec<(Topic, Position)>;
+impl<'de> DeserializeSeed<'de> for SinceField<'_> {
+    type Value = Vec<(Topic, Since)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Since<'_> {
-    type Value = Vec<(Topic, Position)>;
+impl<'de> Visitor<'de> for SinceField<'_> {
+    type Value = Vec<(Topic, Since)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -247,30 +247,35 @@ impl<'de> Visitor<'de> for Since<'_> {
                 let max = limits::TOPICS_PER_DEVICE_MAX;
                 return Err(self.0.refuse(format!("`since` has more than {max} entries")));
             }
-            since.push((topic, map.next_value_seed(PositionOf(self.0))?));
+            since.push((topic, map.next_value_seed(SinceOf(self.0))?));
         }
         Ok(since)
     }
 }
 
-struct PositionOf<'t>(&'t Failure);
+/// A position, or `null`.
+struct SinceOf<'t>(&'t Failure);
 
-impl<'de> DeserializeSeed<'de> for PositionOf<'_> {
-    type Value = Position;
+impl<'de> DeserializeSeed<'de> for SinceOf<'_> {
+    type Value = Since;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Position, D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Since, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for PositionOf<'_> {
-    type Value = Position;
+impl<'de> Visitor<'de> for SinceOf<'_> {
+    type Value = Since;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+        f.write_str("an object or null")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Position, A::Error> {
+    fn visit_unit<E: de::Error>(self) -> Result<Since, E> {
+        Ok(Since::Now)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Since, A::Error> {
         let (mut epoch, mut offset) = (None, None);
         let is_epoch = |name: &str| match name {
             "epoch" => Ok(true),
@@ -286,7 +291,7 @@ impl<'de> Visitor<'de> for PositionOf<'_> {
             }
         }
         match (epoch, offset) {
-            (Some(epoch), Some(offset)) => Ok(Position { epoch, offset }),
+            (Some(epoch), Some(offset)) => Ok(Since::Position(Position { epoch, offset })),
             (None, _) => Err(self.0.refuse("`epoch` is missing in `since`".to_owned())),
             (_, None) => Err(self.0.refuse("`offset` is missing in `since`".to_owned())),
         }

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use noroshi_types::{NotificationId, Position, Presence, Topic};
+use noroshi_types::{NotificationId, Presence, Since, Topic};
 
 use super::client_field::{Field, Fields};
 use super::frame_type::{FrameError, Kind};
@@ -20,7 +20,7 @@ pub enum ClientFrame {
     /// `Active` or `Idle`.
     Presence(Presence),
     /// At most `limits::TOPICS_PER_DEVICE_MAX` topics, each once; `since` names only topics of `topics`.
-    Sub { topics: Vec<Topic>, since: Vec<(Topic, Position)> },
+    Sub { topics: Vec<Topic>, since: Vec<(Topic, Since)> },
     /// Ends subscriptions.
     Unsub { topics: Vec<Topic> },
     /// Asks for a pong.
@@ -68,7 +68,7 @@ fn missing(field: Field) -> FrameError {
     FrameError::new(format!("`{}` is missing", field.as_str()))
 }
 
-fn subscribe(mut topics: Vec<Topic>, since: Vec<(Topic, Position)>) -> Result<ClientFrame, FrameError> {
+fn subscribe(mut topics: Vec<Topic>, since: Vec<(Topic, Since)>) -> Result<ClientFrame, FrameError> {
     let mut named = HashSet::with_capacity(topics.len());
     topics.retain(|topic| named.insert(topic.clone()));
     match since.iter().all(|(topic, _)| named.remove(topic)) {

@@ -2,7 +2,9 @@
 //! and every object is one line whatever the provider's JSON. A message gets its own buffer, created once for
 //! all recipients; small frames are appended to the connection's output.
 
-use noroshi_types::{CloseReason, DeviceId, ItemsNotice, JsonText, Message, SessionId, Topic};
+use noroshi_types::{
+    CloseReason, DeviceId, ItemsNotice, JsonText, Message, Position, Recovered, SessionId, Topic,
+};
 
 /// `{"t":"msg",…}`; the same bytes for every recipient.
 pub fn message_json(message: &Message) -> Vec<u8> {
@@ -47,11 +49,22 @@ pub fn ready(out: &mut Vec<u8>, device: &DeviceId, session: SessionId, ping_s: u
     out.extend_from_slice(format!(r#","session":"{session}","ping_s":{ping_s}}}"#).as_bytes());
 }
 
-/// Follows the messages that a `since` requested; `complete` states that none is missing.
-pub fn recovered(out: &mut Vec<u8>, topic: &Topic, complete: bool) {
-    out.extend_from_slice(br#"{"t":"recovered","topic":"#);
+/// Follows the messages that a `since` requested.
+pub fn recovered(out: &mut Vec<u8>, recovered: &Recovered) {
+    out.extend_from_slice(br#"{"t":"recovered","#);
+    push_recovered_fields(out, recovered);
+    out.push(b'}');
+}
+
+/// The fields of `recovered` that all JSON-based protocols share, without braces.
+pub(crate) fn push_recovered_fields(out: &mut Vec<u8>, recovered: &Recovered) {
+    let Recovered { topic, complete, position } = recovered;
+    out.extend_from_slice(br#""topic":"#);
     push_string(out, topic.as_str());
-    out.extend_from_slice(format!(r#","complete":{complete}}}"#).as_bytes());
+    out.extend_from_slice(format!(r#","complete":{complete}"#).as_bytes());
+    if let Some(Position { epoch, offset }) = position {
+        out.extend_from_slice(format!(r#","epoch":"{epoch}","offset":{offset}"#).as_bytes());
+    }
 }
 
 /// Items of the user's notification centre were added or changed. `unread` and `categories` count after the change.

@@ -2,8 +2,8 @@
 //! exact text matters: third-party clients depend on every field, and a fan-out is compared by its bytes.
 
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, Epoch, JsonText, Message, NotificationId, Position, SessionId, Timestamp,
-    Topic, TopicPosition, Urgency, When,
+    AppId, CloseReason, DeviceId, Epoch, JsonText, Message, NotificationId, Position, Recovered, SessionId,
+    Timestamp, Topic, TopicPosition, Urgency, When,
 };
 use proptest::prelude::*;
 
@@ -137,7 +137,13 @@ fn other_frames_match_the_contract() {
         r#"{"t":"ready","device":"d\"1","session":"000000000000beef","ping_s":240}"#,
     );
     let news = Topic::parse("news").unwrap();
-    check_written(|out| recovered(out, &news, true), r#"{"t":"recovered","topic":"news","complete":true}"#);
+    let mut report = Recovered { topic: news.clone(), complete: true, position: None };
+    check_written(|out| recovered(out, &report), r#"{"t":"recovered","topic":"news","complete":true}"#);
+    report.position = Some(Position { epoch: Epoch(42), offset: 7 });
+    check_written(
+        |out| recovered(out, &report),
+        r#"{"t":"recovered","topic":"news","complete":true,"epoch":"0000002a","offset":7}"#,
+    );
     check_written(
         |out| error(out, "bad_frame", "`x`\n"),
         r#"{"t":"error","code":"bad_frame","message":"`x`\n"}"#,
@@ -171,7 +177,7 @@ fn clients_parse_every_frame() {
     );
     let news = Topic::parse("news").unwrap();
     read(
-        |out| recovered(out, &news, false),
+        |out| recovered(out, &Recovered { topic: news, complete: false, position: None }),
         |frame| {
             assert!(matches!(frame, ServerFrame::Recovered { topic, complete: false } if topic == "news"))
         },

@@ -1,7 +1,7 @@
 //! Requests of a conversation to the owner of the connection, in terms of the session core. The conversation
 //! itself uses neither store nor socket.
 
-use noroshi_types::{CloseReason, NotificationId, Position, Presence, Topic};
+use noroshi_types::{CloseReason, NotificationId, Presence, Since, Topic};
 
 use super::encode;
 use super::recovery::Offset;
@@ -16,7 +16,7 @@ pub enum Action {
     /// The device ended its session but may keep the connection. Another log-in may follow.
     LogOut,
     /// Subscribes until the connection ends. The caller answers through `reply`.
-    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, reply: Reply },
+    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Since)>, reply: Reply },
     /// Ends subscriptions.
     Unsubscribe { topics: Vec<Topic> },
     /// The device has received these messages.

@@ -37,7 +37,7 @@ pub(super) fn read(event: &Event<'_>) -> Result<ClientFrame, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::{Epoch, NotificationId, Position, Presence, Topic, limits};
+    use noroshi_types::{Epoch, NotificationId, Position, Presence, Since, Topic, limits};
 
     use super::*;
     use crate::socket_io::{Limits, Packet};
@@ -71,7 +71,7 @@ mod tests {
         check(r#"["subscribe",["a","b"]]"#, sub(vec![]));
         check(
             r#"["subscribe",{"topics":["a","b"],"since":{"b":{"epoch":"0000002a","offset":41}}}]"#,
-            sub(vec![(topics()[1].clone(), Position { epoch: Epoch(42), offset: 41 })]),
+            sub(vec![(topics()[1].clone(), Since::Position(Position { epoch: Epoch(42), offset: 41 }))]),
         );
         check(r#"["subscribe","a"]"#, ClientFrame::Sub { topics: topics()[..1].to_vec(), since: vec![] });
         check(r#"["unsubscribe" , "a"]"#, ClientFrame::Unsub { topics: topics()[..1].to_vec() });

@@ -3,11 +3,11 @@
 //!
 //! The field order is fixed, so that packets can be compared as text.
 
-use noroshi_types::{CloseReason, ItemsNotice, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, Recovered, Topic};
 
 use super::packet::{Kind, MAIN};
 use crate::engine_io::Outgoing;
-use crate::native::encode::push_items_fields;
+use crate::native::encode::{push_items_fields, push_recovered_fields};
 
 /// Appends `4<kind>[<attachments>-][<namespace>,][<id>]`.
 pub fn push_head(out: &mut Vec<u8>, kind: Kind, attachments: usize, namespace: &str, id: Option<u64>) {
@@ -61,9 +61,11 @@ pub fn disconnect(namespace: &str) -> Outgoing {
     packet(Kind::Disconnect, namespace, None, "")
 }
 
-/// Follows the messages that a `since` requested; `complete` states that none is missing.
-pub fn recovered(topic: &Topic, complete: bool) -> Outgoing {
-    event("recovered", &format!(r#"{{"topic":{},"complete":{complete}}}"#, string(topic.as_str())))
+/// Follows the messages that a `since` requested.
+pub fn recovered(recovered: &Recovered) -> Outgoing {
+    let mut fields = Vec::new();
+    push_recovered_fields(&mut fields, recovered);
+    event("recovered", &format!("{{{}}}", String::from_utf8_lossy(&fields)))
 }
 
 /// Items of the user were added or changed.
@@ -109,6 +111,8 @@ fn string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use noroshi_types::{Epoch, Position};
+
     use super::*;
     use crate::socket_io::{Limits, Packet};
 
@@ -136,7 +140,10 @@ mod tests {
     #[test]
     fn events_of_the_service() {
         let topic = Topic::parse("a\"b").unwrap();
-        check(recovered(&topic, true), r#"42["recovered",{"topic":"a\"b","complete":true}]"#);
+        let position = Some(Position { epoch: Epoch(42), offset: 7 });
+        let report = Recovered { topic: topic.clone(), complete: true, position };
+        let fields = r#""topic":"a\"b","complete":true,"epoch":"0000002a","offset":7"#;
+        check(recovered(&report), &format!(r#"42["recovered",{{{fields}}}]"#));
         let mut unread = noroshi_types::ItemCounts::default();
         unread.add(noroshi_types::Label::parse("orders").ok(), 2);
         let event = noroshi_types::ItemEvent::Archived;

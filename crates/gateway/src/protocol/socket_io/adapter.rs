@@ -8,7 +8,7 @@ use noroshi_protocol::engine_io::session::Output;
 use noroshi_protocol::engine_io::{Config as EngineConfig, Outgoing, Packet, Session};
 use noroshi_protocol::socket_io::{Action, Reply as Callback, Variant, encode};
 use noroshi_protocol::ws::Input;
-use noroshi_types::{CloseReason, ItemsNotice, Topic};
+use noroshi_types::{CloseReason, ItemsNotice, Recovered};
 
 use super::{App, Request, SPREAD_FROM_MS, SocketIo, engine_packet, websocket_frame};
 use crate::config::Config;
@@ -73,8 +73,8 @@ impl Adapter for SocketIo {
         self.act(cx, outputs, actions);
     }
 
-    fn handle_recovered(&mut self, cx: &mut Context<'_>, topic: &Topic, complete: bool) {
-        self.send(cx, encode::recovered(topic, complete));
+    fn handle_recovered(&mut self, cx: &mut Context<'_>, recovered: &Recovered) {
+        self.send(cx, encode::recovered(recovered));
     }
 
     fn handle_items(&mut self, cx: &mut Context<'_>, notice: &ItemsNotice) {

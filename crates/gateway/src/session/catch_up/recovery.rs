@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_store::BacklogPage;
-use noroshi_types::{Message, Position, Topic};
+use noroshi_types::{Message, Position, Recovered, Since, Topic};
 
 use super::{CatchUp, Paged, Stage, Step};
 use crate::session::catch_up::behind;
@@ -18,8 +18,12 @@ pub(super) struct Recovery {
     pub(super) topic: Topic,
     pub(super) stage: Stage,
     pub(super) since: Option<Position>,
-    /// The client named a position: it is notified at the end.
-    pub(super) is_resumed: bool,
+    /// The client named a position or asked for one: it gets a report at the end.
+    pub(super) is_reported: bool,
+    /// A new subscription whose client asks for a position: it receives what follows the end of the log.
+    pub(super) begins_at_end: bool,
+    /// The end of the log at the last read.
+    pub(super) head: Option<Position>,
     pub(super) retained: bool,
     /// The retained message was not read yet.
     pub(super) retained_due: bool,
@@ -49,22 +53,30 @@ impl Recovery {
             Stage::Read if self.missed => self.since = self.read_on_from(),
             Stage::Read => {
                 self.stage = Stage::Done;
-                let (topic, complete, is_resumed) = (self.topic.clone(), self.complete, self.is_resumed);
                 let reached = Reached { last: self.last, retained_at: self.retained_at };
-                return Step::Recovered { topic, complete, is_resumed, index: self.index, reached };
+                let report = self.is_reported.then(|| self.report());
+                return Step::Recovered { index: self.index, reached, report };
             }
             Stage::Done => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
                 // More arrived while the held messages were released, and was dropped.
                 None if self.missed => {
                     self.since = self.read_on_from();
-                    self.is_resumed = false;
+                    self.is_reported = false;
                 }
                 None => return Step::Done,
             },
         }
         self.stage = Stage::Reading;
         Step::Read
+    }
+
+    fn report(&self) -> Recovered {
+        let position = match (self.last, self.head) {
+            (Some(last), Some(head)) if last.epoch == head.epoch && last.offset > head.offset => Some(last),
+            (last, head) => head.or(last),
+        };
+        Recovered { topic: self.topic.clone(), complete: self.complete, position }
     }
 
     /// Behind the last message that was written; before the first held one where none was written.
@@ -90,14 +102,7 @@ pub(super) fn before(at: Position) -> Position {
 
 impl CatchUp {
     /// Reads a topic `since` a position, and its retained message if the subscription is `new`.
-    pub(crate) fn recover(
-        &mut self,
-        number: u64,
-        index: u32,
-        topic: Topic,
-        since: Option<Position>,
-        new: bool,
-    ) {
+    pub(crate) fn recover(&mut self, number: u64, index: u32, topic: Topic, since: Option<Since>, new: bool) {
         // A topic for which another position is named starts again. Not searched otherwise: 1,000 topics may come in
         // one frame.
         if !new {
@@ -108,8 +113,13 @@ impl CatchUp {
             index,
             topic,
             stage: Stage::Wanted,
-            since,
-            is_resumed: since.is_some(),
+            since: match since {
+                Some(Since::Position(position)) => Some(position),
+                Some(Since::Now) | None => None,
+            },
+            is_reported: since.is_some(),
+            begins_at_end: new && since == Some(Since::Now),
+            head: None,
             retained: new,
             retained_due: new,
             complete: true,
@@ -173,12 +183,17 @@ impl CatchUp {
         }
         let head = page.heads.iter().find(|head| head.topic == recovery.topic);
         recovery.complete &= head.is_none_or(|head| head.complete);
+        recovery.head = head.map(|head| head.position);
         match (page.more, last) {
             (true, Some(last)) => {
                 recovery.since = Some(last);
                 recovery.stage = Stage::Wanted;
             }
             _ => recovery.stage = Stage::Read,
+        }
+        // The client will name this position after a reconnection: it must have everything up to it now.
+        if let Some(head) = recovery.head.filter(|_| std::mem::take(&mut recovery.begins_at_end)) {
+            recovery.reach(head);
         }
         if recovery.since.is_none() {
             // If more messages arrive than can be held, they are read from here on.

@@ -1,6 +1,7 @@
 //! Catch-up of one connection, with scripted reads: pages, held messages, recoveries.
 
-use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
+use noroshi_store::Head;
+use noroshi_types::{AppId, Epoch, Since, Timestamp, TopicPosition, Urgency, When};
 
 use super::held::HELD_MAX;
 use super::in_flight::ACKNOWLEDGED_MIN;
@@ -42,7 +43,9 @@ fn run(catch_up: &mut CatchUp) -> String {
             Step::Page(rest) => did.push_str(&format!("[{}]", rest.len())),
             Step::Done => return did + ".",
             Step::Read => did.push('?'),
-            Step::Recovered { complete, .. } => did.push_str(if complete { "!" } else { "-" }),
+            Step::Recovered { report, .. } => {
+                did.push_str(if report.is_none_or(|report| report.complete) { "!" } else { "-" })
+            }
             Step::Release(dispatch) => {
                 if catch_up.pass(&dispatch.message) {
                     did.push_str(&dispatch.message.id.as_bytes()[0].to_string());
@@ -119,7 +122,7 @@ fn passed_over_messages_are_read_again() {
 fn a_topic_is_recovered_by_offset() {
     let mut catch_up = CatchUp::default();
     let since = Position { epoch: Epoch(1), offset: 1 };
-    catch_up.recover(1, 5, Topic::from_trusted("news"), Some(since), true);
+    catch_up.recover(1, 5, Topic::from_trusted("news"), Some(Since::Position(since)), true);
     for id in [3, 4, 5] {
         assert_eq!(catch_up.hold(&Dispatch::new(message(id)), Some(5)), Hold::Held);
     }
@@ -130,6 +133,31 @@ fn a_topic_is_recovered_by_offset() {
     let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
     assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
     assert_eq!(run(&mut catch_up), "!5.");
+}
+
+#[test]
+fn a_client_that_asks_for_the_position_gets_what_follows_it() {
+    let topic = Topic::from_trusted("news");
+    for (new, heard) in [(true, "!8."), (false, "!678.")] {
+        let mut catch_up = CatchUp::default();
+        catch_up.recover(1, 5, topic.clone(), Some(Since::Now), new);
+        assert_eq!(run(&mut catch_up), "?=");
+        assert!(matches!(catch_up.begin_read(None), Some(Read::Topic { since: None, .. })));
+        for id in [6, 7, 8] {
+            assert_eq!(catch_up.hold(&Dispatch::new(message(id)), Some(5)), Hold::Held);
+        }
+        let position = Position { epoch: Epoch(1), offset: 7 };
+        let heads = vec![Head { topic: topic.clone(), position, complete: true }];
+        let paged =
+            catch_up.take_recovered(1, BacklogPage { heads, ..page(&[], &[], false) }).expect("wanted");
+        assert!(paged.is_empty());
+        let Step::Recovered { report, .. } = catch_up.step() else { panic!("the read is finished") };
+        assert_eq!(
+            report,
+            Some(Recovered { topic: topic.clone(), complete: true, position: Some(position) })
+        );
+        assert_eq!(format!("!{}", run(&mut catch_up)), heard, "new: {new}");
+    }
 }
 
 /// The log is not read, so messages between the subscription and the retained one are unknown.

@@ -30,7 +30,7 @@ use crate::wire::{Framing, Protocol};
 
 mod request;
 
-/// The same as in the consumer API (`api::origin`).
+/// As in the consumer API (`api::origin`), without headers that these responses do not have.
 const CORS: [Header<'_>; 2] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
+use noroshi_types::{AppId, CloseReason, Quota, Since, Topic, limits};
 
 use crate::session::topic_index::Subscription;
 use crate::shard::Shard;
@@ -13,7 +13,7 @@ impl Shard {
         &mut self,
         slot: u32,
         topics: Vec<Topic>,
-        since: Vec<(Topic, Position)>,
+        since: Vec<(Topic, Since)>,
     ) -> Result<(), (&'static str, String)> {
         let registry = &self.shared.registry;
         let Some(app) = self.app_of(slot) else { return Ok(()) };
@@ -29,10 +29,10 @@ impl Shard {
             let text = format!("a device may subscribe to at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return Err(("too_many_topics", text));
         }
-        let mut since: HashMap<Topic, Position> = since.into_iter().collect();
+        let mut since: HashMap<Topic, Since> = since.into_iter().collect();
         for (topic, key) in topics.into_iter().zip(keys) {
-            let position = since.remove(&topic);
-            self.subscribe(slot, topic, key, Subscription::own, position, None);
+            let since = since.remove(&topic);
+            self.subscribe(slot, topic, key, Subscription::own, since, None);
         }
         self.advance(slot);
         Ok(())

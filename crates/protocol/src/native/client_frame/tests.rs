@@ -1,7 +1,7 @@
 //! Every valid frame, and every kind of error with its exact message, since client developers read them. One
 //! test puts a secret into every place where a value can occur and checks that no message contains it.
 
-use noroshi_types::{Epoch, limits};
+use noroshi_types::{Epoch, Position, limits};
 use proptest::prelude::*;
 
 use super::*;
@@ -41,8 +41,12 @@ fn every_valid_frame_is_parsed() {
         r#"{"t":"sub","since":{"news":{"epoch":"0000002a","offset":41}},"topics":["news","日本","news"]}"#,
         ClientFrame::Sub {
             topics: vec![topic("news"), topic("日本")],
-            since: vec![(topic("news"), Position { epoch: Epoch(42), offset: 41 })],
+            since: vec![(topic("news"), Since::Position(Position { epoch: Epoch(42), offset: 41 }))],
         },
+    );
+    check(
+        r#"{"t":"sub","topics":["news"],"since":{"news":null}}"#,
+        ClientFrame::Sub { topics: vec![topic("news")], since: vec![(topic("news"), Since::Now)] },
     );
     let plain = ClientFrame::Sub { topics: vec![topic("news")], since: vec![] };
     check(r#"{"t":"sub","topics":["news"]}"#, plain);
@@ -103,7 +107,7 @@ fn since_contains_a_position_per_topic() {
     let since = |since: &str, expected: &str| {
         check_error(&format!(r#"{{"t":"sub","topics":["a"],"since":{since}}}"#), expected);
     };
-    let shape = "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`";
+    let shape = "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`, or with `null`";
     since("[]", shape);
     since(r#"{"a":41}"#, shape);
     since(r#"{"a":{"epoch":42,"offset":1}}"#, shape);
@@ -180,7 +184,7 @@ proptest! {
         };
         prop_assert_eq!(&read, &topics);
         prop_assert_eq!(since.len(), topics.len());
-        let expected = Position { epoch: Epoch(42), offset };
+        let expected = Since::Position(Position { epoch: Epoch(42), offset });
         prop_assert!(since.iter().all(|(_, position)| *position == expected));
     }
 }

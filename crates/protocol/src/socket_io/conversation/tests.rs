@@ -1,7 +1,7 @@
 //! Conversations as dialogues: packets of a device, requests to the session core, and packets to the device.
 
 use noroshi_types::{
-    AppId, Epoch, Message, NotificationId, Position, Presence, Timestamp, Topic, Urgency, When, limits,
+    AppId, Epoch, Message, NotificationId, Position, Presence, Since, Timestamp, Topic, Urgency, When, limits,
 };
 use proptest::prelude::*;
 
@@ -228,7 +228,7 @@ fn events_become_actions() {
     let ids = vec![NotificationId::parse(ID).unwrap()];
     assert_eq!(peer.actions(&format!(r#"2["ack",{{"ids":["{ID}"]}}]"#)), [Action::Acknowledge { ids }]);
     assert_eq!(peer.actions(r#"2["unsubscribe","news"]"#), [Action::Unsubscribe { topics: news() }]);
-    let since = vec![(news()[0].clone(), Position { epoch: Epoch(42), offset: 1 })];
+    let since = vec![(news()[0].clone(), Since::Position(Position { epoch: Epoch(42), offset: 1 }))];
     assert_eq!(
         peer.actions(
             r#"2["subscribe",{"topics":["news"],"since":{"news":{"epoch":"0000002a","offset":1}}}]"#
