@@ -33,6 +33,8 @@ export interface ConnectionEvents {
   message: Message
   state: State
   recovered: Recovered
+  /** R7: where `recovered` ended. @internal */
+  position: Position & { topic: string }
   items: ItemsChange
   /** A subscription was refused, or ended because topic rules changed. It is not tried again. */
   denied: { topic: string; code: string; reason: string }
@@ -123,6 +125,8 @@ export class Connection extends Emitter<ConnectionEvents> {
   readonly #toSub = new Set<string>()
   /** Topics that are subscribed again for another tab, until `recovered`. */
   readonly #rejoined = new Set<string>()
+  /** Topics whose position the service was asked for. */
+  readonly #asked = new Set<string>()
   readonly #toUnsub = new Set<string>()
   readonly #acks = new Set<string>()
   /** What the application acknowledged itself, for the case that it arrives again (D2). */
@@ -334,10 +338,17 @@ export class Connection extends Emitter<ConnectionEvents> {
     if (t === 'msg') this.#message(frame)
     else if (t === 'ready') this.#ready(frame)
     else if (t === 'recovered') {
-      const { topic, complete } = frame
+      const { topic, complete, epoch, offset } = frame
+      const { session } = this.#inflow
+      const isAsked = this.#asked.delete(topic)
       this.#rejoined.delete(topic)
-      // R4
-      this.#inflow.after(() => this.#topics.get(topic)?.recover && this.emit('recovered', { topic, complete: complete === true }))
+      this.#inflow.after(() => {
+        if (!this.#topics.get(topic)?.recover) return
+        // R7
+        if (isText(epoch) && session === this.#inflow.session && this.#inflow.reach(topic, { epoch, offset }))
+          this.emit('position', { topic, epoch, offset })
+        if (!isAsked) this.emit('recovered', { topic, complete: complete === true }) // R4
+      })
     } else if (t === 'items') this.emit('items', strip(frame) as unknown as ItemsChange)
     else if (t === 'error') this.#error(frame)
     else if (t === 'close') {
@@ -376,6 +387,7 @@ export class Connection extends Emitter<ConnectionEvents> {
     this.#flushedAt = -Infinity
     this.#toUnsub.clear()
     this.#rejoined.clear()
+    this.#asked.clear()
     for (const [topic, { recover }] of this.#topics) {
       this.#toSub.add(topic)
       // R3: nobody knows what was missed.
@@ -428,6 +440,7 @@ export class Connection extends Emitter<ConnectionEvents> {
   #forget(topic: string): void {
     this.#joined.delete(topic)
     this.#rejoined.delete(topic)
+    this.#asked.delete(topic)
     this.#toSub.delete(topic)
     this.positions.delete(topic)
   }
@@ -574,10 +587,12 @@ export class Connection extends Emitter<ConnectionEvents> {
     for (const topic of topics) this.#joined.add(topic)
     if (!oneWay) {
       for (const part of parts(topics)) {
-        const since: Record<string, Position> = {}
+        const since: Record<string, Position | null> = {}
         for (const topic of part) {
           const position = this.positions.get(topic)
-          if (position && (this.#topics.get(topic)?.recover || this.#rejoined.has(topic))) since[topic] = position
+          const recover = this.#topics.get(topic)?.recover
+          if (position ? recover || this.#rejoined.has(topic) : recover) since[topic] = position ?? null // R2
+          if (recover && !position) this.#asked.add(topic)
         }
         send(Object.keys(since).length ? { t: 'sub', topics: part, since } : { t: 'sub', topics: part })
       }

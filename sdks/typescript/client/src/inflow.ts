@@ -32,7 +32,8 @@ export class Inflow {
   readonly positions = new Map<string, Position>()
   /** X5: the last handled stored message of a stream, while none failed. */
   lastId: string | undefined
-  #session = 0
+  /** Increases with each session. */
+  session = 0
   #isStream = false
   #failed = false
 
@@ -54,7 +55,7 @@ export class Inflow {
 
   /** A new session: unhandled messages arrive again. */
   restart(isStream = false): void {
-    this.#session++
+    this.session++
     this.#isStream = isStream
     // A WebSocket sends logs of topics before older messages of the inbox: a stream behind its last message would skip those.
     if (!isStream) this.lastId = undefined
@@ -67,7 +68,7 @@ export class Inflow {
     const handled = this.#seen.get(message.id)
     if (handled !== undefined) {
       // CONTRACT.md D2: the acknowledgement was lost.
-      if (handled) this.#done(message, this.#session)
+      if (handled) this.#done(message, this.session)
       return true
     }
     if (this.#queue.length >= QUEUE_MAX) return false
@@ -79,7 +80,7 @@ export class Inflow {
         break
       }
     }
-    this.#queue.push({ message, outcome: 0, session: this.#session })
+    this.#queue.push({ message, outcome: 0, session: this.session })
     this.#pump()
     return true
   }
@@ -89,10 +90,19 @@ export class Inflow {
     if (this.#seen.get(id)) this.#seen.delete(id)
   }
 
+  /** Everything up to here was handled (R7). False if that is not so. */
+  reach(topic: string, { epoch, offset }: Position): boolean {
+    if (this.#blocked.has(topic)) return false
+    const known = this.positions.get(topic)
+    const isFurther = known?.epoch !== epoch || known.offset < offset
+    if (isFurther) this.positions.set(topic, { epoch, offset })
+    return isFurther
+  }
+
   /** Calls `then` after all earlier messages are settled. */
   after(then: () => unknown): void {
     if (!this.#queue.length) return void then()
-    this.#queue.push({ then, outcome: 0, session: this.#session })
+    this.#queue.push({ then, outcome: 0, session: this.session })
     this.#pump()
   }
 
@@ -148,13 +158,10 @@ export class Inflow {
     const { topic, epoch, offset } = message
     if (topic !== undefined) {
       if (this.#blocked.has(topic)) return
-      if (epoch !== undefined && offset !== undefined && this.isTracked(topic)) {
-        const known = this.positions.get(topic)
-        if (known?.epoch !== epoch || known.offset < offset) this.positions.set(topic, { epoch, offset })
-      }
+      if (epoch !== undefined && offset !== undefined && this.isTracked(topic)) this.reach(topic, { epoch, offset })
     }
     if (!message.ack) return
-    if (this.#isStream && session === this.#session && !this.#failed) this.lastId = message.id
+    if (this.#isStream && session === this.session && !this.#failed) this.lastId = message.id
     this.acknowledge(message)
   }
 }

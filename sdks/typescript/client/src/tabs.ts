@@ -22,7 +22,7 @@ type Note =
   | { k: 'welcome'; to: string; state: State; positions: [string, Position][] }
   | { k: 'msg'; from: string; n: number; message: Message; ofSession: boolean }
   | { k: 'done'; to: string; from: string; n: number; outcome: Outcome }
-  | { k: 'event'; type: 'state' | 'recovered' | 'items' | 'denied'; event: any }
+  | { k: 'event'; type: 'state' | 'recovered' | 'position' | 'items' | 'denied'; event: any }
   | { k: 'error'; code: string; message: string; topic?: string | undefined; reason?: string | undefined }
   | { k: 'ack'; ids: string[] }
   | { k: 'connect' | 'online' }
@@ -187,18 +187,22 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     if (note.k === 'error') this.emit('error', new NoroshiError(note.code, note.message, note))
     if (note.k !== 'event') return
     if (note.type === 'state') return this.#set(note.event)
+    if (note.type === 'position') return this.#passed(note.event)
     if (note.type === 'denied') this.#topics.delete(note.event.topic)
     this.emit(note.type, note.event)
+  }
+
+  /** The position from which the next leader recovers a topic. */
+  #passed({ topic, epoch, offset }: Position & { topic: string }): void {
+    this.#positions.delete(topic)
+    this.#positions.set(topic, { epoch, offset })
+    if (this.#positions.size > POSITIONS_MAX) this.#positions.delete(this.#positions.keys().next().value!)
   }
 
   /** A message for the listeners in this tab, once. */
   take(message: Message, ofSession: boolean): Promise<Outcome> {
     const { id, topic, epoch, offset } = message
-    if (ofSession && epoch !== undefined && offset !== undefined) {
-      this.#positions.delete(topic!)
-      this.#positions.set(topic!, { epoch, offset })
-      if (this.#positions.size > POSITIONS_MAX) this.#positions.delete(this.#positions.keys().next().value!)
-    }
+    if (ofSession && epoch !== undefined && offset !== undefined) this.#passed({ topic: topic!, epoch, offset })
     // Another tab subscribed to the topic.
     if (ofSession && !this.#topics.has(topic!)) return Promise.resolve('none')
     const known = this.#seen.get(id)
@@ -271,7 +275,7 @@ class Leader {
   ) {
     const connection = (this.#connection = new Connection({ ...own.options, parallel: PARALLEL, ignoresPage: true }))
     connection.on('message', (message) => this.#pass(message))
-    for (const type of ['state', 'recovered', 'items', 'denied'] as const) {
+    for (const type of ['state', 'recovered', 'position', 'items', 'denied'] as const) {
       connection.on(type, (event) => {
         if (type === 'denied') for (const { topics } of this.#tabs.values()) topics.delete((event as { topic: string }).topic)
         this.#tell({ k: 'event', type, event })

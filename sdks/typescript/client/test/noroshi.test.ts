@@ -59,7 +59,7 @@ test('the same topic is the same object until it is unsubscribed, and keeps its 
   const news = noroshi.topic('news', { recover: true })
   assert.equal(noroshi.topic('news'), news)
   await settle()
-  await wire.expect([sub('news')])
+  await wire.expect([{ frame: { t: 'sub', topics: ['news'], since: { news: null } } }])
   await clock.advance(1_000)
   await send(message('m1', 'news', 7))
   await wire.step({ end: {} })

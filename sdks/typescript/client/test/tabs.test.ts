@@ -150,7 +150,7 @@ test('N4, N5: a successor recovers from the last position, and shows nothing twi
   await two.start()
   await wire.step({ accept: {} })
   await wire.step({ send: READY })
-  await wire.expect([...LOGIN, { frame: { t: 'sub', topics: ['news'] } }])
+  await wire.expect([...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: null } } }])
   const news = (id: string, offset: number) => ({ ...message(id), topic: 'news', epoch: 'e', offset })
   await clock.advance(1_000)
   await wire.step({ send: news('m1', 1) })
@@ -167,6 +167,24 @@ test('N4, N5: a successor recovers from the last position, and shows nothing twi
   await clock.advance(100)
   await wire.expect([ack('m1'), ack('m2')])
   assert.deepEqual([one.shown, two.shown], [['m1'], ['m1', 'm2']])
+})
+
+test('N4, R7: a successor recovers from the position of a topic without messages', async () => {
+  const [one, two] = [tab(), tab()]
+  one.noroshi.topic('news', { recover: true })
+  two.noroshi.topic('news', { recover: true })
+  await one.start()
+  await two.start()
+  await wire.step({ accept: {} })
+  await wire.step({ send: READY })
+  await wire.expect([...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: null } } }])
+  await wire.step({ send: { t: 'recovered', topic: 'news', complete: true, epoch: 'e', offset: 7 } })
+  await clock.advance(1_000)
+  one.noroshi.close()
+  await settle()
+  await wire.step({ accept: {} })
+  await wire.step({ send: READY })
+  await wire.expect([{ close: 1000 }, ...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: { epoch: 'e', offset: 7 } } } }])
 })
 
 test('N6, N7: topics are those of all tabs, and the device is active if one tab is', async () => {
