@@ -7,6 +7,7 @@ import { Emitter } from './emitter.js'
 import { NoroshiError } from './error.js'
 import { Inflow, QUEUE_MAX } from './inflow.js'
 import { reasonOf, type CloseReason, type Frame, type ItemsChange, type Message, type Position, type Recovered } from './protocol.js'
+import { Recent } from './recent.js'
 import { backoff, defaultRuntime, type Runtime } from './runtime.js'
 import { SignedOut, Tokens, type GetToken } from './token.js'
 import { watchPage } from './page.js'
@@ -78,7 +79,6 @@ const FLUSH_MS = 100
 const IDLE_MS = 10_000
 const WEBSOCKET_AGAIN_MS = 300_000
 const ACKS_MAX = 10_000
-const REMEMBERED_MAX = 4_096
 /** Four minutes between comments of a stream, which has no `ping_s`, and half a minute for them to arrive. */
 const STREAM_SILENCE_S = 270
 const REJECTIONS_MAX = 5
@@ -130,7 +130,7 @@ export class Connection extends Emitter<ConnectionEvents> {
   readonly #toUnsub = new Set<string>()
   readonly #acks = new Set<string>()
   /** What the application acknowledged itself, for the case that it arrives again (D2). */
-  readonly #acked = new Set<string>()
+  readonly #acked = new Recent<true>()
   #presence: 'active' | 'idle' = 'active'
   #sentPresence: 'active' | 'idle' = 'active'
   #preference: 'auto' | 'active' | 'idle' = 'auto'
@@ -147,7 +147,7 @@ export class Connection extends Emitter<ConnectionEvents> {
     if (!this.#transports.length) throw new NoroshiError('no_transport', 'this environment has no WebSocket: pass runtime.WebSocket')
     this.#inflow = new Inflow(
       (message) => this.ask('message', message),
-      ({ id }) => (options.acknowledge === undefined || options.acknowledge === 'handled' || this.#acked.has(id)) && this.ack([id]),
+      ({ id }) => (options.acknowledge === undefined || options.acknowledge === 'handled' || this.#acked.get(id)) && this.ack([id]),
       (cause) => this.emit('error', new NoroshiError('listener_failed', `a listener failed: ${cause}`, { cause })),
       options.parallel,
       (topic) => this.#topics.has(topic),
@@ -211,7 +211,7 @@ export class Connection extends Emitter<ConnectionEvents> {
   ack(ids: Iterable<string>): void {
     for (const id of ids) {
       this.#acks.add(id)
-      if (this.#options.acknowledge === 'manual') remember(this.#acked, id)
+      if (this.#options.acknowledge === 'manual') this.#acked.set(id, true)
       // O1: a message whose acknowledgement was dropped arrives again, and is acknowledged then.
       if (this.#acks.size > ACKS_MAX) this.#acks.delete(this.#acks.values().next().value!)
     }
@@ -605,12 +605,6 @@ export class Connection extends Emitter<ConnectionEvents> {
   #topicNames(): string {
     return [...this.#topics.keys()].sort().join()
   }
-}
-
-/** Adds to a set of bounded size, which forgets the oldest. @internal */
-export function remember(set: Set<string>, id: string): void {
-  set.add(id)
-  if (set.size > REMEMBERED_MAX) set.delete(set.values().next().value!)
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string'

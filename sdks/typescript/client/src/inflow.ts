@@ -5,10 +5,10 @@
 
 import { UNHANDLED } from './emitter.js'
 import type { Message, Position } from './protocol.js'
+import { Recent } from './recent.js'
 
 /** @internal */
 export const QUEUE_MAX = 1_000
-const SEEN_MAX = 4_096
 
 interface Entry {
   message?: Message
@@ -24,8 +24,11 @@ interface Entry {
 export class Inflow {
   readonly #queue: Entry[] = []
   #started = 0
-  /** Ids, oldest first; the value is whether the message was handled. */
-  readonly #seen = new Map<string, boolean>()
+  /** Ids of the queue. */
+  readonly #waiting = new Set<string>()
+  readonly #handled = new Recent<true>()
+  /** Messages that are not stored repeat only if they are retained, at the next log-in. */
+  readonly #shown = new Recent<true>(128)
   /** Topics with a message that was not handled: acknowledging a later one would acknowledge it too. */
   #blocked = new Set<string>()
   /** Of topics: behind the last handled message. */
@@ -65,21 +68,14 @@ export class Inflow {
 
   /** False if the queue is full; the message was dropped and has to arrive again. */
   receive(message: Message): boolean {
-    const handled = this.#seen.get(message.id)
-    if (handled !== undefined) {
+    if (this.#waiting.has(message.id)) return true
+    if (this.#memory(message).get(message.id)) {
       // CONTRACT.md D2: the acknowledgement was lost.
-      if (handled) this.#done(message, this.session)
+      this.#done(message, this.session)
       return true
     }
     if (this.#queue.length >= QUEUE_MAX) return false
-    this.#seen.set(message.id, false)
-    if (this.#seen.size > SEEN_MAX) {
-      for (const [id, wasHandled] of this.#seen) {
-        if (!wasHandled) continue
-        this.#seen.delete(id)
-        break
-      }
-    }
+    this.#waiting.add(message.id)
     this.#queue.push({ message, outcome: 0, session: this.session })
     this.#pump()
     return true
@@ -87,7 +83,7 @@ export class Inflow {
 
   /** Passes a message on again if it arrives again. */
   forget(id: string): void {
-    if (this.#seen.get(id)) this.#seen.delete(id)
+    this.#handled.delete(id)
   }
 
   /** Everything up to here was handled (R7). False if that is not so. */
@@ -104,6 +100,10 @@ export class Inflow {
     if (!this.#queue.length) return void then()
     this.#queue.push({ then, outcome: 0, session: this.session })
     this.#pump()
+  }
+
+  #memory({ ack }: Message): Recent<true> {
+    return ack ? this.#handled : this.#shown
   }
 
   #pump(): void {
@@ -141,12 +141,15 @@ export class Inflow {
     while (this.#queue[0]?.outcome) {
       const { message, then, outcome, session } = this.#queue.shift()!
       this.#started--
-      if (!message) then!()
-      else if (outcome === 1) {
-        this.#seen.set(message.id, true)
+      if (!message) {
+        then!()
+        continue
+      }
+      this.#waiting.delete(message.id)
+      if (outcome === 1) {
+        this.#memory(message).set(message.id, true)
         this.#done(message, session)
       } else {
-        this.#seen.delete(message.id)
         this.#failed = true
         if (message.topic !== undefined) this.#blocked.add(message.topic)
       }

@@ -7,12 +7,13 @@
  * A tab holds a lock of its own for as long as it lives: the browser releases it however the tab ends.
  */
 
-import { Connection, remember, type ConnectionEvents, type ConnectionOptions, type State, type SubscribeOptions } from './connection.js'
+import { Connection, type ConnectionEvents, type ConnectionOptions, type State, type SubscribeOptions } from './connection.js'
 import { combine, Emitter, UNHANDLED } from './emitter.js'
 import { NoroshiError } from './error.js'
 import { watchPage, type PageChange } from './page.js'
 import { QUEUE_MAX } from './inflow.js'
 import type { Message, Position } from './protocol.js'
+import { Recent } from './recent.js'
 
 type Outcome = 'handled' | 'failed' | 'none'
 
@@ -32,7 +33,6 @@ const TAB_TIMEOUT_MS = 30_000
 const HELLO_TIMEOUT_MS = 2_000
 /** Messages on their way through the tabs. */
 const PARALLEL = 64
-const SEEN_MAX = 4_096
 const POSITIONS_MAX = 1_000
 
 /** Whether this environment can share a connection. @internal */
@@ -46,9 +46,9 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
   readonly #topics = new Map<string, SubscribeOptions>()
   readonly #positions = new Map<string, Position>()
   /** Messages that this tab has, oldest first. */
-  readonly #seen = new Map<string, Promise<Outcome>>()
+  readonly #seen = new Recent<Promise<Outcome>>()
   /** What the application acknowledged itself. */
-  readonly #acked = new Set<string>()
+  readonly #acked = new Recent<true>()
   #chain: Promise<unknown> = Promise.resolve()
   /** Messages that wait in the chain. */
   #waiting = 0
@@ -125,7 +125,7 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
 
   ack(ids: Iterable<string>): void {
     const all = [...ids]
-    for (const id of all) remember(this.#acked, id)
+    for (const id of all) this.#acked.set(id, true)
     this.#post({ k: 'ack', ids: all })
   }
 
@@ -207,7 +207,7 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     if (ofSession && !this.#topics.has(topic!)) return Promise.resolve('none')
     const known = this.#seen.get(id)
     if (known) {
-      if (this.#acked.has(id)) this.ack([id]) // D2
+      if (this.#acked.get(id)) this.ack([id]) // D2
       return known
     }
     if (this.#waiting >= QUEUE_MAX) {
@@ -230,7 +230,6 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     const result = this.#chain.then(handle)
     this.#chain = result
     this.#seen.set(id, result)
-    if (this.#seen.size > SEEN_MAX) this.#seen.delete(this.#seen.keys().next().value!)
     return result
   }
 }
