@@ -1,10 +1,25 @@
 /** Signs app JWTs, with which devices log in (docs/authorization.md). */
 
+/** A `CryptoKey`, which not every environment declares. */
+export interface SigningKey {
+  readonly type: string
+  readonly algorithm: { readonly name: string }
+  readonly usages: readonly string[]
+}
+
+/** A private key as a JSON Web Key (RFC 7517). */
+export interface PrivateJwk {
+  kty?: string | undefined
+  crv?: string | undefined
+  kid?: string | undefined
+  [parameter: string]: unknown
+}
+
 export interface JwtSignerOptions {
   /** The app's secret: at least 32 bytes. Signs with HS256. */
   secret?: string | Uint8Array<ArrayBuffer>
   /** A private key: signs with RS256, or ES256 for P-256. The app knows the public half by its JWKS. */
-  privateKey?: CryptoKey | JsonWebKey
+  privateKey?: SigningKey | PrivateJwk
   /** Names the key in the app's JWKS. Default: `kid` of `privateKey`. */
   keyId?: string
   /** `iss`. Required if the app declares an issuer. */
@@ -82,11 +97,11 @@ export class JwtSigner {
     const { secret, privateKey } = this.#options
     if (secret !== undefined) return crypto.subtle.importKey('raw', bytes(secret), HS256, false, ['sign'])
     if (!('kty' in privateKey!)) return usable(privateKey as CryptoKey)
-    const { kty, crv } = privateKey
+    const { kty, crv } = privateKey as PrivateJwk
     if (kty !== 'RSA' && !(kty === 'EC' && crv === 'P-256')) throw new TypeError('privateKey must be of RSA or P-256')
     // `use`, `key_ops` and `alg` of a JWK may be those of its public half.
-    const { use: _, key_ops: __, alg: ___, ...jwk } = privateKey
-    return crypto.subtle.importKey('jwk', jwk, kty === 'RSA' ? RS256 : ES256, false, ['sign'])
+    const { use: _, key_ops: __, alg: ___, ...jwk } = privateKey as PrivateJwk
+    return crypto.subtle.importKey('jwk', jwk as JsonWebKey, kty === 'RSA' ? RS256 : ES256, false, ['sign'])
   }
 }
 
