@@ -137,6 +137,8 @@ const text = (declarations) =>
     .replace(/^ *\* @(enum|constant).*\n/gm, '')
     .replace(/^( *\* \S.*)\n( *\*) @description /gm, '$1\n$2\n$2 ')
     .replace(/(\/\*\*|\*) @description /g, '$1 ')
+    .replace(/^( *\*) {5}(?=\S)/gm, '$1 ')
+    .replace(/^ *\* Format: [\w-]+\n *\*\n/gm, '')
 const header = '/** Generated from crates/api/openapi.json by `npm run types`. Do not edit. */\n\n'
 const pathText = text([pathTypes])
 const known = [...schemaTypes, ...queryTypes].map(({ name }) => name.text)

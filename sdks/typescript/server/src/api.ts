@@ -6,8 +6,6 @@ export interface Action {
     id: string;
     title: string;
     /**
-     * Format: uri
-     *
      * Absolute URL that it opens.
      */
     url?: string | null;
@@ -30,8 +28,6 @@ export interface Activity {
     attributes: Record<string, unknown> | null;
     content_state: Record<string, unknown> | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     stale_date: string | null;
@@ -42,32 +38,22 @@ export interface Activity {
     frequent_updates: boolean;
     join: "invited" | "anyone";
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     updated_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     ended_at: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     dismissal_date: string | null;
@@ -107,8 +93,6 @@ export interface Activity {
          */
         priority: 5 | 10;
         /**
-         * Format: uuid
-         *
          * The message for connected devices. `null`: the node had no room for it; the next state replaces it.
          */
         notification: string | null;
@@ -161,14 +145,10 @@ export interface ActivityDevice {
     /** The device waits for the newest version. */
     waiting: boolean;
     /**
-     * Format: date-time
-     *
      * When it is sent at the earliest.
      */
     due_at: string | null;
     /**
-     * Format: date-time
-     *
      * When the device was last included in a send.
      */
     sent_at: string | null;
@@ -180,8 +160,6 @@ export interface ActivityDevice {
     outcome: "kept" | "written" | "acked" | "offline" | "inactive" | "slow" | "expired" | "collapsed" | "cancelled" | "evicted" | "unknown" | "push_not_configured" | "pushed" | "push_refused" | "push_token_gone" | "push_token_suspect" | "no_push_token" | "push_not_needed" | "push_expired" | "opened" | "held_out" | "muted" | "channel_off" | "quiet" | "capped" | "push_muted" | "push_channel_off" | "push_capped" | null;
     reason: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     at: string | null;
@@ -205,8 +183,6 @@ export interface ActivityEnd {
     /** An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit the whole payload to 4,096 bytes. */
     content_state?: Record<string, unknown> | null;
     /**
-     * Format: date-time
-     *
      * When iOS removes the activity: at most 4 hours from now. A past time removes it at once. Default: iOS decides, after 4 hours at the latest.
      */
     dismissal_date?: string | null;
@@ -220,8 +196,6 @@ export interface ActivityUpdate {
     /** An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit the whole payload to 4,096 bytes. */
     content_state?: Record<string, unknown> | null;
     /**
-     * Format: date-time
-     *
      * `null`: the state does not become outdated.
      */
     stale_date?: string | null;
@@ -238,8 +212,6 @@ export interface ActivityUpdate {
 export interface App {
     name: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
@@ -260,8 +232,6 @@ export interface AppChange {
     /** HS256. */
     jwt_secret?: string | null;
     /**
-     * Format: uri
-     *
      * URL of the RS256 and ES256 keys.
      */
     jwks_url?: string | null;
@@ -308,20 +278,14 @@ export interface Broadcast {
     /** The fields of the app's `ContentState`. Required for `update`; an `end` without it leaves the last state. */
     content_state?: Record<string, unknown> | null;
     /**
-     * Format: date-time
-     *
      * When the state was true. Devices drop a state that is older than the one they show. Default: the time of acceptance.
      */
     timestamp?: string | null;
     /**
-     * Format: date-time
-     *
      * From then on the activity counts as outdated.
      */
     stale_at?: string | null;
     /**
-     * Format: date-time
-     *
      * With `end` only: when the activity leaves the Lock Screen. Default: after four hours.
      */
     dismiss_at?: string | null;
@@ -347,15 +311,11 @@ export interface Broadcast {
 }
 export interface BroadcastState {
     /**
-     * Format: uuid
-     *
      * Also `apns-request-id` of every attempt.
      */
     id: string;
     channel: string;
     /**
-     * Format: uuid
-     *
      * The notification that it was published with.
      */
     notification: string | null;
@@ -369,20 +329,14 @@ export interface BroadcastState {
     priority: 1 | 5 | 10;
     replaceable: boolean;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     accepted_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     ended_at: string | null;
@@ -424,32 +378,22 @@ export interface Campaign {
         batch_size: number;
     };
     /**
-     * Format: uuid
-     *
      * The notification id of its outcomes: `/v1/notifications/{id}/devices/{device}` explains why a device received it or not.
      */
     notification: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     start_at: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     started_at: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     finished_at: string | null;
@@ -480,8 +424,6 @@ export interface Campaign {
     /** Batches that wait for their time, such as the local time of their devices: one entry for all that are due within a minute, the earliest first. Only in the answer for one campaign; absent if none waits. */
     steps?: {
         /**
-         * Format: date-time
-         *
          * RFC 3339, UTC.
          */
         due_at: string;
@@ -501,8 +443,6 @@ export interface Campaign {
     /** Who changed it last, in the format of `created_by`. */
     edited_by: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     edited_at: string | null;
@@ -511,8 +451,6 @@ export interface Campaign {
         /** E-mail address of the second person. */
         by: string;
         /**
-         * Format: date-time
-         *
          * RFC 3339, UTC.
          */
         at: string;
@@ -597,14 +535,10 @@ export interface CampaignEstimate {
     }[];
     forecast: {
         /**
-         * Format: date-time
-         *
          * When the first device is due, if the campaign starts now.
          */
         starts_at: string;
         /**
-         * Format: date-time
-         *
          * When the last device gets it, at this rate. Null: the rate is unknown.
          */
         ends_at: string | null;
@@ -618,8 +552,6 @@ export interface CampaignEstimate {
         /** Devices by the time that they are due, after local times and quiet hours. */
         steps: {
             /**
-             * Format: date-time
-             *
              * RFC 3339, UTC.
              */
             due_at: string;
@@ -706,8 +638,6 @@ export interface CampaignVariantReport {
     /** Sends nothing to its devices. */
     held_out: boolean;
     /**
-     * Format: uuid
-     *
      * The notification id of its pushes and outcomes.
      */
     notification: string;
@@ -776,8 +706,6 @@ export interface Campaigns {
 }
 export interface Cancelled {
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
@@ -806,8 +734,6 @@ export interface Channel {
     /** Broadcasts that wait; at most 1,000. */
     waiting: number;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
@@ -841,8 +767,6 @@ export interface Device {
     /** The push token is suspended since then, because the push service reported that it belongs to another environment, topic or sender. Registering it again resumes it. */
     push_suspect: {
         /**
-         * Format: date-time
-         *
          * RFC 3339, UTC.
          */
         at: string;
@@ -853,14 +777,10 @@ export interface Device {
     push_tokens: DevicePushToken[];
     presence: Presence;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date
-     *
      * The day (UTC) when the device was last seen; see the filters of the list of devices. Null: not since the database was upgraded to a version that records it. Absent in answers of older versions.
      */
     last_seen?: string | null;
@@ -901,22 +821,16 @@ export interface DevicePushToken {
     /** APNs: the app's bundle id, if the token has its own. */
     topic: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     registered_at: string;
     /**
-     * Format: date-time
-     *
      * Nothing is sent to the token from then on. `null`: never.
      */
     expires_at: string | null;
     /** The token is suspended since then, until it is registered again. */
     suspect: {
         /**
-         * Format: date-time
-         *
          * RFC 3339, UTC.
          */
         at: string;
@@ -963,8 +877,6 @@ export interface Endpoint {
     /** The value of `data.web_push.endpoint` in its messages. */
     id: string;
     /**
-     * Format: uri
-     *
      * The address for application servers: anyone who knows it may post. Only in the response that creates it.
      */
     url?: string;
@@ -977,14 +889,10 @@ export interface Endpoint {
      */
     idle_urgency: "very-low" | "low" | "normal" | "high";
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string | null;
@@ -1004,14 +912,10 @@ export interface Experiment {
     description: string | null;
     variants: ExperimentVariant[];
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     starts_at: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     ends_at: string | null;
@@ -1027,20 +931,14 @@ export interface Experiment {
     };
     killed: boolean;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     updated_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     archived_at: string | null;
@@ -1082,8 +980,6 @@ export interface Invalidation {
     /** Its position: `after` of the next page. */
     seq: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     at: string;
@@ -1106,28 +1002,20 @@ export interface Invalidations {
 /** An entry of a user's notification centre. */
 export interface Item {
     /**
-     * Format: uuid
-     *
      * The notification.
      */
     id: string;
     state: "unread" | "read" | "archived";
     category?: string;
     /**
-     * Format: date-time
-     *
      * When the notification was accepted. RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * When the state changed last. RFC 3339, UTC.
      */
     changed_at: string;
     /**
-     * Format: date-time
-     *
      * It is not listed from then on. RFC 3339, UTC.
      */
     expires_at: string;
@@ -1156,14 +1044,10 @@ export interface Key {
     name: string;
     scopes: Scope[];
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC. From then on requests with the key get `401`. `null`: never.
      */
     expires_at: string | null;
@@ -1175,20 +1059,14 @@ export interface Keys {
 }
 export interface ListedNotification {
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     sent_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string;
@@ -1221,8 +1099,6 @@ export interface ListedNotification {
 export interface Message {
     t: "msg";
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
@@ -1237,8 +1113,6 @@ export interface Message {
      */
     ack?: true;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     sent_at: string;
@@ -1275,8 +1149,6 @@ export interface NamedPushToken {
     /** WNS only: as in `PushToken`. */
     channel?: string | null;
     /**
-     * Format: date-time
-     *
      * Nothing is sent to the token from then on. Not for message kinds without a name. For `live-activity`, 12 hours from now by default; otherwise tokens do not expire.
      */
     expires_at?: string | null;
@@ -1301,8 +1173,6 @@ export interface NewActivity {
     /** An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit the whole payload to 4,096 bytes. */
     content_state: Record<string, unknown>;
     /**
-     * Format: date-time
-     *
      * From then on the state counts as outdated.
      */
     stale_date?: string | null;
@@ -1334,20 +1204,14 @@ export interface NewBroadcast {
     /** The fields of the app's `ContentState`. Required for `update`; an `end` without it leaves the last state. */
     content_state?: Record<string, unknown> | null;
     /**
-     * Format: date-time
-     *
      * When the state was true. Devices drop a state that is older than the one they show. Default: the time of acceptance.
      */
     timestamp?: string | null;
     /**
-     * Format: date-time
-     *
      * From then on the activity counts as outdated.
      */
     stale_at?: string | null;
     /**
-     * Format: date-time
-     *
      * With `end` only: when the activity leaves the Lock Screen. Default: after four hours.
      */
     dismiss_at?: string | null;
@@ -1390,8 +1254,6 @@ export interface NewCampaign {
         [key: string]: string;
     } | null;
     /**
-     * Format: date-time
-     *
      * Earliest start.
      */
     start_at?: string | null;
@@ -1438,14 +1300,10 @@ export interface NewExperiment {
     description?: string | null;
     variants: ExperimentVariant[];
     /**
-     * Format: date-time
-     *
      * No device is in it before. Absent: starts at once.
      */
     starts_at?: string | null;
     /**
-     * Format: date-time
-     *
      * It ends and is archived. Absent: runs until archived.
      */
     ends_at?: string | null;
@@ -1476,8 +1334,6 @@ export interface NewKey {
     name: string;
     scopes: Scope[];
     /**
-     * Format: date-time
-     *
      * From then on requests with the key get `401`. In the future, at most 10 years ahead. Default: never.
      */
     expires_at?: string | null;
@@ -1485,20 +1341,14 @@ export interface NewKey {
 /** With `notification`, `data` or both. */
 export interface NewNotice {
     /**
-     * Format: date-time
-     *
      * Shown from then on, as `announced`. Absent: at once.
      */
     announced_at?: string | null;
     /**
-     * Format: date-time
-     *
      * When it becomes `active`.
      */
     starts_at: string;
     /**
-     * Format: date-time
-     *
      * When it is no longer shown.
      */
     ends_at: string;
@@ -1616,8 +1466,6 @@ export interface NewPushToken {
     /** WNS only: as in `PushToken`. */
     channel?: string | null;
     /**
-     * Format: date-time
-     *
      * Nothing is sent to the token from then on. Not for message kinds without a name. For `live-activity`, 12 hours from now by default; otherwise tokens do not expire.
      */
     expires_at?: string | null;
@@ -1628,20 +1476,14 @@ export interface Notice {
     name: string;
     state: "scheduled" | "announced" | "active" | "over";
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     announced_at: string | null;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     starts_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     ends_at: string;
@@ -1656,14 +1498,10 @@ export interface Notice {
         };
     };
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     updated_at: string;
@@ -1712,8 +1550,6 @@ export interface NotificationRecipient {
      */
     outcome: "kept" | "written" | "acked" | "offline" | "inactive" | "slow" | "expired" | "collapsed" | "cancelled" | "evicted" | "unknown" | "push_not_configured" | "pushed" | "push_refused" | "push_token_gone" | "push_token_suspect" | "no_push_token" | "push_not_needed" | "push_expired" | "opened" | "held_out" | "muted" | "channel_off" | "quiet" | "capped" | "push_muted" | "push_channel_off" | "push_capped" | null;
     /**
-     * Format: date-time
-     *
      * When. RFC 3339, UTC.
      */
     at: string | null;
@@ -1724,8 +1560,6 @@ export interface NotificationRecipient {
 }
 export interface NotificationState {
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
@@ -1750,14 +1584,10 @@ export interface NotificationState {
     essential?: boolean;
     retain: boolean;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     sent_at: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string;
@@ -1771,8 +1601,6 @@ export interface Notifications {
     /** Position of the next page. */
     next: string | null;
     /**
-     * Format: date-time
-     *
      * The list is complete back to this time. Absent on the last page.
      */
     searched_to?: string;
@@ -1811,8 +1639,6 @@ export interface PresenceQuery {
 /** RFC 9457. */
 export interface Problem {
     /**
-     * Format: uri-reference
-     *
      * The documentation of the code: `/docs#<code>`.
      */
     type: string;
@@ -1856,8 +1682,6 @@ export interface Push {
 /** A request to a push service, and its response. */
 export interface PushAttempt {
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     sent_at: string;
@@ -1889,8 +1713,6 @@ export interface PushCredential {
     /** Public parts: ids, and a fingerprint. */
     settings: Record<string, unknown>;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     created_at: string;
@@ -1987,8 +1809,6 @@ export interface Quotas {
 }
 export interface Receipt {
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
@@ -2019,8 +1839,6 @@ export interface Registered {
     /** For `Authorization: Bearer` on `/v1/me`, and to connect. */
     token: string;
     /**
-     * Format: date-time
-     *
      * RFC 3339, UTC.
      */
     expires_at: string;
@@ -2039,8 +1857,6 @@ export interface Registered {
 }
 export interface RestoreTokens {
     /**
-     * Format: date-time
-     *
      * Only tokens that were suspended at this time or later, RFC 3339. Absent: all.
      */
     since?: string | null;
@@ -2059,14 +1875,10 @@ export interface Revoked {
 export type Scope = "publish" | "devices" | "read" | "admin";
 export interface Series {
     /**
-     * Format: date-time
-     *
      * The begin of the first step, a multiple of the step.
      */
     from: string;
     /**
-     * Format: date-time
-     *
      * The end of the last step.
      */
     until: string;
@@ -2104,14 +1916,10 @@ export interface Shown {
     title?: string | null;
     body?: string | null;
     /**
-     * Format: uri
-     *
      * An http or https URL.
      */
     image?: string | null;
     /**
-     * Format: uri
-     *
      * Absolute URL that a tap opens.
      */
     url?: string | null;
@@ -2136,8 +1944,6 @@ export interface Shown {
     /** A category that the app registered on iOS, with its buttons. */
     category?: string | null;
     /**
-     * Format: uri
-     *
      * An http or https URL, for browsers.
      */
     icon?: string | null;
@@ -2272,8 +2078,6 @@ export interface Topics {
 }
 export interface Trace {
     /**
-     * Format: uuid
-     *
      * UUIDv7: ids sort by the time they were accepted.
      */
     id: string;
@@ -2281,8 +2085,6 @@ export interface Trace {
     device: string;
     steps: {
         /**
-         * Format: date-time
-         *
          * RFC 3339, UTC.
          */
         at: string;
@@ -2308,14 +2110,10 @@ export interface Trace {
      */
     reason?: "not_targeted" | "registered_later" | "user_changed_later" | "subscribed_later" | "not_reached" | "not_recorded" | "offline" | "inactive" | "slow" | "pending" | "unacknowledged" | "expired" | "collapsed" | "evicted" | "cancelled" | "held_out" | "push_pending" | "quota" | "no_token" | "invalid_token" | "suspended_token" | "push_not_configured" | "push_refused" | "push_expired" | "muted" | "channel_off" | "quiet" | "capped" | "push_muted" | "push_channel_off" | "push_capped";
     /**
-     * Format: date-time
-     *
      * When the waiting push for the device is due. Absent if none waits.
      */
     push_due_at?: string;
     /**
-     * Format: date-time
-     *
      * When a sender took this push; the push service has not answered yet. Absent while no sender has it.
      */
     push_taken_at?: string;

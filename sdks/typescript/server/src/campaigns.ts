@@ -16,7 +16,7 @@ import { list, type Pages } from './pages.js'
 import { sleep } from './runtime.js'
 
 export interface WaitOptions extends RequestOptions {
-  /** The states that end the wait. Default: `done` and `aborted`. */
+  /** More states that end the wait, such as `paused`. */
   until?: readonly Campaign['state'][] | undefined
   /** Gets the campaign after each request. */
   onProgress?: ((campaign: Campaign) => void) | undefined
@@ -113,11 +113,11 @@ export class CampaignsApi {
    * Waits until the campaign is done or aborted, and returns it. It waits for as long as that takes: pass a `signal`
    * such as `AbortSignal.timeout(600_000)` to limit it.
    */
-  async wait(id: string, { until = ['done', 'aborted'], onProgress, pollMs = 5_000, ...options }: WaitOptions = {}): Promise<Campaign> {
+  async wait(id: string, { until = [], onProgress, pollMs = 5_000, ...options }: WaitOptions = {}): Promise<Campaign> {
     for (let delay = Math.min(500, pollMs); ; delay = Math.min(pollMs, delay * 1.5)) {
       const campaign = await this.get(id, options)
       onProgress?.(campaign)
-      if (until.includes(campaign.state)) return campaign
+      if (['done', 'aborted', ...until].includes(campaign.state)) return campaign
       await sleep(this.#http.runtime, delay, options.signal)
     }
   }

@@ -37,11 +37,11 @@ export class NoroshiError extends Error {
   /** A later version of the service may have codes that this version does not know. */
   readonly code: ErrorCode | (string & {})
   /** Method and path of the request, such as `POST /v1/notifications`. */
-  readonly request?: string
+  declare readonly request?: string
   /** `X-Request-Id` of the request. The service's log has it. */
-  readonly requestId?: string
+  declare readonly requestId?: string
   /** How many times the request was sent. */
-  readonly attempts?: number
+  declare readonly attempts?: number
 
   constructor(code: ErrorCode | (string & {}), message: string, { cause, request, requestId, attempts }: ErrorContext = {}) {
     super(message, cause === undefined ? undefined : { cause })
@@ -59,9 +59,9 @@ export class ProblemError extends NoroshiError {
   /** What is wrong in general; `message` is what is wrong with this request. */
   readonly title: string
   /** The wrong field or parameter, such as `to.users[3]`. */
-  readonly field?: string
+  declare readonly field?: string
   /** How long to wait before another attempt, if the service stated it. */
-  readonly retryAfterMs?: number
+  declare readonly retryAfterMs?: number
 
   constructor(status: number, problem: unknown, retryAfterMs?: number, context?: ErrorContext) {
     const { code, title, detail, field } = (typeof problem === 'object' && problem !== null ? problem : {}) as Record<string, unknown>

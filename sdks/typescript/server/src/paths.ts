@@ -9,9 +9,9 @@ export interface paths {
          *
          * The notifications that Noroshi still keeps, newest first. Every filter that is given must hold. Requires the scope `read`.
          *
-         *     A page reads at most 20,000 notifications of the app, whatever the filter. So a page may have fewer entries than `limit`, or none, although more follow: continue with `next` while it is not null. `searched_to` is the time back to which the list is complete.
+         * A page reads at most 20,000 notifications of the app, whatever the filter. So a page may have fewer entries than `limit`, or none, although more follow: continue with `next` while it is not null. `searched_to` is the time back to which the list is complete.
          *
-         *     With `user` or `device`, the list has the notifications that name it, those to topics to which its devices durably subscribed before, those that wait in an inbox, and those to conditions and of campaigns whose outcomes list a device. It cannot know topics that a device followed for a session only, subscriptions that have ended, and former users of a device. Of a user, the newest 20 devices count.
+         * With `user` or `device`, the list has the notifications that name it, those to topics to which its devices durably subscribed before, those that wait in an inbox, and those to conditions and of campaigns whose outcomes list a device. It cannot know topics that a device followed for a session only, subscriptions that have ended, and former users of a device. Of a user, the newest 20 devices count.
          */
         get: {
             parameters: {
@@ -31,7 +31,7 @@ export interface paths {
          *
          * One call for up to ten thousand targets. `active` and `connected` are delivered at most once; `stored` at least once, with the same id.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             requestBody: {
@@ -55,7 +55,7 @@ export interface paths {
          *
          * One notification per line. Each line succeeds or fails independently. Lines are accepted in order. With an `Idempotency-Key`, each line is idempotent by the key and its line number.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             requestBody: {
@@ -255,9 +255,9 @@ export interface paths {
          *
          * Requires the scope `read`. Every filter that is given must hold.
          *
-         *     With a filter other than `user`, a page reads at most 20,000 devices, or the days of 200,000 devices if `seen_after` and `seen_before` are the only filters. So it may have fewer entries than `limit`, or none, although more follow: continue with `next` while it is not null. Tokens that have expired do not count.
+         * With a filter other than `user`, a page reads at most 20,000 devices, or the days of 200,000 devices if `seen_after` and `seen_before` are the only filters. So it may have fewer entries than `limit`, or none, although more follow: continue with `next` while it is not null. Tokens that have expired do not count.
          *
-         *     The day when a device was last seen is a day in UTC. A device is seen when it logs in, when it calls the API itself, and while it is connected. Nodes write the day within seconds, or minutes after a storm of log-ins, and for devices that stay connected within about an hour after midnight (UTC). The order of the list does not depend on it.
+         * The day when a device was last seen is a day in UTC. A device is seen when it logs in, when it calls the API itself, and while it is connected. Nodes write the day within seconds, or minutes after a storm of log-ins, and for devices that stay connected within about an hour after midnight (UTC). The order of the list does not depend on it.
          */
         get: {
             parameters: {
@@ -302,7 +302,7 @@ export interface paths {
          *
          * One registration per line.
          *
-         *     Requires the scope `devices`.
+         * Requires the scope `devices`.
          */
         post: {
             requestBody: {
@@ -950,7 +950,7 @@ export interface paths {
          *
          * The secret is stored encrypted with the node's key, and never appears in a response or log. An app has one credential for each push service and environment, and of `webhook` one for each name. Services other than APNs, FCM and Web Push are refused with `unavailable` while a node of the cell runs a version that does not know them. `?replace=true` replaces it without interruption.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         post: {
             parameters: {
@@ -981,7 +981,7 @@ export interface paths {
          *
          * Pushes in progress complete. Later pushes to devices of this push service end with `push_not_configured`.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         delete: {
             parameters: {
@@ -1006,7 +1006,7 @@ export interface paths {
          *
          * Sends a short visible notification to the device and returns the push service's answer. Nothing is recorded, and no token is removed.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         post: {
             parameters: {
@@ -1038,7 +1038,7 @@ export interface paths {
          *
          * Changes the fields in `credential`, keeps the others, and pushes a short visible notification to the device with the changed credential. Only if the push service accepts it, the changed credential replaces the former one, in one step. Pushes that are queued or in flight are finished with the former one. Otherwise nothing changes, and the answer is `credential_test_failed` with the answer of the push service. If the credential is changed or removed during the test, the answer is `wrong_state`.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         post: {
             parameters: {
@@ -1070,7 +1070,7 @@ export interface paths {
          *
          * Restores push tokens of the credential's push service and environment that the node suspended because the push service reported another app, topic or environment. Call it after you have corrected the credential. A token that the push service reports again is suspended again.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         post: {
             parameters: {
@@ -1126,7 +1126,7 @@ export interface paths {
          *
          * The live one with this name, otherwise the last archived one.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         get: {
             parameters: {
@@ -1151,7 +1151,7 @@ export interface paths {
          *
          * Devices receive it with their next first call (`GET /v1/me`). Changing a weight moves users only to or from that variant.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         put: {
             parameters: {
@@ -1181,7 +1181,7 @@ export interface paths {
          *
          * Archives it: no device is in it any longer, and its name is free for another one.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         delete: {
             parameters: {
@@ -1285,7 +1285,7 @@ export interface paths {
          *
          * The live one with this name, otherwise the last archived one.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         get: {
             parameters: {
@@ -1310,7 +1310,7 @@ export interface paths {
          *
          * Included in `GET /v1/me`, and published to the topic `$maintenance` when it is announced, starts, changes and ends.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         put: {
             parameters: {
@@ -1363,7 +1363,7 @@ export interface paths {
          *
          * Requires the scope `read`.
          *
-         *     With a filter, one call examines at most 5,000 campaigns: a page may then have fewer than `limit` although `next` is set.
+         * With a filter, one call examines at most 5,000 campaigns: a page may then have fewer than `limit` although `next` is set.
          */
         get: {
             parameters: {
@@ -1383,7 +1383,7 @@ export interface paths {
          *
          * It starts at once or at `start_at`, unless `start` is `false` or its audience is uploaded. The audience is read with a durable cursor and sent in batches, so a restart of the node skips no device. With `?dry_run=true`, the audience is only counted.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1456,9 +1456,9 @@ export interface paths {
          *
          * Replaces the fields of the body. A scheduled campaign becomes a draft, which must be started again. The body names the revision that the author has changed; if somebody else changed the campaign since, the response is `409` with the code `revision_conflict`, and nothing is changed.
          *
-         *     The approval of the campaign ends.
+         * The approval of the campaign ends.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         patch: {
             parameters: {
@@ -1488,7 +1488,7 @@ export interface paths {
          *
          * Counts up to 20,000 devices; a larger audience is estimated from a sample of at most 12,800 more, with 95 % intervals. Also tells when the devices would get the message, by their clocks, quiet hours and the rate of earlier campaigns. A draft needs only its audience. One estimate of an app runs at a time; another gets `429`.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         post: {
             parameters: {
@@ -1513,7 +1513,7 @@ export interface paths {
          *
          * What one user of an uploaded audience gets. `404` if the user was not uploaded.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         get: {
             parameters: {
@@ -1540,7 +1540,7 @@ export interface paths {
          *
          * One user per line, in any number of requests. For a draft or scheduled campaign. Each line succeeds or fails independently. Repeating a line changes nothing, so an interrupted upload can be repeated.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1570,9 +1570,9 @@ export interface paths {
          *
          * Starts a draft now or at its `start_at`. A draft that lacks something gets `409` with the code `campaign_incomplete`.
          *
-         *     A campaign with more recipients than `console.large_campaign` (10,000) needs the approval of a second person for its present revision, if a person starts it: otherwise `409` with the code `approval_required`. The person must have logged in within the last 10 minutes. API keys need the approval only with `console.approve_keys`.
+         * A campaign with more recipients than `console.large_campaign` (10,000) needs the approval of a second person for its present revision, if a person starts it: otherwise `409` with the code `approval_required`. The person must have logged in within the last 10 minutes. API keys need the approval only with `console.approve_keys`.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1598,7 +1598,7 @@ export interface paths {
          *
          * For a running or scheduled campaign. Batches in progress complete; no further batch is sent.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1623,7 +1623,7 @@ export interface paths {
          *
          * Continues where it was paused.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1648,7 +1648,7 @@ export interface paths {
          *
          * Batches in progress complete; the rest counts as `cancelled`.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1691,7 +1691,7 @@ export interface paths {
          *
          * Starts an activity on the devices of the target: by push on iOS and Android, and as a message on connected devices (docs/activities.md).
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             requestBody: {
@@ -1736,7 +1736,7 @@ export interface paths {
          *
          * Ends it on all devices with its last state. The body may be absent.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         delete: {
             parameters: {
@@ -1764,7 +1764,7 @@ export interface paths {
          *
          * Sets a new state. If several updates come before a device got the first, it gets the newest only.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         patch: {
             parameters: {
@@ -1819,7 +1819,7 @@ export interface paths {
          *
          * Oldest first, for as long as traces are stored. With `Accept: application/x-ndjson`, one per line without `next`: continue after the last line's `seq`.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         get: {
             parameters: {
@@ -1842,7 +1842,7 @@ export interface paths {
          *
          * By name.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         get: {
             parameters: {
@@ -1862,7 +1862,7 @@ export interface paths {
          *
          * Creates it at Apple with the app's credential for APNs. A channel that exists under the name with the same settings is returned with `200`, so the request may be repeated: after `push_service_failed`, Apple may have created a channel that nobody knows (`GET /v1/push/apns-channels` lists it), and the repetition creates another one. The app subscribes to `apns_id` (docs/broadcast.md).
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         post: {
             requestBody: {
@@ -1892,7 +1892,7 @@ export interface paths {
          *
          * With its newest broadcasts.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         get: {
             parameters: {
@@ -1915,7 +1915,7 @@ export interface paths {
          *
          * At Apple and here. Broadcasts that wait are cancelled. Repeat it after an error.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         delete: {
             parameters: {
@@ -1937,7 +1937,7 @@ export interface paths {
          *
          * `null` binds it to none.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         patch: {
             parameters: {
@@ -1967,7 +1967,7 @@ export interface paths {
          *
          * Accepted means stored: it is sent once after a crash too, and repeated with the same `apns-request-id` if Apple's answer was lost. Broadcasts of a channel are sent in order.
          *
-         *     Requires the scope `publish`.
+         * Requires the scope `publish`.
          */
         post: {
             parameters: {
@@ -1997,7 +1997,7 @@ export interface paths {
          *
          * Kept for as long as traces, and at least a day.
          *
-         *     Requires the scope `read`.
+         * Requires the scope `read`.
          */
         get: {
             parameters: {
@@ -2022,7 +2022,7 @@ export interface paths {
          *
          * Those of the credential's bundle id. One without a name belongs to no channel of the app: its creation was interrupted, or another program made it.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         get: {
             parameters: {
@@ -2044,7 +2044,7 @@ export interface paths {
          *
          * Only one that no channel of the app names.
          *
-         *     Requires the scope `admin`.
+         * Requires the scope `admin`.
          */
         delete: {
             parameters: {

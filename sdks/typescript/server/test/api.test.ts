@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 
 import { Noroshi, Pages } from '../src/index.js'
 import type { paths } from '../src/paths.js'
-import { checkRequest, operationOf, operations } from './openapi.js'
+import { checkRequest, operationOf, operations } from './openapi.mjs'
 
 type OperationKey = { [P in keyof paths]: `${Uppercase<Extract<keyof paths[P], string>>} ${P}` }[keyof paths]
 
