@@ -31,7 +31,7 @@ async function shown(noroshi, user, count) {
 
 test('publishing continues after kill -9, and nothing is accepted twice', async () => {
   const attempts = []
-  const noroshi = client(node, { onAttempt: (attempt) => attempts.push(attempt), deadlineMs: 60_000, attempts: 200, runtime })
+  const noroshi = client(node, { isLoose: true, onAttempt: (attempt) => attempts.push(attempt), deadlineMs: 60_000, attempts: 200, runtime })
   const user = 'killed'
   await noroshi.devices.register({ user, device: `of-${user}` })
   const publishing = (async () => {
@@ -48,7 +48,7 @@ test('publishing continues after kill -9, and nothing is accepted twice', async 
 
 test('a batch continues after kill -9, and no line is accepted twice', async () => {
   const attempts = []
-  const noroshi = client(node, { onAttempt: (attempt) => attempts.push(attempt), deadlineMs: 60_000, attempts: 200, runtime })
+  const noroshi = client(node, { isLoose: true, onAttempt: (attempt) => attempts.push(attempt), deadlineMs: 60_000, attempts: 200, runtime })
   const user = 'batched'
   await noroshi.devices.register({ user, device: `of-${user}` })
   let isKilled = false
@@ -75,7 +75,7 @@ test('a batch continues after kill -9, and no line is accepted twice', async () 
 test('a stalled network ends an attempt, and the next one repeats it', async () => {
   const proxy = await Proxy.start(node.httpPort)
   const attempts = []
-  const noroshi = client(node, { url: `http://127.0.0.1:${proxy.port}`, timeoutMs: 300, runtime, onAttempt: (attempt) => attempts.push(attempt) })
+  const noroshi = client(node, { isLoose: true, url: `http://127.0.0.1:${proxy.port}`, timeoutMs: 300, runtime, onAttempt: (attempt) => attempts.push(attempt) })
   const user = 'stalled'
   await noroshi.devices.register({ user, device: `of-${user}` }, { timeoutMs: 10_000 })
   proxy.freeze()
@@ -84,11 +84,11 @@ test('a stalled network ends an attempt, and the next one repeats it', async () 
   await proxy.heal()
   await publishing
   await proxy.close?.()
-  assert.deepEqual(await shown(client(node), user, 1), [0])
+  assert.deepEqual(await shown(client(node, { isLoose: true }), user, 1), [0])
 })
 
 test('without a node the error names the cause, at the deadline', async () => {
-  const noroshi = client(node, { url: 'http://127.0.0.1:1', fetch: undefined, deadlineMs: 500, runtime })
+  const noroshi = client(node, { isLoose: true, url: 'http://127.0.0.1:1', fetch: undefined, deadlineMs: 500, runtime })
   const error = await noroshi.publish({ to: { everyone: true }, data: 1 }).catch((error) => error)
   assert.equal(error.code, 'network')
   assert.ok(error.message)
