@@ -116,8 +116,9 @@ const BACKOFF_MS_MAX = 10_000
 const TRANSIENT = [408, 425, 429, 500, 502, 503, 504]
 /** Of these, the ones after which the service has not done it. */
 const NOTHING_DONE = [408, 425, 429, 503]
-/** Errors of connections over which nothing was sent: Node.js, Deno, Bun. */
-const NOT_CONNECTED = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|Connection refused/
+/** Errors of connections over which nothing was sent: codes of Node.js and Bun, texts of Deno. */
+const NOT_CONNECTED = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT', 'ConnectionRefused']
+const NOT_CONNECTED_TEXT = /client error \(Connect\): (tcp connect|dns) error/
 
 /** @internal */
 export class Http {
@@ -184,19 +185,19 @@ export class Http {
   }
 
   async #send<T>(sent: Sent, options: RequestOptions = {}, read: (response: Response) => Promise<T>): Promise<T> {
-    const { now, random } = this.runtime
+    const { runtime } = this
     const method = sent.method.toUpperCase()
     const request = `${method} ${sent.path}`
     const isSafe = sent.safe ?? (sent.idempotencyKey !== undefined || ['GET', 'PUT', 'DELETE'].includes(method))
     const { signal, timeoutMs = this.#options.timeoutMs, attempts = this.attempts } = options
     const requestId = visible('requestId', options.requestId ?? crypto.randomUUID())
-    const endsAt = now() + (options.deadlineMs ?? this.#options.deadlineMs)
+    const endsAt = runtime.now() + (options.deadlineMs ?? this.#options.deadlineMs)
     const headers = this.#headers(sent, requestId, options.trace)
     /** An earlier attempt may have had its effect. */
     let isUnclear = false
     for (let attempt = 1; ; attempt++) {
       signal?.throwIfAborted()
-      const began = now()
+      const began = runtime.now()
       const ended: Attempt = { method, path: sent.path, requestId, attempt, durationMs: 0 }
       try {
         return await this.#attempt(sent, headers, Math.min(timeoutMs, endsAt - began), signal, ended, read)
@@ -206,15 +207,15 @@ export class Http {
         const failure = Object.assign(error, { request, requestId: ended.requestId, attempts: attempt })
         if (method === 'DELETE' && isUnclear && failure.code === 'not_found') return undefined as T // An earlier attempt deleted it.
         const mayRepeat = isSafe ? isTransient(failure) : isUndone(failure)
-        const delay = retryDelay(failure, attempt, random())
-        if (attempt >= attempts || !mayRepeat || now() + delay >= endsAt) throw failure
+        const delay = retryDelay(failure, attempt, runtime.random())
+        if (attempt >= attempts || !mayRepeat || runtime.now() + delay >= endsAt) throw failure
         isUnclear ||= !isUndone(failure)
         ended.retryInMs = delay
       } finally {
-        ended.durationMs = now() - began
+        ended.durationMs = runtime.now() - began
         this.#report(ended)
       }
-      await sleep(this.runtime, ended.retryInMs!, signal)
+      await sleep(runtime, ended.retryInMs!, signal)
     }
   }
 
@@ -310,8 +311,10 @@ export function isTransient(error: unknown): boolean {
 function isUndone(error: NoroshiError): boolean {
   // A cell may have done it without an answer to its front.
   if (error instanceof ProblemError) return NOTHING_DONE.includes(error.status) && error.code !== 'cell_unavailable'
-  const { code, message, cause } = (error.cause ?? {}) as { code?: string; message?: string; cause?: { code?: string; errors?: { code?: string }[] } }
-  return error.code === 'network' && [code, message, cause?.code, ...(cause?.errors ?? []).map((one) => one.code)].some((text) => NOT_CONNECTED.test(text ?? ''))
+  if (error.code !== 'network') return false
+  const { code, cause } = (error.cause ?? {}) as { code?: string; cause?: { code?: string; errors?: { code?: string }[] } }
+  const codes = [code, cause?.code, ...(cause?.errors ?? []).map((one) => one.code)]
+  return codes.some((code) => NOT_CONNECTED.includes(code!)) || NOT_CONNECTED_TEXT.test(error.message)
 }
 
 /** Exponential backoff with full jitter, after `Retry-After` if the answer has it. @internal */

@@ -53,7 +53,9 @@ export class Noroshi {
 
   constructor(options: NoroshiOptions) {
     const { url, key, timeoutMs = 30_000, deadlineMs = 120_000, attempts = 5, trace, onAttempt, fetch, runtime } = options
-    const http = new Http({ url, key, timeoutMs, deadlineMs, attempts, trace, onAttempt, runtime: { ...defaultRuntime, ...runtime, ...(fetch && { fetch }) } })
+    // Not as a method: the `fetch` of Workers needs its own `this`.
+    const own = fetch && { fetch: (...args: Parameters<typeof fetch>) => fetch(...args) }
+    const http = new Http({ url, key, timeoutMs, deadlineMs, attempts, trace, onAttempt, runtime: { ...defaultRuntime, ...runtime, ...own } })
     this.#http = http
     this.notifications = new NotificationsApi(http)
     this.devices = new DevicesApi(http)

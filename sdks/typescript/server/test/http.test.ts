@@ -72,6 +72,15 @@ describe('a request', () => {
     assert.equal(service.got.length, 0)
   })
 
+  test('calls `fetch` as a function', async () => {
+    const service = await Service.start(receipt)
+    function plain(this: unknown, ...args: Parameters<typeof fetch>) {
+      assert.equal(this, undefined)
+      return fetch(...args)
+    }
+    await service.client({ fetch: plain }).publish(notification)
+  })
+
   test('has checked arguments', async () => {
     const service = await Service.start(receipt)
     const noroshi = service.client()
