@@ -48,14 +48,25 @@ export type SendLines<T> = (body: Uint8Array<ArrayBuffer>, request: number, opti
 const LINES_MAX = 10_000
 const ANSWER_BYTES_MAX = 64 << 20
 
+interface Bounds {
+  linesPerRequest: number
+  bytesPerRequest: number
+  flushAfterMs: number
+}
+
 /** @internal */
-export async function* batch<Line, Value>(http: Http, lines: Lines<Line>, options: BatchOptions, send: SendLines<Answer<Value>[]>): AsyncGenerator<LineResult<Line, Value>, void, void> {
+export function batch<Line, Value>(http: Http, lines: Lines<Line>, options: BatchOptions, send: SendLines<Answer<Value>[]>): AsyncGenerator<LineResult<Line, Value>, void, void> {
   const { linesPerRequest = 1_000, bytesPerRequest = 4 << 20, flushAfterMs = 1_000, ...request } = options
   if (!(linesPerRequest >= 1 && linesPerRequest <= LINES_MAX)) throw new RangeError(`linesPerRequest must be 1 to ${LINES_MAX}`)
   if (!(bytesPerRequest >= 1)) throw new RangeError('bytesPerRequest must be at least 1')
+  if (!(flushAfterMs >= 0)) throw new RangeError('flushAfterMs must be at least 0')
+  return results(http, lines, { linesPerRequest, bytesPerRequest, flushAfterMs }, request, send)
+}
+
+async function* results<Line, Value>(http: Http, lines: Lines<Line>, bounds: Bounds, request: RequestOptions, send: SendLines<Answer<Value>[]>): AsyncGenerator<LineResult<Line, Value>, void, void> {
   let index = 0
   let requests = 0
-  for await (const entries of group(http.runtime, lines, { linesPerRequest, bytesPerRequest, flushAfterMs }, request.signal)) {
+  for await (const entries of group(http.runtime, lines, bounds, request.signal)) {
     const sent = entries.flatMap(({ bytes }) => bytes ?? [])
     const answers = sent.length === 0 ? [] : await exchange(http, sent, requests++, request, send)
     let next = 0
@@ -107,12 +118,7 @@ async function parse<Value>(body: Response['body'], count: number): Promise<Answ
 }
 
 /** Groups of lines, each as large as a request may be. At most one group and one line are in memory. */
-async function* group<Line>(
-  runtime: Runtime,
-  lines: Lines<Line>,
-  { linesPerRequest, bytesPerRequest, flushAfterMs }: { linesPerRequest: number; bytesPerRequest: number; flushAfterMs: number },
-  signal: AbortSignal | undefined,
-): AsyncGenerator<Entry<Line>[], void, void> {
+async function* group<Line>(runtime: Runtime, lines: Lines<Line>, { linesPerRequest, bytesPerRequest, flushAfterMs }: Bounds, signal: AbortSignal | undefined): AsyncGenerator<Entry<Line>[], void, void> {
   const source = Symbol.asyncIterator in lines ? lines[Symbol.asyncIterator]() : lines[Symbol.iterator]()
   let pending: Promise<IteratorResult<Line>> | undefined
   let entries: Entry<Line>[] = []

@@ -153,8 +153,8 @@ describe('a batch', () => {
 
   test('has bounds', async () => {
     const service = await Service.start('reset')
-    for (const bounds of [{ linesPerRequest: 0 }, { linesPerRequest: 10_001 }, { bytesPerRequest: 0 }, { linesPerRequest: Number.NaN }]) {
-      await expect(service.client().publishBatch([line(0)], bounds).next()).rejects.toThrow(RangeError)
+    for (const bounds of [{ linesPerRequest: 0 }, { linesPerRequest: 10_001 }, { bytesPerRequest: 0 }, { flushAfterMs: -1 }, { linesPerRequest: Number.NaN }]) {
+      assert.throws(() => service.client().publishBatch([line(0)], bounds), RangeError)
     }
   })
 })
