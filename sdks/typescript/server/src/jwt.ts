@@ -17,7 +17,7 @@ export interface PrivateJwk {
 
 export interface JwtSignerOptions {
   /** The app's secret: at least 32 bytes. Signs with HS256. */
-  secret?: string | Uint8Array<ArrayBuffer>
+  secret?: string | Uint8Array
   /** A private key: signs with RS256, or ES256 for P-256. The app knows the public half by its JWKS. */
   privateKey?: SigningKey | PrivateJwk
   /** Names the key in the app's JWKS. Default: `kid` of `privateKey`. */
@@ -117,6 +117,6 @@ function length(name: string, text: string, max: number): void {
   if (typeof text !== 'string' || length < 1 || length > max) throw new RangeError(`${name} must have 1 to ${max} bytes`)
 }
 
-const bytes = (secret: string | Uint8Array<ArrayBuffer>) => (typeof secret === 'string' ? encoder.encode(secret) : secret)
+const bytes = (secret: string | Uint8Array) => (typeof secret === 'string' ? encoder.encode(secret) : (secret as Uint8Array<ArrayBuffer>))
 const part = (value: object) => base64url(encoder.encode(JSON.stringify(value)))
 const base64url = (data: Uint8Array) => btoa(String.fromCharCode(...data)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '')

@@ -124,7 +124,7 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
  * Checks signature and timestamp of a webhook. Takes the body as it was received: JSON that was parsed and written again
  * has other bytes. Rejects with `bad_signature` or `bad_timestamp`.
  */
-export async function verifyWebhook(headers: WebhookHeaders, body: string | Uint8Array<ArrayBuffer>, options: VerifyOptions): Promise<Webhook> {
+export async function verifyWebhook(headers: WebhookHeaders, body: string | Uint8Array, options: VerifyOptions): Promise<Webhook> {
   const { secret, toleranceSeconds = 300, now = Date.now } = options
   const keys = await Promise.all((typeof secret === 'string' ? [secret] : secret).map(importSecret))
   if (keys.length === 0) throw new TypeError('secret must not be empty')
@@ -146,7 +146,7 @@ export async function verifyWebhook(headers: WebhookHeaders, body: string | Uint
   }
   if (!isValid) throw new NoroshiError('bad_signature', 'no signature is valid for this body')
   if (Math.abs(now() / 1000 - Number(timestamp)) > toleranceSeconds) throw new NoroshiError('bad_timestamp', `webhook-timestamp is more than ${toleranceSeconds} s off`)
-  const text = typeof body === 'string' ? body : decoder.decode(body)
+  const text = typeof body === 'string' ? body : decoder.decode(data)
   return {
     id,
     sentAt: new Date(Number(timestamp) * 1000),

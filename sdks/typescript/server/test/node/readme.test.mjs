@@ -70,6 +70,8 @@ declare function requeue(order: object, ms: number | undefined): void
 declare function notificationsFromDatabase(): AsyncIterable<Notification>
 declare function users(): Iterable<Recipient>
 declare function isMember(user: string | null, topic: string): Promise<boolean>
+import { verifyWebhook } from '@noroshi/server'
+export const ofBuffer = (body: Buffer) => verifyWebhook({}, body, { secret: [] })
 declare const log: { warn(...values: unknown[]): void }
 `
   const files = examples.map((text, n) => {
