@@ -10,7 +10,7 @@ import type {
   Recipient,
 } from './api.js'
 import { batch, type BatchOptions, type LineResult, type Lines } from './batch.js'
-import { NoroshiError } from './error.js'
+import { NoroshiError, type ProblemCode } from './error.js'
 import type { Http, IdempotentOptions, RequestOptions } from './http.js'
 import { list, type Pages } from './pages.js'
 import { sleep } from './runtime.js'
@@ -127,7 +127,7 @@ export class CampaignsApi {
     try {
       return await step()
     } catch (error) {
-      if (!(error instanceof NoroshiError && error.code === 'wrong_state' && (error.attempts ?? 1) > 1)) throw error
+      if (!(error instanceof NoroshiError && error.code === ('wrong_state' satisfies ProblemCode) && (error.attempts ?? 1) > 1)) throw error
       const campaign = await this.get(id, options)
       if (!states.includes(campaign.state)) throw error
       return campaign

@@ -5,7 +5,7 @@
 
 import type { paths } from './paths.js'
 import { readText } from './body.js'
-import { networkError, NoroshiError, ProblemError } from './error.js'
+import { networkError, NoroshiError, ProblemError, type ProblemCode } from './error.js'
 import { sleep, type Runtime } from './runtime.js'
 
 /** W3C Trace Context. */
@@ -205,7 +205,7 @@ export class Http {
         ended.error = signal?.aborted ? signal.reason : error
         if (signal?.aborted || !(error instanceof NoroshiError)) throw ended.error
         const failure = Object.assign(error, { request, requestId: ended.requestId, attempts: attempt })
-        if (method === 'DELETE' && isUnclear && failure.code === 'not_found') return undefined as T // An earlier attempt deleted it.
+        if (method === 'DELETE' && isUnclear && failure.code === ('not_found' satisfies ProblemCode)) return undefined as T // An earlier attempt deleted it.
         const mayRepeat = isSafe ? isTransient(failure) : isUndone(failure)
         const delay = retryDelay(failure, attempt, runtime.random())
         if (attempt >= attempts || !mayRepeat || runtime.now() + delay >= endsAt) throw failure
@@ -310,7 +310,7 @@ export function isTransient(error: unknown): boolean {
 /** The service has certainly not done it. */
 function isUndone(error: NoroshiError): boolean {
   // A cell may have done it without an answer to its front.
-  if (error instanceof ProblemError) return NOTHING_DONE.includes(error.status) && error.code !== 'cell_unavailable'
+  if (error instanceof ProblemError) return NOTHING_DONE.includes(error.status) && error.code !== ('cell_unavailable' satisfies ProblemCode)
   if (error.code !== 'network') return false
   const { code, cause } = (error.cause ?? {}) as { code?: string; cause?: { code?: string; errors?: { code?: string }[] } }
   const codes = [code, cause?.code, ...(cause?.errors ?? []).map((one) => one.code)]
