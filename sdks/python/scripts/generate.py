@@ -92,10 +92,7 @@ class Types:
         for union in ("oneOf", "anyOf"):
             if union in schema:
                 several = sum(one.get("type") != "null" for one in schema[union]) > 1
-                parts = [
-                    self.type(one, hint + (camel(one.get("title", f"{n}")) if several else ""))
-                    for n, one in enumerate(schema[union], 1)
-                ]
+                parts = [self.type(one, hint + (part_name(one) if several else "")) for one in schema[union]]
                 return " | ".join(dict.fromkeys(sorted(parts, key=lambda part: part == "None")))
         kinds = schema.get("type")
         if isinstance(kinds, list):
@@ -127,6 +124,11 @@ class Types:
 def is_record(schema: Schema) -> bool:
     kinds = schema.get("type")
     return bool(schema.get("properties")) and (kinds == "object" or (isinstance(kinds, list) and "object" in kinds))
+
+
+def part_name(schema: Schema) -> str:
+    """Of a part of a union: its title, or its first field."""
+    return camel(schema.get("title") or next(iter(schema.get("properties", {})), ""))
 
 
 def camel(name: str) -> str:
@@ -164,14 +166,19 @@ REPLACEMENTS = (
     (r"\bawait ", ""),
     (r"\basync for\b", "for"),
     (r"\basync with\b", "with"),
+    (r"\bAsyncGenerator\[(.+), None\]", r"Generator[\1, None, None]"),
+    (r"\baclosing\b", "closing"),
     (r"\bAsyncIterator\b", "Iterator"),
-    (r"\bAsyncIterable\[(\w+)\] \| Iterable\[\1\]", r"Iterable[\1]"),
+    (r"\bAsyncIterable\[([\w.]+)\] \| Iterable\[\1\]", r"Iterable[\1]"),
     (r"\bAsyncIterable\b", "Iterable"),
     (r"\bAsync(\w+)\b", r"\1"),
     (r"\basync_(\w+)\b", r"\1"),
     (r"\b__aenter__\b", "__enter__"),
     (r"\b__aexit__\b", "__exit__"),
+    (r"\b__aiter__\b", "__iter__"),
     (r"\baclose\b", "close"),
+    (r"\baiter_bytes\b", "iter_bytes"),
+    (r"\baread\b", "read"),
     (r"\basyncio\b", "blocking"),
 )
 

@@ -51,7 +51,9 @@ class Run:
         if self.options.get("listener") != "none":
             self.client.on("message", self.message)
         self.client.on("state", self.state)
-        self.client.on("recovered", lambda event: self.local.append({"recovered": event.topic, "complete": event.complete}))
+        self.client.on(
+            "recovered", lambda event: self.local.append({"recovered": event.topic, "complete": event.complete})
+        )
         self.client.on(
             "denied",
             lambda event: self.local.append({"denied": event.topic, "code": event.code, "reason": event.reason}),

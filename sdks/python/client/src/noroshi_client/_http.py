@@ -33,7 +33,7 @@ class Http:
             return self._given
         if self._own is None:
             # Deadlines are timers of the client's clock.
-            self._own = httpx.AsyncClient(timeout=None, headers={"user-agent": USER_AGENT})
+            self._own = httpx.AsyncClient(timeout=None, headers={"user-agent": USER_AGENT})  # noqa: S113
         return self._own
 
     async def aclose(self) -> None:

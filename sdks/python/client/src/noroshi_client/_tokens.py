@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+
 from ._clock import Clock, within
 from ._core.tokens import TokenBook
 from .errors import NoroshiError, SignedOut

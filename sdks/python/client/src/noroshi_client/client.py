@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Literal, TypedDict, cast, overload
 
@@ -61,7 +61,7 @@ class Topic:
         """The messages of the topic; see `Messages`."""
         return Messages(self._emitter)
 
-    def __aiter__(self) -> AsyncGenerator[Message, None]:
+    def __aiter__(self) -> AsyncIterator[Message]:
         return aiter(self.messages())
 
     @overload
@@ -86,8 +86,9 @@ class Noroshi:
     after a rejection.
 
     - `app`: the name of the app, if its JWTs do not name it.
-    - `acknowledge`: when a stored message is acknowledged. `handled`: after the handlers returned, or the coroutines that
-      they returned have ended; a message without a handler is not acknowledged. `received`: at once. `manual`: by `ack`.
+    - `acknowledge`: when a stored message is acknowledged. `handled`: after the handlers returned, or the coroutines
+      that they returned have ended; a message without a handler is not acknowledged. `received`: at once. `manual`: by
+      `ack`.
     - `ping_interval`: seconds of silence after which the client checks the connection; never more than the service's.
     - `transports`: in this order. The second one is for networks that block the first.
     - `storage`: keeps reports of opened messages until the service has them, such as `FileStorage`.
@@ -139,6 +140,8 @@ class Noroshi:
         self._timer: Timer | None = None
         self._is_running = False
         self._tasks: set[asyncio.Task[Any]] = set()
+        # What handlers of the delivered message wait for.
+        self._delivery: tuple[asyncio.Task[None], list[asyncio.Future[Any]]] | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._exposed: set[tuple[str, str]] = set()
         self._me: Me | None = None
@@ -174,6 +177,9 @@ class Noroshi:
 
     async def close(self) -> None:
         """Sends pending acknowledgements and reports, and ends the connection. Waits at most five seconds."""
+        if self._delivery is not None and all(one.done() for one in self._delivery[1]):
+            # The application has finished with the message: its acknowledgement is due.
+            await asyncio.wait([self._delivery[0]])
         self._core.close(self._clock.now())
         self._run()
         for reports in self._outboxes:
@@ -217,8 +223,8 @@ class Noroshi:
     def on(self, event: str, handler: Handler) -> Remove:
         """Adds a handler, a function or a coroutine function; returns a function that removes it.
 
-        Handlers of `message` decide about the acknowledgement: an exception leaves the message without one. Exceptions of
-        other handlers are logged. Errors without a handler of `error` are logged too.
+        Handlers of `message` decide about the acknowledgement: an exception leaves the message without one. Exceptions
+        of other handlers are logged. Errors without a handler of `error` are logged too.
         """
         remove = self._emitter.add(event, handler)
         if event == "unread":
@@ -322,10 +328,11 @@ class Noroshi:
             self._http, self._clock, self._failed, path=path, field=field, batch=batch, limit=limit, storage=storage
         )
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _run(self) -> None:
         """Carries out the effects of the core, also those that handlers cause meanwhile."""
@@ -428,12 +435,14 @@ class Noroshi:
         handlers = [*self._emitter_of(message.topic).handlers("message"), *self._emitter.handlers("message")]
         errors, waiting, handled = ask(handlers, message)
         if waiting:
-            self._spawn(self._wait(waiting, errors, handled))
+            futures = [asyncio.ensure_future(one) for one in waiting]
+            self._delivery = self._spawn(self._wait(futures, errors, handled)), futures
         else:
             self._settle(errors, handled)
 
-    async def _wait(self, waiting: list[Awaitable[object]], errors: list[BaseException], handled: int) -> None:
-        results = await asyncio.gather(*waiting, return_exceptions=True)
+    async def _wait(self, futures: list[asyncio.Future[Any]], errors: list[BaseException], handled: int) -> None:
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        self._delivery = None
         failed = [one for one in results if isinstance(one, BaseException)]
         errors += [one for one in failed if not isinstance(one, Unhandled)]
         self._settle(errors, handled + len(results) - len(failed))

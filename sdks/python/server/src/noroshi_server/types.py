@@ -74,8 +74,8 @@ __all__ = [
     "DeviceFilter",
     "DeviceFilterAppVersion",
     "DeviceLine",
-    "DeviceLine1",
-    "DeviceLine2",
+    "DeviceLineDevice",
+    "DeviceLineError",
     "DevicePushSuspect",
     "DevicePushToken",
     "DevicePushTokenSuspect",
@@ -175,7 +175,7 @@ __all__ = [
     "Quotas",
     "Receipt",
     "ReceiptLine",
-    "ReceiptLine2",
+    "ReceiptLineError",
     "Recipient",
     "Registered",
     "RegisteredConnect",
@@ -591,11 +591,11 @@ class Receipt(TypedDict):
     """
 
 
-class ReceiptLine2(TypedDict):
+class ReceiptLineError(TypedDict):
     error: Problem
 
 
-ReceiptLine: TypeAlias = Receipt | ReceiptLine2
+ReceiptLine: TypeAlias = Receipt | ReceiptLineError
 """The result of one line."""
 
 
@@ -1364,18 +1364,18 @@ class Registered(TypedDict):
     """
 
 
-class DeviceLine1(TypedDict):
+class DeviceLineDevice(TypedDict):
     device: str
     """One installed app: 1 to 128 bytes without control characters."""
 
     token: str
 
 
-class DeviceLine2(TypedDict):
+class DeviceLineError(TypedDict):
     error: Problem
 
 
-DeviceLine: TypeAlias = DeviceLine1 | DeviceLine2
+DeviceLine: TypeAlias = DeviceLineDevice | DeviceLineError
 """The result of one line."""
 
 

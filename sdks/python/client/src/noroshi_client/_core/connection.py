@@ -361,7 +361,8 @@ class Connection:
         """Calls every timer that is due, in order."""
         self._now = now
         while self._timers:
-            name, at = min(self._timers.items(), key=lambda timer: timer[1])
+            name = min(self._timers, key=self._timers.__getitem__)
+            at = self._timers[name]
             if at > now:
                 return
             del self._timers[name]

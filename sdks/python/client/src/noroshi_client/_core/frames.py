@@ -11,9 +11,21 @@ from ..models import Counts, ItemsChange, Message
 Frame = dict[str, Any]
 
 _REASONS = (
-    "drain replaced expired revoked unauthorized auth_timeout ping_timeout slow_consumer rate_limited bad_message "
-    "overloaded internal quota_exceeded rules_changed"
-).split()
+    "drain",
+    "replaced",
+    "expired",
+    "revoked",
+    "unauthorized",
+    "auth_timeout",
+    "ping_timeout",
+    "slow_consumer",
+    "rate_limited",
+    "bad_message",
+    "overloaded",
+    "internal",
+    "quota_exceeded",
+    "rules_changed",
+)
 _CODES = {1002: "protocol_error", 1007: "invalid_utf8", 1009: "too_big"} | {
     4_000 + n: r for n, r in enumerate(_REASONS)
 }
