@@ -7,12 +7,26 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from .errors import NoroshiError
 from .models import Message
 
 logger = logging.getLogger("noroshi_client")
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The client was closed, or the subscription has ended."""
+
+    error: NoroshiError | None
+    """What loops over messages raise."""
+
+
+CLOSED = "closed"
+"""The event that ends loops over messages; its value is a `Closed`."""
 
 Handler = Callable[[Any], object]
 
@@ -23,6 +37,7 @@ class Unhandled(Exception):
 
 class Emitter:
     def __init__(self) -> None:
+        self.closed: Closed | None = None
         self._handlers: dict[str, list[Handler]] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -35,6 +50,11 @@ class Emitter:
                 handlers.remove(handler)
 
         return remove
+
+    def close(self, error: NoroshiError | None) -> None:
+        """Ends loops over messages, until `closed` is `None`."""
+        self.closed = Closed(error)
+        self.emit(CLOSED, self.closed)
 
     def has(self, event: str) -> bool:
         return bool(self._handlers.get(event))
@@ -82,9 +102,12 @@ def ask(handlers: list[Handler], message: Message) -> tuple[list[BaseException],
 class Messages:
     """Messages, one after the other. A stored message is acknowledged when the loop asks for the next one.
 
-    Messages that arrive before the loop wait in a bounded queue. A loop that ends by `break` or by an exception leaves
-    its last message without an acknowledgement, so it arrives again in the next session. In a block `async with`, the
-    message is acknowledged if the block ends without an exception:
+    Messages that arrive meanwhile wait in a bounded queue. The loop ends when the application closes the client or ends
+    the subscription. If the client is closed for another reason, such as `replaced`, it raises `NoroshiError`.
+
+    A loop that ends by `break` or by an exception leaves its last message without an acknowledgement, so it arrives
+    again in the next session. In a block `async with`, the message is acknowledged if the block ends without an
+    exception:
 
     ```python
     async with noroshi.messages() as messages:
@@ -97,15 +120,20 @@ class Messages:
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._waiting: deque[tuple[Message, asyncio.Future[None]]] = deque()
-        self._wake: asyncio.Event = asyncio.Event()
-        self._remove: Callable[[], None] | None = None
+        self._wake = asyncio.Event()
+        self._remove: list[Callable[[], None]] = []
         # The message in the body of the loop.
         self._current: asyncio.Future[None] | None = None
+        # The end of the block decides about the message.
+        self._is_in_block = False
         self._is_over = False
+        self._error: NoroshiError | None = None
 
     def _start(self) -> None:
-        if self._remove is None and not self._is_over:
-            self._remove = self._emitter.add("message", self._take)
+        if self._emitter.closed is not None:
+            self._close(self._emitter.closed)
+        elif not self._remove and not self._is_over:
+            self._remove = [self._emitter.add("message", self._take), self._emitter.add(CLOSED, self._close)]
 
     def _take(self, message: Message) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -113,10 +141,15 @@ class Messages:
         self._wake.set()
         return done
 
+    def _close(self, closed: Closed) -> None:
+        self._is_over = True
+        self._error = closed.error
+        self._wake.set()
+
     def _stop(self, *, handled: bool) -> None:
         self._is_over = True
-        if self._remove is not None:
-            self._remove()
+        for remove in self._remove:
+            remove()
         for _, done in self._waiting:
             if done.done():
                 continue
@@ -145,10 +178,14 @@ class Messages:
                     self._waiting.popleft()
                     if not done.done():
                         done.set_result(None)
+            if self._error is not None:
+                raise self._error
         finally:
-            self._stop(handled=False)
+            if not self._is_in_block:
+                self._stop(handled=False)
 
     async def __aenter__(self) -> Messages:
+        self._is_in_block = True
         self._start()
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypedDict, cast, overload
 
@@ -141,7 +141,7 @@ class Noroshi:
         self._is_running = False
         self._tasks: set[asyncio.Task[Any]] = set()
         # What handlers of the delivered message wait for.
-        self._delivery: tuple[asyncio.Task[None], list[asyncio.Future[Any]]] | None = None
+        self._delivery: tuple[asyncio.Task[None], Sequence[asyncio.Future[Any]]] | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._exposed: set[tuple[str, str]] = set()
         self._me: Me | None = None
@@ -164,6 +164,8 @@ class Noroshi:
         asyncio.get_running_loop()
         for reports in self._outboxes:
             reports.open()
+        for emitter in self._emitters:
+            emitter.closed = None
         self._core.connect(self._clock.now())
         self._run()
 
@@ -252,6 +254,7 @@ class Noroshi:
             return known[0]
         if known is None:
             emitter = Emitter()
+            emitter.closed = self._emitter.closed
             known = self._topics[name] = Topic(name, emitter, lambda: self._leave(name, emitter)), emitter
         self._core.subscribe(self._clock.now(), name, recover=bool(recover))
         self._run()
@@ -262,6 +265,7 @@ class Noroshi:
         if known is None or known[1] is not emitter:
             return
         del self._topics[name]
+        emitter.close(None)
         self._core.unsubscribe(self._clock.now(), name)
         self._run()
 
@@ -440,7 +444,7 @@ class Noroshi:
         else:
             self._settle(errors, handled)
 
-    async def _wait(self, futures: list[asyncio.Future[Any]], errors: list[BaseException], handled: int) -> None:
+    async def _wait(self, futures: Sequence[asyncio.Future[Any]], errors: list[BaseException], handled: int) -> None:
         results = await asyncio.gather(*futures, return_exceptions=True)
         self._delivery = None
         failed = [one for one in results if isinstance(one, BaseException)]
@@ -464,6 +468,8 @@ class Noroshi:
                         reports.wake()
                     self._refresh()
                 self._emitter.emit("state", event)
+                if event.state == "closed":
+                    self._end_loops(event.reason)
             case Recovered():
                 self._emitter_of(event.topic).emit("recovered", event)
                 self._emitter.emit("recovered", event)
@@ -471,12 +477,22 @@ class Noroshi:
                 emitter = self._emitter_of(event.topic)
                 self._topics.pop(event.topic, None)
                 emitter.emit("denied", event)
+                emitter.close(NoroshiError(event.code, event.reason, topic=event.topic, reason=event.reason))
                 self._emitter.emit("denied", event)
             case ItemsChange():
                 self._unread.update(event.counts)
                 self._emitter.emit("items", event)
             case NoroshiError():
                 self._failed(event)
+
+    @property
+    def _emitters(self) -> tuple[Emitter, ...]:
+        return self._emitter, *(emitter for _, emitter in self._topics.values())
+
+    def _end_loops(self, reason: str | None) -> None:
+        for emitter in self._emitters:
+            error = None if reason == "closed" else NoroshiError(reason or "closed", f"the client is closed: {reason}")
+            emitter.close(error)
 
     def _failed(self, error: NoroshiError) -> None:
         if self._emitter.has("error"):

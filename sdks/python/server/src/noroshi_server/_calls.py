@@ -340,7 +340,7 @@ def page_of(body: Any, name: str) -> Page[Any]:
     after = fields.get("next")
     if not isinstance(entries, list):
         raise InvalidAnswerError(f"the answer has no {name}")
-    return Page(entries, after if isinstance(after, str) and after else None, fields)
+    return Page(cast("list[object]", entries), after if isinstance(after, str) and after else None, fields)
 
 
 def base_url(url: str) -> str:
