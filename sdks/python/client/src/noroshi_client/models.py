@@ -32,8 +32,8 @@ class Message:
     """A message from a provider."""
 
     id: str
-    notification: Mapping[str, Any] | None = None
-    """The visible part: `title`, `body`, `image`, `url` and others."""
+    notification: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The visible part: `title`, `body`, `image`, `url` and others. Empty if there is none."""
     data: Any = None
     """JSON of the provider."""
     sent_at: str = ""

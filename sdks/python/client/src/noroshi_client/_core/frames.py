@@ -74,7 +74,7 @@ def message(frame: Frame) -> Message:
     notification = frame.get("notification")
     return Message(
         id=frame["id"],
-        notification=cast("dict[str, Any]", notification) if isinstance(notification, dict) else None,
+        notification=cast("dict[str, Any]", notification) if isinstance(notification, dict) else {},
         data=frame.get("data"),
         sent_at=text(frame.get("sent_at")) or "",
         topic=text(frame.get("topic")),
