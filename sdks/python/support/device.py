@@ -55,7 +55,7 @@ class Device:
             return jwt(device, lifetime)
 
         self.client = Noroshi(url, options.pop("get_token", get_token), **options)
-        self.client.on("message", self._show)
+        self.remove = self.client.on("message", self._show)
         self.client.on("state", self.states.append)
         self.client.on("recovered", self.recovered.append)
         self.client.on("error", self.errors.append)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from functools import wraps
 from typing import Any
 
 import httpx
@@ -15,6 +14,15 @@ from node import KEY, Node
 from noroshi_client import Message, Noroshi, ProblemError
 from proxy import Proxy
 
+Scenario = Callable[..., Coroutine[Any, Any, None]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(test: Scenario) -> Scenario:
+    """Runs beside the others: scenarios wait for timers most of the time. Each has devices of its own."""
+    SCENARIOS[test.__name__] = test
+    return test
+
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
@@ -22,12 +30,25 @@ def node() -> Iterator[Node]:
         yield node
 
 
-def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def wrapper(**fixtures: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**fixtures), 90))
+@pytest.fixture(scope="module")
+def results(request: pytest.FixtureRequest, node: Node) -> dict[str, BaseException | None]:
+    wanted = [item.callspec.params["name"] for item in request.session.items if getattr(item, "callspec", None)]
+    names = [name for name in SCENARIOS if name in wanted]
 
-    return wrapper
+    async def run_all() -> list[None | BaseException]:
+        works = [asyncio.wait_for(SCENARIOS[name](node), 90) for name in names]
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    return dict(zip(names, asyncio.run(run_all()), strict=True))
+
+
+@asynccontextmanager
+async def own_node() -> AsyncIterator[Node]:
+    node = await asyncio.to_thread(Node)
+    try:
+        yield node
+    finally:
+        await asyncio.to_thread(node.stop)
 
 
 class Api:
@@ -72,8 +93,8 @@ async def api_of(node: Node) -> AsyncIterator[Api]:
         await api.aclose()
 
 
-@run
-async def test_messages_to_the_user_and_to_a_topic(node: Node) -> None:
+@scenario
+async def messages_to_the_user_and_to_a_topic(node: Node) -> None:
     async with api_of(node) as api, Device(node.url, "live") as one:
         seen: list[Any] = []
         one.client.topic("live/news").on("message", lambda message: seen.append(message.data))
@@ -93,56 +114,62 @@ async def test_messages_to_the_user_and_to_a_topic(node: Node) -> None:
     assert [state.state for state in one.states] == ["connecting", "connected", "closed"]
 
 
-@pytest.mark.parametrize("transports", [("websocket", "sse"), ("sse",)])
-@run
-async def test_after_kill_9_nothing_is_lost_or_shown_twice(transports: tuple[str, ...]) -> None:
-    with Node() as own:
-        async with api_of(own) as api, Device(own.url, "killed", transports=transports) as one:
-            topic: list[Any] = []
-            one.client.topic("log", recover=True).on("message", lambda message: topic.append(message.data))
-            await one.connected(transports[0])
+async def after_kill_9(transports: tuple[str, ...]) -> None:
+    async with own_node() as own, api_of(own) as api, Device(own.url, "killed", transports=transports) as one:
+        topic: list[Any] = []
+        one.client.topic("log", recover=True).on("message", lambda message: topic.append(message.data))
+        await one.connected(transports[0])
 
-            async def publish(n: int) -> None:
-                await api.send(one, f"inbox {n}")
-                await api.publish({"topic": "log"}, f"topic {n}")
+        async def publish(n: int) -> None:
+            await api.send(one, f"inbox {n}")
+            await api.publish({"topic": "log"}, f"topic {n}")
 
-            for n in range(10):
-                await publish(n)
-            await one.shows(20)
-            await api.is_empty("killed")
-            own.kill()
-            await until("the loss is noticed", lambda: one.client.state.state != "connected")
-            own.spawn()
-            for n in range(10, 20):
-                await publish(n)
-            await one.connected(transports[0])
-            await one.shows(40)
-            await publish(20)
-            await one.shows(42)
-            assert topic == [f"topic {n}" for n in range(21)]
-            assert [data for data in one.shown if data.startswith("inbox")] == [f"inbox {n}" for n in range(21)]
-            assert one.recovered[-1].complete is (True if transports[0] == "websocket" else None)
+        for n in range(10):
+            await publish(n)
+        await one.shows(20)
+        await api.is_empty("killed")
+        await asyncio.to_thread(own.kill)
+        await until("the loss is noticed", lambda: one.client.state.state != "connected")
+        await asyncio.to_thread(own.spawn)
+        for n in range(10, 20):
+            await publish(n)
+        await one.connected(transports[0])
+        await one.shows(40)
+        await publish(20)
+        await one.shows(42)
+        assert topic == [f"topic {n}" for n in range(21)]
+        assert [data for data in one.shown if data.startswith("inbox")] == [f"inbox {n}" for n in range(21)]
+        assert one.recovered[-1].complete is (True if transports[0] == "websocket" else None)
 
 
-@run
-async def test_a_drain_moves_the_client() -> None:
-    with Node() as own:
-        async with api_of(own) as api, Device(own.url, "drained") as one:
-            await one.connected()
-            for n in range(20):
-                await api.send(one, n)
-            await one.shows(1)
-            await asyncio.to_thread(own.drain)
-            own.spawn()
-            for n in range(20, 41):
-                await api.send(one, n)
-            await one.shows(41)
-            assert one.shown == list(range(41))
-            assert "drain" in [state.reason for state in one.states]
+@scenario
+async def nothing_is_lost_after_kill_9(_: Node) -> None:
+    await after_kill_9(("websocket", "sse"))
 
 
-@run
-async def test_a_newer_connection_replaces_the_client(node: Node) -> None:
+@scenario
+async def nothing_is_lost_after_kill_9_with_a_stream(_: Node) -> None:
+    await after_kill_9(("sse",))
+
+
+@scenario
+async def a_drain_moves_the_client(_: Node) -> None:
+    async with own_node() as own, api_of(own) as api, Device(own.url, "drained") as one:
+        await one.connected()
+        for n in range(20):
+            await api.send(one, n)
+        await one.shows(1)
+        await asyncio.to_thread(own.drain)
+        await asyncio.to_thread(own.spawn)
+        for n in range(20, 41):
+            await api.send(one, n)
+        await one.shows(41)
+        assert one.shown == list(range(41))
+        assert "drain" in [state.reason for state in one.states]
+
+
+@scenario
+async def a_newer_connection_replaces_the_client(node: Node) -> None:
     async with api_of(node) as api, Device(node.url, "replaced") as one:
         await one.connected()
         async with Device(node.url, "replaced") as two:
@@ -154,8 +181,8 @@ async def test_a_newer_connection_replaces_the_client(node: Node) -> None:
             assert one.shown == []
 
 
-@run
-async def test_a_revoked_device_asks_for_another_token(node: Node) -> None:
+@scenario
+async def a_revoked_device_asks_for_another_token(node: Node) -> None:
     async with api_of(node) as api, Device(node.url, "revoked") as one:
         await one.connected()
         await asyncio.sleep(1.1)  # A JWT of the second of the revocation stays rejected.
@@ -167,8 +194,8 @@ async def test_a_revoked_device_asks_for_another_token(node: Node) -> None:
         assert {"revoked", "unauthorized"} & {state.reason for state in one.states}
 
 
-@run
-async def test_a_token_is_renewed_on_the_open_connection(node: Node) -> None:
+@scenario
+async def a_token_is_renewed_on_the_open_connection(node: Node) -> None:
     async with api_of(node) as api, Device(node.url, "renewed", lifetime=4) as one:
         await one.connected()
         await until("two renewals", lambda: one.asked.count("expiring") >= 2)
@@ -178,8 +205,8 @@ async def test_a_token_is_renewed_on_the_open_connection(node: Node) -> None:
         assert one.errors == []
 
 
-@run
-async def test_a_token_that_expires_without_a_renewal_is_replaced(node: Node) -> None:
+@scenario
+async def a_token_that_expires_without_a_renewal_is_replaced(node: Node) -> None:
     asked = 0
 
     async def get_token(request: Any) -> str:
@@ -198,8 +225,8 @@ async def test_a_token_that_expires_without_a_renewal_is_replaced(node: Node) ->
         assert {error.code for error in one.errors} <= {"token_failed"}
 
 
-@run
-async def test_a_stalled_network_is_noticed(node: Node) -> None:
+@scenario
+async def a_stalled_network_is_noticed(node: Node) -> None:
     proxy = await Proxy(node.http_port).start()
     async with api_of(node) as api, Device(proxy.url, "stalled", ping_interval=1) as one:
         await one.connected()
@@ -217,8 +244,8 @@ async def test_a_stalled_network_is_noticed(node: Node) -> None:
     await proxy.stop()
 
 
-@run
-async def test_a_handler_that_fails_gets_the_message_again(node: Node) -> None:
+@scenario
+async def a_handler_that_fails_gets_the_message_again(node: Node) -> None:
     async with api_of(node) as api:
         failures = 0
 
@@ -231,8 +258,8 @@ async def test_a_handler_that_fails_gets_the_message_again(node: Node) -> None:
             one.client.on("message", fail)
             await one.connected()
             await api.send(one, "again")
-            await until("the failure", lambda: failures == 1)
-            assert [error.code for error in one.errors] == ["listener_failed"]
+            await until("the failure", lambda: [error.code for error in one.errors] == ["listener_failed"])
+            assert failures == 1
             assert isinstance(one.errors[0].__cause__, RuntimeError)
         assert await api.inbox("failing") == 1
         async with Device(node.url, "failing") as two:
@@ -240,8 +267,8 @@ async def test_a_handler_that_fails_gets_the_message_again(node: Node) -> None:
             await api.is_empty("failing")
 
 
-@run
-async def test_async_for(node: Node) -> None:
+@scenario
+async def async_for(node: Node) -> None:
     async with api_of(node) as api:
         # Registers the device.
         async with Noroshi(node.url, lambda _: jwt("looped")) as noroshi:
@@ -275,8 +302,8 @@ async def test_async_for(node: Node) -> None:
         await api.is_empty("looped")
 
 
-@run
-async def test_items_opened_preferences_me_and_a_variant(node: Node) -> None:
+@scenario
+async def items_opened_preferences_me_and_a_variant(node: Node) -> None:
     async with api_of(node) as api, Device(node.url, "centre") as one:
         experiment = {"variants": [{"name": "green", "weight": 1, "data": {"colour": "#0a0"}}]}
         await api.call("PUT", "/v1/apps/dev/experiments/sdk-checkout", experiment)
@@ -332,11 +359,19 @@ async def test_items_opened_preferences_me_and_a_variant(node: Node) -> None:
         assert one.errors == []
 
 
-@run
-async def test_nothing_is_left_behind(node: Node) -> None:
-    before: set[Awaitable[Any]] = set(asyncio.all_tasks())
-    for transports in (("websocket",), ("sse",)):
-        async with Device(node.url, "tidy", transports=transports) as one:
-            await one.connected(transports[0])
-    await asyncio.sleep(0.05)
-    assert set(asyncio.all_tasks()) == before
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str, results: dict[str, BaseException | None]) -> None:
+    if (error := results[name]) is not None:
+        raise error
+
+
+def test_nothing_is_left_behind(node: Node) -> None:
+    async def run() -> None:
+        before = asyncio.all_tasks()
+        for transports in (("websocket",), ("sse",)):
+            async with Device(node.url, "tidy", transports=transports) as one:
+                await one.connected(transports[0])
+        await asyncio.sleep(0.05)
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(run())
