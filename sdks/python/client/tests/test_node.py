@@ -32,7 +32,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, node: Node) -> dict[str, BaseException | None]:
-    wanted = [item.callspec.params["name"] for item in request.session.items if getattr(item, "callspec", None)]
+    wanted = [item.callspec.params.get("name") for item in request.session.items if getattr(item, "callspec", None)]
     names = [name for name in SCENARIOS if name in wanted]
 
     async def run_all() -> list[None | BaseException]:

@@ -37,7 +37,7 @@ async def _play_all(names: list[str]) -> dict[str, Exception | None]:
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest) -> dict[str, Exception | None]:
-    wanted = [item.callspec.params["name"] for item in request.session.items if getattr(item, "callspec", None)]
+    wanted = [item.callspec.params.get("name") for item in request.session.items if getattr(item, "callspec", None)]
     return asyncio.run(_play_all([name for name in VECTORS if name in wanted]))
 
 
