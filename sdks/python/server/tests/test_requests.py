@@ -22,7 +22,7 @@ from noroshi_server import (
     TooManyRequestsError,
     UnavailableError,
 )
-from noroshi_server._calls import Attempts, Chunks, call, path, retry_after, with_query
+from noroshi_server._calls import Attempts, Call, Chunks, path, retry_after, with_query
 
 URL = "http://service.test"
 Answer = httpx.Response | Exception
@@ -155,7 +155,7 @@ def test_what_a_repetition_would_do_twice_is_not_repeated() -> None:
 
 
 def test_the_deadline_covers_all_attempts() -> None:
-    attempts = Attempts(call("GET", path("topics")), Retry(deadline=10, attempt_timeout=4), 100)
+    attempts = Attempts(Call("GET", path("topics")), Retry(deadline=10, attempt_timeout=4), 100)
     assert attempts.begin(100) == 4
     attempts.check(104)
     with pytest.raises(DeadlineError):

@@ -25,7 +25,6 @@ from ._calls import (
     Retry,
     base_url,
     batch_call,
-    call,
     common_headers,
     decode,
     new_key,
@@ -171,7 +170,7 @@ class AsyncPager(Generic[T]):
     async def page(self, after: str | None = None) -> Page[T]:
         """One page. `after` is `next` of the page before."""
         query = self._query if after is None else {**self._query, "after": after}
-        request: Call[Any] = call("GET", self._to, query=query)
+        request: Call[Any] = Call("GET", self._to, query=query)
         return page_of(await self._sender.json(request), self._name)
 
     async def pages(self) -> AsyncIterator[Page[T]]:
@@ -231,15 +230,15 @@ class AsyncNotifications(AsyncResource):
 
     async def get(self, id: str) -> types.NotificationState:
         """State and counts of a notification."""
-        return await self._sender.json(call("GET", path("notifications/{}", id)))
+        return await self._sender.json(Call("GET", path("notifications/{}", id)))
 
     async def cancel(self, id: str) -> types.Cancelled:
         """Cancels copies that were not delivered yet."""
-        return await self._sender.json(call("DELETE", path("notifications/{}", id)))
+        return await self._sender.json(Call("DELETE", path("notifications/{}", id)))
 
     async def trace(self, id: str, device: str) -> types.Trace:
         """Why a device received a notification, or did not."""
-        return await self._sender.json(call("GET", path("notifications/{}/devices/{}", id, device)))
+        return await self._sender.json(Call("GET", path("notifications/{}/devices/{}", id, device)))
 
 
 class AsyncTopics(AsyncResource):
@@ -250,14 +249,14 @@ class AsyncTopics(AsyncResource):
 
     async def get(self, topic: str) -> types.Topic:
         """Subscribers and position of a topic."""
-        return await self._sender.json(call("GET", path("topics/{}", topic)))
+        return await self._sender.json(Call("GET", path("topics/{}", topic)))
 
     async def retained(self, topic: str) -> types.Message:
         """The retained message."""
-        return await self._sender.json(call("GET", path("topics/{}/retained", topic)))
+        return await self._sender.json(Call("GET", path("topics/{}/retained", topic)))
 
     async def delete_retained(self, topic: str) -> None:
-        await self._sender.send(call("DELETE", path("topics/{}/retained", topic)))
+        await self._sender.send(Call("DELETE", path("topics/{}/retained", topic)))
 
 
 class AsyncDevices(AsyncResource):
@@ -270,7 +269,7 @@ class AsyncDevices(AsyncResource):
         request only if the service has certainly not processed it.
         """
         return await self._sender.json(
-            call("POST", path("devices"), device, is_repeatable=device.get("device") is not None)
+            Call("POST", path("devices"), device, is_repeatable=device.get("device") is not None)
         )
 
     def register_batch(
@@ -309,51 +308,51 @@ class AsyncDevices(AsyncResource):
         return AsyncPager(self._sender, path("devices"), "devices", query)
 
     async def get(self, device: str) -> types.Device:
-        return await self._sender.json(call("GET", path("devices/{}", device)))
+        return await self._sender.json(Call("GET", path("devices/{}", device)))
 
     async def delete(self, device: str) -> None:
         """Deletes the device and revokes its tokens and JWTs."""
-        await self._sender.send(call("DELETE", path("devices/{}", device)))
+        await self._sender.send(Call("DELETE", path("devices/{}", device)))
 
     async def revoke(self, device: str) -> types.Revoked:
         """Revokes the device's tokens and JWTs, and ends its connection."""
-        return await self._sender.json(call("POST", path("devices/{}/revoke", device)))
+        return await self._sender.json(Call("POST", path("devices/{}/revoke", device)))
 
     async def push_tokens(self, device: str) -> types.DevicePushTokens:
-        return await self._sender.json(call("GET", path("devices/{}/push-tokens", device)))
+        return await self._sender.json(Call("GET", path("devices/{}/push-tokens", device)))
 
     async def set_push_token(
         self, device: str, kind: str, token: types.NewPushToken, *, name: str | None = None
     ) -> None:
         """Sets the push token of a kind, such as `alert`, and optionally of a name."""
-        await self._sender.send(call("PUT", _push_token(device, kind, name), token))
+        await self._sender.send(Call("PUT", _push_token(device, kind, name), token))
 
     async def remove_push_token(self, device: str, kind: str, *, name: str | None = None) -> None:
-        await self._sender.send(call("DELETE", _push_token(device, kind, name)))
+        await self._sender.send(Call("DELETE", _push_token(device, kind, name)))
 
     async def preferences(self, device: str) -> types.Preferences:
-        return await self._sender.json(call("GET", path("devices/{}/preferences", device)))
+        return await self._sender.json(Call("GET", path("devices/{}/preferences", device)))
 
     async def set_preferences(self, device: str, preferences: types.Preferences) -> types.Preferences:
         """Replaces them."""
-        return await self._sender.json(call("PUT", path("devices/{}/preferences", device), preferences))
+        return await self._sender.json(Call("PUT", path("devices/{}/preferences", device), preferences))
 
     async def clear_preferences(self, device: str) -> None:
-        await self._sender.send(call("DELETE", path("devices/{}/preferences", device)))
+        await self._sender.send(Call("DELETE", path("devices/{}/preferences", device)))
 
     async def endpoints(self, device: str) -> types.Endpoints:
         """The Web Push endpoints of a device."""
-        return await self._sender.json(call("GET", path("devices/{}/endpoints", device)))
+        return await self._sender.json(Call("GET", path("devices/{}/endpoints", device)))
 
     async def delete_endpoint(self, device: str, id: str) -> None:
-        await self._sender.send(call("DELETE", path("devices/{}/endpoints/{}", device, id)))
+        await self._sender.send(Call("DELETE", path("devices/{}/endpoints/{}", device, id)))
 
     async def topic_permission(
         self, device: str, topic: str, *, action: Literal["subscribe", "publish"] | None = None
     ) -> types.TopicPermission:
         """Whether a device may use a topic, and why."""
         to = path("devices/{}/topics/{}/permission", device, topic)
-        return await self._sender.json(call("GET", to, query={"action": action}))
+        return await self._sender.json(Call("GET", to, query={"action": action}))
 
 
 def _push_token(device: str, kind: str, name: str | None) -> str:
@@ -367,7 +366,7 @@ class AsyncUsers(AsyncResource):
 
     async def revoke(self, user: str) -> types.UserRevoked:
         """Revokes the user's JWTs and the tokens of the user's devices, and ends their connections."""
-        return await self._sender.json(call("POST", path("users/{}/revoke", user)))
+        return await self._sender.json(Call("POST", path("users/{}/revoke", user)))
 
     def items(
         self,
@@ -383,21 +382,21 @@ class AsyncUsers(AsyncResource):
 
     async def delete_items(self, user: str) -> types.ItemsDeleted:
         """Deletes all items of the user."""
-        return await self._sender.json(call("DELETE", path("users/{}/items", user)))
+        return await self._sender.json(Call("DELETE", path("users/{}/items", user)))
 
     async def item_counts(self, user: str) -> types.ItemCounts:
         """Unread items, in all and by category."""
-        return await self._sender.json(call("GET", path("users/{}/items/counts", user)))
+        return await self._sender.json(Call("GET", path("users/{}/items/counts", user)))
 
     async def preferences(self, user: str) -> types.Preferences:
-        return await self._sender.json(call("GET", path("users/{}/preferences", user)))
+        return await self._sender.json(Call("GET", path("users/{}/preferences", user)))
 
     async def set_preferences(self, user: str, preferences: types.Preferences) -> types.Preferences:
         """Replaces them."""
-        return await self._sender.json(call("PUT", path("users/{}/preferences", user), preferences))
+        return await self._sender.json(Call("PUT", path("users/{}/preferences", user), preferences))
 
     async def clear_preferences(self, user: str) -> None:
-        await self._sender.send(call("DELETE", path("users/{}/preferences", user)))
+        await self._sender.send(Call("DELETE", path("users/{}/preferences", user)))
 
 
 class AsyncCampaigns(AsyncResource):
@@ -417,7 +416,7 @@ class AsyncCampaigns(AsyncResource):
         service keeps it although parts are missing or invalid, which `problems` of the answer names.
         """
         return await self._sender.json(
-            call(
+            Call(
                 "POST",
                 path("campaigns"),
                 campaign,
@@ -429,7 +428,7 @@ class AsyncCampaigns(AsyncResource):
 
     async def count(self, campaign: types.NewCampaign) -> types.CampaignCount:
         """Only counts the audience."""
-        return await self._sender.json(call("POST", path("campaigns"), campaign, query={"dry_run": True}))
+        return await self._sender.json(Call("POST", path("campaigns"), campaign, query={"dry_run": True}))
 
     def list(
         self,
@@ -458,21 +457,21 @@ class AsyncCampaigns(AsyncResource):
 
     async def get(self, id: str) -> types.Campaign:
         """A campaign and its progress."""
-        return await self._sender.json(call("GET", path("campaigns/{}", id)))
+        return await self._sender.json(Call("GET", path("campaigns/{}", id)))
 
     async def change(self, id: str, change: types.CampaignChange) -> types.Campaign:
         """Changes a campaign that has not started."""
         # A repetition with a revision would find another one.
         is_repeatable = "revision" not in change
-        return await self._sender.json(call("PATCH", path("campaigns/{}", id), change, is_repeatable=is_repeatable))
+        return await self._sender.json(Call("PATCH", path("campaigns/{}", id), change, is_repeatable=is_repeatable))
 
     async def delete(self, id: str) -> None:
         """Deletes a campaign that has ended."""
-        await self._sender.send(call("DELETE", path("campaigns/{}", id)))
+        await self._sender.send(Call("DELETE", path("campaigns/{}", id)))
 
     async def estimate(self, id: str) -> types.CampaignEstimate:
         """Estimates the audience."""
-        return await self._sender.json(call("POST", path("campaigns/{}/estimate", id)))
+        return await self._sender.json(Call("POST", path("campaigns/{}/estimate", id)))
 
     def upload_recipients(
         self,
@@ -486,21 +485,21 @@ class AsyncCampaigns(AsyncResource):
 
     async def recipient(self, id: str, user: str) -> types.CampaignRecipient:
         """An uploaded recipient."""
-        return await self._sender.json(call("GET", path("campaigns/{}/recipients/{}", id, user)))
+        return await self._sender.json(Call("GET", path("campaigns/{}/recipients/{}", id, user)))
 
     async def start(self, id: str, *, revision: int | None = None) -> types.Campaign:
         """Starts a draft now or at its `start_at`; with `revision` only this revision."""
         to = path("campaigns/{}/start", id)
-        return await self._sender.json(call("POST", to, query={"revision": revision}, is_repeatable=False))
+        return await self._sender.json(Call("POST", to, query={"revision": revision}, is_repeatable=False))
 
     async def pause(self, id: str) -> types.Campaign:
-        return await self._sender.json(call("POST", path("campaigns/{}/pause", id), is_repeatable=False))
+        return await self._sender.json(Call("POST", path("campaigns/{}/pause", id), is_repeatable=False))
 
     async def resume(self, id: str) -> types.Campaign:
-        return await self._sender.json(call("POST", path("campaigns/{}/resume", id), is_repeatable=False))
+        return await self._sender.json(Call("POST", path("campaigns/{}/resume", id), is_repeatable=False))
 
     async def abort(self, id: str) -> types.Campaign:
-        return await self._sender.json(call("POST", path("campaigns/{}/abort", id), is_repeatable=False))
+        return await self._sender.json(Call("POST", path("campaigns/{}/abort", id), is_repeatable=False))
 
 
 class AsyncActivities(AsyncResource):
@@ -508,7 +507,7 @@ class AsyncActivities(AsyncResource):
 
     async def start(self, activity: types.NewActivity, *, idempotency_key: str | None = None) -> types.Activity:
         return await self._sender.json(
-            call("POST", path("activities"), activity, idempotency_key=idempotency_key or new_key())
+            Call("POST", path("activities"), activity, idempotency_key=idempotency_key or new_key())
         )
 
     def list(self, *, limit: int | None = None) -> AsyncPager[types.Activity]:
@@ -516,18 +515,18 @@ class AsyncActivities(AsyncResource):
 
     async def get(self, id: str) -> types.Activity:
         """A Live Activity and its progress."""
-        return await self._sender.json(call("GET", path("activities/{}", id)))
+        return await self._sender.json(Call("GET", path("activities/{}", id)))
 
     async def update(self, id: str, update: types.ActivityUpdate) -> types.Activity:
-        return await self._sender.json(call("PATCH", path("activities/{}", id), update))
+        return await self._sender.json(Call("PATCH", path("activities/{}", id), update))
 
     async def end(self, id: str, end: types.ActivityEnd | None = None) -> types.Activity:
         """Ends it on all devices, with its last state or that of `end`."""
-        return await self._sender.json(call("DELETE", path("activities/{}", id), end))
+        return await self._sender.json(Call("DELETE", path("activities/{}", id), end))
 
     async def device(self, id: str, device: str) -> types.ActivityDevice:
         """Why a device has the newest state, or not."""
-        return await self._sender.json(call("GET", path("activities/{}/devices/{}", id, device)))
+        return await self._sender.json(Call("GET", path("activities/{}/devices/{}", id, device)))
 
 
 class AsyncChannels(AsyncResource):
@@ -537,40 +536,40 @@ class AsyncChannels(AsyncResource):
         return AsyncPager(self._sender, path("push/channels"), "channels", {"limit": limit})
 
     async def create(self, channel: types.NewChannel) -> types.Channel:
-        return await self._sender.json(call("POST", path("push/channels"), channel))
+        return await self._sender.json(Call("POST", path("push/channels"), channel))
 
     async def get(self, name: str) -> types.Channel:
-        return await self._sender.json(call("GET", path("push/channels/{}", name)))
+        return await self._sender.json(Call("GET", path("push/channels/{}", name)))
 
     async def change(self, name: str, change: types.ChannelChange) -> types.Channel:
         """Binds it to a topic."""
-        return await self._sender.json(call("PATCH", path("push/channels/{}", name), change))
+        return await self._sender.json(Call("PATCH", path("push/channels/{}", name), change))
 
     async def delete(self, name: str, *, forget: bool | None = None) -> None:
         """With `forget` it stays at Apple."""
-        await self._sender.send(call("DELETE", path("push/channels/{}", name), query={"forget": forget}))
+        await self._sender.send(Call("DELETE", path("push/channels/{}", name), query={"forget": forget}))
 
     async def broadcast(
         self, name: str, broadcast: types.NewBroadcast, *, idempotency_key: str | None = None
     ) -> types.BroadcastState:
         """Sends to a channel."""
         to = path("push/channels/{}/broadcasts", name)
-        return await self._sender.json(call("POST", to, broadcast, idempotency_key=idempotency_key or new_key()))
+        return await self._sender.json(Call("POST", to, broadcast, idempotency_key=idempotency_key or new_key()))
 
     async def get_broadcast(self, id: str) -> types.BroadcastState:
-        return await self._sender.json(call("GET", path("push/broadcasts/{}", id)))
+        return await self._sender.json(Call("GET", path("push/broadcasts/{}", id)))
 
     async def apple_channels(
         self, *, environment: Literal["production", "sandbox"] | None = None
     ) -> types.AppleChannels:
         """The channels at Apple."""
-        return await self._sender.json(call("GET", path("push/apns-channels"), query={"environment": environment}))
+        return await self._sender.json(Call("GET", path("push/apns-channels"), query={"environment": environment}))
 
     async def delete_apple_channel(
         self, id: str, *, environment: Literal["production", "sandbox"] | None = None
     ) -> None:
         to = path("push/apns-channels/{}", id)
-        await self._sender.send(call("DELETE", to, query={"environment": environment}))
+        await self._sender.send(Call("DELETE", to, query={"environment": environment}))
 
 
 class AsyncApp(AsyncResource):
@@ -585,37 +584,37 @@ class AsyncApp(AsyncResource):
 
     async def get(self) -> types.App:
         """The app's JWT settings."""
-        return await self._sender.json(call("GET", self._path()))
+        return await self._sender.json(Call("GET", self._path()))
 
     async def change(self, change: types.AppChange) -> types.App:
-        return await self._sender.json(call("PATCH", self._path(), change))
+        return await self._sender.json(Call("PATCH", self._path(), change))
 
     async def keys(self) -> types.Keys:
-        return await self._sender.json(call("GET", self._path("/keys")))
+        return await self._sender.json(Call("GET", self._path("/keys")))
 
     async def create_key(self, key: types.NewKey) -> types.Key:
         """Creates an API key, which only this answer contains. Not repeated after a lost answer."""
-        return await self._sender.json(call("POST", self._path("/keys"), key, is_repeatable=False))
+        return await self._sender.json(Call("POST", self._path("/keys"), key, is_repeatable=False))
 
     async def revoke_key(self, id: str) -> None:
-        await self._sender.send(call("DELETE", self._path("/keys/{}", id)))
+        await self._sender.send(Call("DELETE", self._path("/keys/{}", id)))
 
     async def quotas(self) -> types.Quotas:
         """Limits, usage and rejections."""
-        return await self._sender.json(call("GET", self._path("/quotas")))
+        return await self._sender.json(Call("GET", self._path("/quotas")))
 
     async def topic_rules(self) -> types.TopicRules:
-        return await self._sender.json(call("GET", self._path("/topic-rules")))
+        return await self._sender.json(Call("GET", self._path("/topic-rules")))
 
     async def set_topic_rules(self, rules: types.TopicRules) -> types.TopicRules:
         """Replaces them."""
-        return await self._sender.json(call("PUT", self._path("/topic-rules"), rules))
+        return await self._sender.json(Call("PUT", self._path("/topic-rules"), rules))
 
     async def delete_topic_rules(self) -> None:
-        await self._sender.send(call("DELETE", self._path("/topic-rules")))
+        await self._sender.send(Call("DELETE", self._path("/topic-rules")))
 
     async def push_credentials(self) -> types.PushCredentials:
-        return await self._sender.json(call("GET", self._path("/push")))
+        return await self._sender.json(Call("GET", self._path("/push")))
 
     async def add_push_credential(
         self, credential: types.NewPushCredential, *, replace: bool | None = None
@@ -623,46 +622,46 @@ class AsyncApp(AsyncResource):
         """With `replace` it replaces the existing credential."""
         to = self._path("/push")
         return await self._sender.json(
-            call("POST", to, credential, query={"replace": replace}, is_repeatable=replace is True)
+            Call("POST", to, credential, query={"replace": replace}, is_repeatable=replace is True)
         )
 
     async def remove_push_credential(self, id: str) -> None:
-        await self._sender.send(call("DELETE", self._path("/push/{}", id)))
+        await self._sender.send(Call("DELETE", self._path("/push/{}", id)))
 
     async def test_push_credential(self, id: str, test: types.PushTest) -> types.PushTested:
         """Pushes to one device now."""
-        return await self._sender.json(call("POST", self._path("/push/{}/test", id), test, is_repeatable=False))
+        return await self._sender.json(Call("POST", self._path("/push/{}/test", id), test, is_repeatable=False))
 
     async def rotate_push_credential(self, id: str, rotation: types.PushRotation) -> types.PushCredential:
         """Replaces the secret, if the push service accepts a push with it."""
-        return await self._sender.json(call("POST", self._path("/push/{}/rotate", id), rotation, is_repeatable=False))
+        return await self._sender.json(Call("POST", self._path("/push/{}/rotate", id), rotation, is_repeatable=False))
 
     async def restore_push_tokens(self, id: str, restore: types.RestoreTokens) -> types.RestoredTokens:
         """Uses suspended tokens again."""
-        return await self._sender.json(call("POST", self._path("/push/{}/restore", id), restore))
+        return await self._sender.json(Call("POST", self._path("/push/{}/restore", id), restore))
 
     def experiments(self, *, archived: bool | None = None, limit: int | None = None) -> AsyncPager[types.Experiment]:
         query: Query = {"archived": archived, "limit": limit}
         return AsyncPager(self._sender, self._path("/experiments"), "experiments", query)
 
     async def experiment(self, name: str) -> types.Experiment:
-        return await self._sender.json(call("GET", self._path("/experiments/{}", name)))
+        return await self._sender.json(Call("GET", self._path("/experiments/{}", name)))
 
     async def put_experiment(self, name: str, experiment: types.NewExperiment) -> types.Experiment:
         """Creates or replaces an experiment."""
-        return await self._sender.json(call("PUT", self._path("/experiments/{}", name), experiment))
+        return await self._sender.json(Call("PUT", self._path("/experiments/{}", name), experiment))
 
     async def change_experiment(self, name: str, change: types.ExperimentChange) -> types.Experiment:
         """Stops or restarts an experiment."""
-        return await self._sender.json(call("PATCH", self._path("/experiments/{}", name), change))
+        return await self._sender.json(Call("PATCH", self._path("/experiments/{}", name), change))
 
     async def archive_experiment(self, name: str) -> None:
         """Ends an experiment."""
-        await self._sender.send(call("DELETE", self._path("/experiments/{}", name)))
+        await self._sender.send(Call("DELETE", self._path("/experiments/{}", name)))
 
     async def experiment_variant(self, name: str, device: str) -> types.ExperimentAssigned:
         """The variant of a device."""
-        return await self._sender.json(call("GET", self._path("/experiments/{}/devices/{}", name, device)))
+        return await self._sender.json(Call("GET", self._path("/experiments/{}/devices/{}", name, device)))
 
     def notices(self, *, archived: bool | None = None, limit: int | None = None) -> AsyncPager[types.Notice]:
         """Maintenance notices."""
@@ -670,14 +669,14 @@ class AsyncApp(AsyncResource):
         return AsyncPager(self._sender, self._path("/notices"), "notices", query)
 
     async def notice(self, name: str) -> types.Notice:
-        return await self._sender.json(call("GET", self._path("/notices/{}", name)))
+        return await self._sender.json(Call("GET", self._path("/notices/{}", name)))
 
     async def put_notice(self, name: str, notice: types.NewNotice) -> types.Notice:
         """Creates or replaces a maintenance notice."""
-        return await self._sender.json(call("PUT", self._path("/notices/{}", name), notice))
+        return await self._sender.json(Call("PUT", self._path("/notices/{}", name), notice))
 
     async def end_notice(self, name: str) -> None:
-        await self._sender.send(call("DELETE", self._path("/notices/{}", name)))
+        await self._sender.send(Call("DELETE", self._path("/notices/{}", name)))
 
     async def series(
         self,
@@ -690,7 +689,7 @@ class AsyncApp(AsyncResource):
     ) -> types.Series:
         """Figures over time. `names` has commas between them."""
         query: Query = {"names": names, "from_": from_, "until": until, "step": step, "node": node}
-        return await self._sender.json(call("GET", self._path("/series"), query=query))
+        return await self._sender.json(Call("GET", self._path("/series"), query=query))
 
 
 class AsyncNoroshi:
@@ -769,7 +768,7 @@ class AsyncNoroshi:
         your program may publish the same notification again, for example after a restart.
         """
         return await self._sender.json(
-            call(
+            Call(
                 "POST",
                 path("notifications"),
                 notification,
@@ -802,7 +801,7 @@ class AsyncNoroshi:
 
     async def presence(self, users: Iterable[str]) -> types.PresenceAnswer:
         """Which of up to 1,000 users are online."""
-        return await self._sender.json(call("POST", path("presence"), {"users": list(users)}))
+        return await self._sender.json(Call("POST", path("presence"), {"users": list(users)}))
 
     def invalidations(self, *, after: str | None = None, limit: int | None = None) -> AsyncPager[types.Invalidation]:
         """Push tokens that were removed or suspended, oldest first. `after` is the last `seq` that you have."""

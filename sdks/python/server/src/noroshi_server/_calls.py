@@ -9,7 +9,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -57,16 +57,36 @@ NO_RETRY = Retry(attempts=1)
 """One attempt."""
 
 
-@dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """One request of the API, and the type of its answer."""
 
-    method: str
-    path: str
-    body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    is_repeatable: bool = True
-    """A repetition does nothing twice."""
+    def __init__(
+        self,
+        method: str,
+        to: str,
+        body: object = None,
+        *,
+        lines: bytes | None = None,
+        query: Query | None = None,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        is_repeatable: bool = True,
+    ) -> None:
+        self.method = method
+        self.path = with_query(to, query or {})
+        self.is_repeatable = is_repeatable
+        """A repetition does nothing twice."""
+        self.headers: dict[str, str] = {}
+        self.body = lines
+        if lines is not None:
+            self.headers["content-type"] = "application/x-ndjson"
+        elif body is not None:
+            self.headers["content-type"] = "application/json"
+            self.body = encode(body)
+        if idempotency_key is not None:
+            self.headers["idempotency-key"] = idempotency_key
+        if traceparent is not None:
+            self.headers["traceparent"] = traceparent
 
 
 def path(template: str, *names: str) -> str:
@@ -90,28 +110,6 @@ def with_query(to: str, query: Query) -> str:
         if value is not None
     }
     return f"{to}?{urlencode(given)}" if given else to
-
-
-def call(
-    method: str,
-    to: str,
-    body: object = None,
-    *,
-    query: Query | None = None,
-    idempotency_key: str | None = None,
-    traceparent: str | None = None,
-    is_repeatable: bool = True,
-) -> Call[T]:
-    headers: dict[str, str] = {}
-    if idempotency_key is not None:
-        headers["idempotency-key"] = idempotency_key
-    if traceparent is not None:
-        headers["traceparent"] = traceparent
-    data: bytes | None = None
-    if body is not None:
-        headers["content-type"] = "application/json"
-        data = encode(body)
-    return Call(method, with_query(to, query or {}), data, headers, is_repeatable)
 
 
 def encode(body: object) -> bytes:
@@ -310,12 +308,15 @@ class Lines:
 
 
 def batch_call(to: str, chunk: Chunk, idempotency_key: str | None, traceparent: str | None) -> Call[Any]:
-    headers = {"content-type": "application/x-ndjson"}
-    if idempotency_key is not None:
-        headers["idempotency-key"] = f"{idempotency_key}.{chunk.number}"
-    if traceparent is not None:
-        headers["traceparent"] = traceparent
-    return Call("POST", to, chunk.body, headers, chunk.is_repeatable)
+    key = None if idempotency_key is None else f"{idempotency_key}.{chunk.number}"
+    return Call(
+        "POST",
+        to,
+        lines=chunk.body,
+        idempotency_key=key,
+        traceparent=traceparent,
+        is_repeatable=chunk.is_repeatable,
+    )
 
 
 # Pages.

@@ -26,7 +26,6 @@ from ._calls import (
     Retry,
     base_url,
     batch_call,
-    call,
     common_headers,
     decode,
     new_key,
@@ -172,7 +171,7 @@ class Pager(Generic[T]):
     def page(self, after: str | None = None) -> Page[T]:
         """One page. `after` is `next` of the page before."""
         query = self._query if after is None else {**self._query, "after": after}
-        request: Call[Any] = call("GET", self._to, query=query)
+        request: Call[Any] = Call("GET", self._to, query=query)
         return page_of(self._sender.json(request), self._name)
 
     def pages(self) -> Iterator[Page[T]]:
@@ -232,15 +231,15 @@ class Notifications(Resource):
 
     def get(self, id: str) -> types.NotificationState:
         """State and counts of a notification."""
-        return self._sender.json(call("GET", path("notifications/{}", id)))
+        return self._sender.json(Call("GET", path("notifications/{}", id)))
 
     def cancel(self, id: str) -> types.Cancelled:
         """Cancels copies that were not delivered yet."""
-        return self._sender.json(call("DELETE", path("notifications/{}", id)))
+        return self._sender.json(Call("DELETE", path("notifications/{}", id)))
 
     def trace(self, id: str, device: str) -> types.Trace:
         """Why a device received a notification, or did not."""
-        return self._sender.json(call("GET", path("notifications/{}/devices/{}", id, device)))
+        return self._sender.json(Call("GET", path("notifications/{}/devices/{}", id, device)))
 
 
 class Topics(Resource):
@@ -251,14 +250,14 @@ class Topics(Resource):
 
     def get(self, topic: str) -> types.Topic:
         """Subscribers and position of a topic."""
-        return self._sender.json(call("GET", path("topics/{}", topic)))
+        return self._sender.json(Call("GET", path("topics/{}", topic)))
 
     def retained(self, topic: str) -> types.Message:
         """The retained message."""
-        return self._sender.json(call("GET", path("topics/{}/retained", topic)))
+        return self._sender.json(Call("GET", path("topics/{}/retained", topic)))
 
     def delete_retained(self, topic: str) -> None:
-        self._sender.send(call("DELETE", path("topics/{}/retained", topic)))
+        self._sender.send(Call("DELETE", path("topics/{}/retained", topic)))
 
 
 class Devices(Resource):
@@ -270,7 +269,7 @@ class Devices(Resource):
         Name the device in `device`: without a name a repetition would register another one, so the client repeats the
         request only if the service has certainly not processed it.
         """
-        return self._sender.json(call("POST", path("devices"), device, is_repeatable=device.get("device") is not None))
+        return self._sender.json(Call("POST", path("devices"), device, is_repeatable=device.get("device") is not None))
 
     def register_batch(
         self,
@@ -308,49 +307,49 @@ class Devices(Resource):
         return Pager(self._sender, path("devices"), "devices", query)
 
     def get(self, device: str) -> types.Device:
-        return self._sender.json(call("GET", path("devices/{}", device)))
+        return self._sender.json(Call("GET", path("devices/{}", device)))
 
     def delete(self, device: str) -> None:
         """Deletes the device and revokes its tokens and JWTs."""
-        self._sender.send(call("DELETE", path("devices/{}", device)))
+        self._sender.send(Call("DELETE", path("devices/{}", device)))
 
     def revoke(self, device: str) -> types.Revoked:
         """Revokes the device's tokens and JWTs, and ends its connection."""
-        return self._sender.json(call("POST", path("devices/{}/revoke", device)))
+        return self._sender.json(Call("POST", path("devices/{}/revoke", device)))
 
     def push_tokens(self, device: str) -> types.DevicePushTokens:
-        return self._sender.json(call("GET", path("devices/{}/push-tokens", device)))
+        return self._sender.json(Call("GET", path("devices/{}/push-tokens", device)))
 
     def set_push_token(self, device: str, kind: str, token: types.NewPushToken, *, name: str | None = None) -> None:
         """Sets the push token of a kind, such as `alert`, and optionally of a name."""
-        self._sender.send(call("PUT", _push_token(device, kind, name), token))
+        self._sender.send(Call("PUT", _push_token(device, kind, name), token))
 
     def remove_push_token(self, device: str, kind: str, *, name: str | None = None) -> None:
-        self._sender.send(call("DELETE", _push_token(device, kind, name)))
+        self._sender.send(Call("DELETE", _push_token(device, kind, name)))
 
     def preferences(self, device: str) -> types.Preferences:
-        return self._sender.json(call("GET", path("devices/{}/preferences", device)))
+        return self._sender.json(Call("GET", path("devices/{}/preferences", device)))
 
     def set_preferences(self, device: str, preferences: types.Preferences) -> types.Preferences:
         """Replaces them."""
-        return self._sender.json(call("PUT", path("devices/{}/preferences", device), preferences))
+        return self._sender.json(Call("PUT", path("devices/{}/preferences", device), preferences))
 
     def clear_preferences(self, device: str) -> None:
-        self._sender.send(call("DELETE", path("devices/{}/preferences", device)))
+        self._sender.send(Call("DELETE", path("devices/{}/preferences", device)))
 
     def endpoints(self, device: str) -> types.Endpoints:
         """The Web Push endpoints of a device."""
-        return self._sender.json(call("GET", path("devices/{}/endpoints", device)))
+        return self._sender.json(Call("GET", path("devices/{}/endpoints", device)))
 
     def delete_endpoint(self, device: str, id: str) -> None:
-        self._sender.send(call("DELETE", path("devices/{}/endpoints/{}", device, id)))
+        self._sender.send(Call("DELETE", path("devices/{}/endpoints/{}", device, id)))
 
     def topic_permission(
         self, device: str, topic: str, *, action: Literal["subscribe", "publish"] | None = None
     ) -> types.TopicPermission:
         """Whether a device may use a topic, and why."""
         to = path("devices/{}/topics/{}/permission", device, topic)
-        return self._sender.json(call("GET", to, query={"action": action}))
+        return self._sender.json(Call("GET", to, query={"action": action}))
 
 
 def _push_token(device: str, kind: str, name: str | None) -> str:
@@ -364,7 +363,7 @@ class Users(Resource):
 
     def revoke(self, user: str) -> types.UserRevoked:
         """Revokes the user's JWTs and the tokens of the user's devices, and ends their connections."""
-        return self._sender.json(call("POST", path("users/{}/revoke", user)))
+        return self._sender.json(Call("POST", path("users/{}/revoke", user)))
 
     def items(
         self,
@@ -380,21 +379,21 @@ class Users(Resource):
 
     def delete_items(self, user: str) -> types.ItemsDeleted:
         """Deletes all items of the user."""
-        return self._sender.json(call("DELETE", path("users/{}/items", user)))
+        return self._sender.json(Call("DELETE", path("users/{}/items", user)))
 
     def item_counts(self, user: str) -> types.ItemCounts:
         """Unread items, in all and by category."""
-        return self._sender.json(call("GET", path("users/{}/items/counts", user)))
+        return self._sender.json(Call("GET", path("users/{}/items/counts", user)))
 
     def preferences(self, user: str) -> types.Preferences:
-        return self._sender.json(call("GET", path("users/{}/preferences", user)))
+        return self._sender.json(Call("GET", path("users/{}/preferences", user)))
 
     def set_preferences(self, user: str, preferences: types.Preferences) -> types.Preferences:
         """Replaces them."""
-        return self._sender.json(call("PUT", path("users/{}/preferences", user), preferences))
+        return self._sender.json(Call("PUT", path("users/{}/preferences", user), preferences))
 
     def clear_preferences(self, user: str) -> None:
-        self._sender.send(call("DELETE", path("users/{}/preferences", user)))
+        self._sender.send(Call("DELETE", path("users/{}/preferences", user)))
 
 
 class Campaigns(Resource):
@@ -414,7 +413,7 @@ class Campaigns(Resource):
         service keeps it although parts are missing or invalid, which `problems` of the answer names.
         """
         return self._sender.json(
-            call(
+            Call(
                 "POST",
                 path("campaigns"),
                 campaign,
@@ -426,7 +425,7 @@ class Campaigns(Resource):
 
     def count(self, campaign: types.NewCampaign) -> types.CampaignCount:
         """Only counts the audience."""
-        return self._sender.json(call("POST", path("campaigns"), campaign, query={"dry_run": True}))
+        return self._sender.json(Call("POST", path("campaigns"), campaign, query={"dry_run": True}))
 
     def list(
         self,
@@ -455,21 +454,21 @@ class Campaigns(Resource):
 
     def get(self, id: str) -> types.Campaign:
         """A campaign and its progress."""
-        return self._sender.json(call("GET", path("campaigns/{}", id)))
+        return self._sender.json(Call("GET", path("campaigns/{}", id)))
 
     def change(self, id: str, change: types.CampaignChange) -> types.Campaign:
         """Changes a campaign that has not started."""
         # A repetition with a revision would find another one.
         is_repeatable = "revision" not in change
-        return self._sender.json(call("PATCH", path("campaigns/{}", id), change, is_repeatable=is_repeatable))
+        return self._sender.json(Call("PATCH", path("campaigns/{}", id), change, is_repeatable=is_repeatable))
 
     def delete(self, id: str) -> None:
         """Deletes a campaign that has ended."""
-        self._sender.send(call("DELETE", path("campaigns/{}", id)))
+        self._sender.send(Call("DELETE", path("campaigns/{}", id)))
 
     def estimate(self, id: str) -> types.CampaignEstimate:
         """Estimates the audience."""
-        return self._sender.json(call("POST", path("campaigns/{}/estimate", id)))
+        return self._sender.json(Call("POST", path("campaigns/{}/estimate", id)))
 
     def upload_recipients(
         self,
@@ -483,21 +482,21 @@ class Campaigns(Resource):
 
     def recipient(self, id: str, user: str) -> types.CampaignRecipient:
         """An uploaded recipient."""
-        return self._sender.json(call("GET", path("campaigns/{}/recipients/{}", id, user)))
+        return self._sender.json(Call("GET", path("campaigns/{}/recipients/{}", id, user)))
 
     def start(self, id: str, *, revision: int | None = None) -> types.Campaign:
         """Starts a draft now or at its `start_at`; with `revision` only this revision."""
         to = path("campaigns/{}/start", id)
-        return self._sender.json(call("POST", to, query={"revision": revision}, is_repeatable=False))
+        return self._sender.json(Call("POST", to, query={"revision": revision}, is_repeatable=False))
 
     def pause(self, id: str) -> types.Campaign:
-        return self._sender.json(call("POST", path("campaigns/{}/pause", id), is_repeatable=False))
+        return self._sender.json(Call("POST", path("campaigns/{}/pause", id), is_repeatable=False))
 
     def resume(self, id: str) -> types.Campaign:
-        return self._sender.json(call("POST", path("campaigns/{}/resume", id), is_repeatable=False))
+        return self._sender.json(Call("POST", path("campaigns/{}/resume", id), is_repeatable=False))
 
     def abort(self, id: str) -> types.Campaign:
-        return self._sender.json(call("POST", path("campaigns/{}/abort", id), is_repeatable=False))
+        return self._sender.json(Call("POST", path("campaigns/{}/abort", id), is_repeatable=False))
 
 
 class Activities(Resource):
@@ -505,7 +504,7 @@ class Activities(Resource):
 
     def start(self, activity: types.NewActivity, *, idempotency_key: str | None = None) -> types.Activity:
         return self._sender.json(
-            call("POST", path("activities"), activity, idempotency_key=idempotency_key or new_key())
+            Call("POST", path("activities"), activity, idempotency_key=idempotency_key or new_key())
         )
 
     def list(self, *, limit: int | None = None) -> Pager[types.Activity]:
@@ -513,18 +512,18 @@ class Activities(Resource):
 
     def get(self, id: str) -> types.Activity:
         """A Live Activity and its progress."""
-        return self._sender.json(call("GET", path("activities/{}", id)))
+        return self._sender.json(Call("GET", path("activities/{}", id)))
 
     def update(self, id: str, update: types.ActivityUpdate) -> types.Activity:
-        return self._sender.json(call("PATCH", path("activities/{}", id), update))
+        return self._sender.json(Call("PATCH", path("activities/{}", id), update))
 
     def end(self, id: str, end: types.ActivityEnd | None = None) -> types.Activity:
         """Ends it on all devices, with its last state or that of `end`."""
-        return self._sender.json(call("DELETE", path("activities/{}", id), end))
+        return self._sender.json(Call("DELETE", path("activities/{}", id), end))
 
     def device(self, id: str, device: str) -> types.ActivityDevice:
         """Why a device has the newest state, or not."""
-        return self._sender.json(call("GET", path("activities/{}/devices/{}", id, device)))
+        return self._sender.json(Call("GET", path("activities/{}/devices/{}", id, device)))
 
 
 class Channels(Resource):
@@ -534,36 +533,36 @@ class Channels(Resource):
         return Pager(self._sender, path("push/channels"), "channels", {"limit": limit})
 
     def create(self, channel: types.NewChannel) -> types.Channel:
-        return self._sender.json(call("POST", path("push/channels"), channel))
+        return self._sender.json(Call("POST", path("push/channels"), channel))
 
     def get(self, name: str) -> types.Channel:
-        return self._sender.json(call("GET", path("push/channels/{}", name)))
+        return self._sender.json(Call("GET", path("push/channels/{}", name)))
 
     def change(self, name: str, change: types.ChannelChange) -> types.Channel:
         """Binds it to a topic."""
-        return self._sender.json(call("PATCH", path("push/channels/{}", name), change))
+        return self._sender.json(Call("PATCH", path("push/channels/{}", name), change))
 
     def delete(self, name: str, *, forget: bool | None = None) -> None:
         """With `forget` it stays at Apple."""
-        self._sender.send(call("DELETE", path("push/channels/{}", name), query={"forget": forget}))
+        self._sender.send(Call("DELETE", path("push/channels/{}", name), query={"forget": forget}))
 
     def broadcast(
         self, name: str, broadcast: types.NewBroadcast, *, idempotency_key: str | None = None
     ) -> types.BroadcastState:
         """Sends to a channel."""
         to = path("push/channels/{}/broadcasts", name)
-        return self._sender.json(call("POST", to, broadcast, idempotency_key=idempotency_key or new_key()))
+        return self._sender.json(Call("POST", to, broadcast, idempotency_key=idempotency_key or new_key()))
 
     def get_broadcast(self, id: str) -> types.BroadcastState:
-        return self._sender.json(call("GET", path("push/broadcasts/{}", id)))
+        return self._sender.json(Call("GET", path("push/broadcasts/{}", id)))
 
     def apple_channels(self, *, environment: Literal["production", "sandbox"] | None = None) -> types.AppleChannels:
         """The channels at Apple."""
-        return self._sender.json(call("GET", path("push/apns-channels"), query={"environment": environment}))
+        return self._sender.json(Call("GET", path("push/apns-channels"), query={"environment": environment}))
 
     def delete_apple_channel(self, id: str, *, environment: Literal["production", "sandbox"] | None = None) -> None:
         to = path("push/apns-channels/{}", id)
-        self._sender.send(call("DELETE", to, query={"environment": environment}))
+        self._sender.send(Call("DELETE", to, query={"environment": environment}))
 
 
 class App(Resource):
@@ -578,37 +577,37 @@ class App(Resource):
 
     def get(self) -> types.App:
         """The app's JWT settings."""
-        return self._sender.json(call("GET", self._path()))
+        return self._sender.json(Call("GET", self._path()))
 
     def change(self, change: types.AppChange) -> types.App:
-        return self._sender.json(call("PATCH", self._path(), change))
+        return self._sender.json(Call("PATCH", self._path(), change))
 
     def keys(self) -> types.Keys:
-        return self._sender.json(call("GET", self._path("/keys")))
+        return self._sender.json(Call("GET", self._path("/keys")))
 
     def create_key(self, key: types.NewKey) -> types.Key:
         """Creates an API key, which only this answer contains. Not repeated after a lost answer."""
-        return self._sender.json(call("POST", self._path("/keys"), key, is_repeatable=False))
+        return self._sender.json(Call("POST", self._path("/keys"), key, is_repeatable=False))
 
     def revoke_key(self, id: str) -> None:
-        self._sender.send(call("DELETE", self._path("/keys/{}", id)))
+        self._sender.send(Call("DELETE", self._path("/keys/{}", id)))
 
     def quotas(self) -> types.Quotas:
         """Limits, usage and rejections."""
-        return self._sender.json(call("GET", self._path("/quotas")))
+        return self._sender.json(Call("GET", self._path("/quotas")))
 
     def topic_rules(self) -> types.TopicRules:
-        return self._sender.json(call("GET", self._path("/topic-rules")))
+        return self._sender.json(Call("GET", self._path("/topic-rules")))
 
     def set_topic_rules(self, rules: types.TopicRules) -> types.TopicRules:
         """Replaces them."""
-        return self._sender.json(call("PUT", self._path("/topic-rules"), rules))
+        return self._sender.json(Call("PUT", self._path("/topic-rules"), rules))
 
     def delete_topic_rules(self) -> None:
-        self._sender.send(call("DELETE", self._path("/topic-rules")))
+        self._sender.send(Call("DELETE", self._path("/topic-rules")))
 
     def push_credentials(self) -> types.PushCredentials:
-        return self._sender.json(call("GET", self._path("/push")))
+        return self._sender.json(Call("GET", self._path("/push")))
 
     def add_push_credential(
         self, credential: types.NewPushCredential, *, replace: bool | None = None
@@ -616,46 +615,46 @@ class App(Resource):
         """With `replace` it replaces the existing credential."""
         to = self._path("/push")
         return self._sender.json(
-            call("POST", to, credential, query={"replace": replace}, is_repeatable=replace is True)
+            Call("POST", to, credential, query={"replace": replace}, is_repeatable=replace is True)
         )
 
     def remove_push_credential(self, id: str) -> None:
-        self._sender.send(call("DELETE", self._path("/push/{}", id)))
+        self._sender.send(Call("DELETE", self._path("/push/{}", id)))
 
     def test_push_credential(self, id: str, test: types.PushTest) -> types.PushTested:
         """Pushes to one device now."""
-        return self._sender.json(call("POST", self._path("/push/{}/test", id), test, is_repeatable=False))
+        return self._sender.json(Call("POST", self._path("/push/{}/test", id), test, is_repeatable=False))
 
     def rotate_push_credential(self, id: str, rotation: types.PushRotation) -> types.PushCredential:
         """Replaces the secret, if the push service accepts a push with it."""
-        return self._sender.json(call("POST", self._path("/push/{}/rotate", id), rotation, is_repeatable=False))
+        return self._sender.json(Call("POST", self._path("/push/{}/rotate", id), rotation, is_repeatable=False))
 
     def restore_push_tokens(self, id: str, restore: types.RestoreTokens) -> types.RestoredTokens:
         """Uses suspended tokens again."""
-        return self._sender.json(call("POST", self._path("/push/{}/restore", id), restore))
+        return self._sender.json(Call("POST", self._path("/push/{}/restore", id), restore))
 
     def experiments(self, *, archived: bool | None = None, limit: int | None = None) -> Pager[types.Experiment]:
         query: Query = {"archived": archived, "limit": limit}
         return Pager(self._sender, self._path("/experiments"), "experiments", query)
 
     def experiment(self, name: str) -> types.Experiment:
-        return self._sender.json(call("GET", self._path("/experiments/{}", name)))
+        return self._sender.json(Call("GET", self._path("/experiments/{}", name)))
 
     def put_experiment(self, name: str, experiment: types.NewExperiment) -> types.Experiment:
         """Creates or replaces an experiment."""
-        return self._sender.json(call("PUT", self._path("/experiments/{}", name), experiment))
+        return self._sender.json(Call("PUT", self._path("/experiments/{}", name), experiment))
 
     def change_experiment(self, name: str, change: types.ExperimentChange) -> types.Experiment:
         """Stops or restarts an experiment."""
-        return self._sender.json(call("PATCH", self._path("/experiments/{}", name), change))
+        return self._sender.json(Call("PATCH", self._path("/experiments/{}", name), change))
 
     def archive_experiment(self, name: str) -> None:
         """Ends an experiment."""
-        self._sender.send(call("DELETE", self._path("/experiments/{}", name)))
+        self._sender.send(Call("DELETE", self._path("/experiments/{}", name)))
 
     def experiment_variant(self, name: str, device: str) -> types.ExperimentAssigned:
         """The variant of a device."""
-        return self._sender.json(call("GET", self._path("/experiments/{}/devices/{}", name, device)))
+        return self._sender.json(Call("GET", self._path("/experiments/{}/devices/{}", name, device)))
 
     def notices(self, *, archived: bool | None = None, limit: int | None = None) -> Pager[types.Notice]:
         """Maintenance notices."""
@@ -663,14 +662,14 @@ class App(Resource):
         return Pager(self._sender, self._path("/notices"), "notices", query)
 
     def notice(self, name: str) -> types.Notice:
-        return self._sender.json(call("GET", self._path("/notices/{}", name)))
+        return self._sender.json(Call("GET", self._path("/notices/{}", name)))
 
     def put_notice(self, name: str, notice: types.NewNotice) -> types.Notice:
         """Creates or replaces a maintenance notice."""
-        return self._sender.json(call("PUT", self._path("/notices/{}", name), notice))
+        return self._sender.json(Call("PUT", self._path("/notices/{}", name), notice))
 
     def end_notice(self, name: str) -> None:
-        self._sender.send(call("DELETE", self._path("/notices/{}", name)))
+        self._sender.send(Call("DELETE", self._path("/notices/{}", name)))
 
     def series(
         self,
@@ -683,7 +682,7 @@ class App(Resource):
     ) -> types.Series:
         """Figures over time. `names` has commas between them."""
         query: Query = {"names": names, "from_": from_, "until": until, "step": step, "node": node}
-        return self._sender.json(call("GET", self._path("/series"), query=query))
+        return self._sender.json(Call("GET", self._path("/series"), query=query))
 
 
 class Noroshi:
@@ -762,7 +761,7 @@ class Noroshi:
         your program may publish the same notification again, for example after a restart.
         """
         return self._sender.json(
-            call(
+            Call(
                 "POST",
                 path("notifications"),
                 notification,
@@ -795,7 +794,7 @@ class Noroshi:
 
     def presence(self, users: Iterable[str]) -> types.PresenceAnswer:
         """Which of up to 1,000 users are online."""
-        return self._sender.json(call("POST", path("presence"), {"users": list(users)}))
+        return self._sender.json(Call("POST", path("presence"), {"users": list(users)}))
 
     def invalidations(self, *, after: str | None = None, limit: int | None = None) -> Pager[types.Invalidation]:
         """Push tokens that were removed or suspended, oldest first. `after` is the last `seq` that you have."""
