@@ -18,6 +18,7 @@ from noroshi_server import (
     InvalidAnswerError,
     NetworkError,
     Noroshi,
+    NotFoundError,
     Retry,
     TooManyRequestsError,
     UnavailableError,
@@ -152,6 +153,17 @@ def test_what_a_repetition_would_do_twice_is_not_repeated() -> None:
     # With a name a repetition updates.
     network = Network(httpx.ReadError("broke"), httpx.Response(201, json={"device": "d", "token": "t"}))
     assert network.client().devices.register({"device": "d"})["device"] == "d"
+
+
+def test_a_repeated_deletion_may_find_nothing() -> None:
+    network = Network(httpx.ReadError("broke"), problem(404, "not_found"))
+    network.client().devices.delete("d")
+    network = Network(problem(503, "unavailable"), problem(404, "not_found"))
+    with pytest.raises(NotFoundError):
+        network.client().devices.delete("d")
+    network = Network(httpx.ReadError("broke"), problem(404, "not_found"))
+    with pytest.raises(NotFoundError):
+        network.client().devices.get("d")
 
 
 def test_the_deadline_covers_all_attempts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,13 +19,20 @@ _TIMEOUT_MS = 30_000
 
 class Http:
     def __init__(
-        self, url: str, app: str | None, tokens: Tokens, clock: Clock, client: httpx.AsyncClient | None
+        self,
+        url: str,
+        app: str | None,
+        tokens: Tokens,
+        clock: Clock,
+        client: httpx.AsyncClient | None,
+        ssl_context: ssl.SSLContext | None,
     ) -> None:
         self._url = url
         self._app = app
         self._tokens = tokens
         self._clock = clock
         self._given = client
+        self._ssl = ssl_context
         self._own: httpx.AsyncClient | None = None
 
     @property
@@ -33,7 +41,7 @@ class Http:
             return self._given
         if self._own is None:
             # Deadlines are timers of the client's clock.
-            self._own = httpx.AsyncClient(timeout=None, headers={"user-agent": USER_AGENT})  # noqa: S113
+            self._own = httpx.AsyncClient(timeout=None, headers={"user-agent": USER_AGENT}, verify=self._ssl or True)  # noqa: S113
         return self._own
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -48,10 +49,11 @@ class Link(Protocol):
 
 
 class WebSocketLink:
-    def __init__(self, address: str, listener: Listener, clock: Clock) -> None:
+    def __init__(self, address: str, listener: Listener, clock: Clock, ssl_context: ssl.SSLContext | None) -> None:
         self._address = address
         self._listener = listener
         self._clock = clock
+        self._ssl = ssl_context
         self._is_closed = False
         self._socket: ClientConnection | None = None
         self._aborting: asyncio.TimerHandle | None = None
@@ -87,6 +89,7 @@ class WebSocketLink:
                 self._address,
                 subprotocols=[Subprotocol("noroshi.v1")],
                 user_agent_header=USER_AGENT,
+                ssl=(self._ssl or True) if self._address.startswith("wss:") else None,
                 max_size=_FRAME_BYTES_MAX,
                 close_timeout=_CLOSE_TIMEOUT_S,
                 # The contract has its own timeouts and heartbeat.

@@ -15,6 +15,7 @@ for them. A loop over `messages` runs in the thread that calls it.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import TracebackType
@@ -194,6 +195,7 @@ class Noroshi:
         ping_interval: float = 60,
         transports: tuple[TransportName, ...] = ("websocket", "sse"),
         storage: ReportStorage | None = None,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._client = client.Noroshi(
             url,
@@ -203,6 +205,7 @@ class Noroshi:
             ping_interval=ping_interval,
             transports=transports,
             storage=storage,
+            ssl_context=ssl_context,
         )
         self._thread = _Thread()
         self._is_closed = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypedDict, cast, overload
@@ -92,6 +93,7 @@ class Noroshi:
     - `ping_interval`: seconds of silence after which the client checks the connection; never more than the service's.
     - `transports`: in this order. The second one is for networks that block the first.
     - `storage`: keeps reports of opened messages until the service has them, such as `FileStorage`.
+    - `ssl_context`: for `https:` addresses with certificates of your own authority.
     - `http_client`: replaces the client of requests and event streams. Its timeout has to be `None`.
     """
 
@@ -112,6 +114,7 @@ class Noroshi:
         ping_interval: float = 60,
         transports: tuple[TransportName, ...] = ("websocket", "sse"),
         storage: ReportStorage | None = None,
+        ssl_context: ssl.SSLContext | None = None,
         http_client: httpx.AsyncClient | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -125,7 +128,8 @@ class Noroshi:
         self._topics: dict[str, tuple[Topic, Emitter]] = {}
         self._book = TokenBook()
         self._tokens = Tokens(get_token, self._book, self._clock)
-        self._http = Http(str(base).rstrip("/"), app, self._tokens, self._clock, http_client)
+        self._ssl = ssl_context
+        self._http = Http(str(base).rstrip("/"), app, self._tokens, self._clock, http_client, ssl_context)
         self._core = Connection(
             self._book,
             self._clock.random,
@@ -413,7 +417,7 @@ class Noroshi:
         listener = _Listener(self._core, self._clock, effect.attempt, self._run)
         if effect.transport == "websocket":
             address = "ws" + str(self._http.address("/v1/connect")).removeprefix("http")
-            self._link = WebSocketLink(address, listener, self._clock)
+            self._link = WebSocketLink(address, listener, self._clock, self._ssl)
         else:
             url = self._http.address("/v1/events", {"topics": ",".join(effect.topics)})
             self._link = SseLink(

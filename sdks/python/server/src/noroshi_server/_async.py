@@ -14,6 +14,7 @@ import httpx
 from . import types
 from ._calls import (
     ANSWER_BYTES_MAX,
+    PROBLEM_BYTES_MAX,
     Attempts,
     Call,
     Chunk,
@@ -33,7 +34,7 @@ from ._calls import (
     problem_of,
 )
 from ._io import async_each, async_pause
-from .errors import BatchError, DeadlineError, InvalidAnswerError, NetworkError, NoroshiError
+from .errors import BatchError, DeadlineError, InvalidAnswerError, NetworkError, NoroshiError, NotFoundError
 
 T = TypeVar("T")
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -52,11 +53,19 @@ class AsyncSender:
         return AsyncSender(self.http, self.url, self._headers, retry)
 
     async def json(self, request: Call[T]) -> T:
-        return cast("T", decode(await self.send(request)))
+        """The JSON of the answer, if its status is 200 to 299."""
+        return cast("T", decode(await self._body(request, Attempts(request, self.retry, time.monotonic()))))
 
-    async def send(self, request: Call[Any]) -> bytes:
-        """The body of the answer, if its status is 200 to 299."""
+    async def send(self, request: Call[Any]) -> None:
+        """Only sends it."""
         attempts = Attempts(request, self.retry, time.monotonic())
+        try:
+            await self._body(request, attempts)
+        except NotFoundError:
+            if not attempts.may_have_deleted:
+                raise
+
+    async def _body(self, request: Call[Any], attempts: Attempts) -> bytes:
         while True:
             try:
                 body = b""
@@ -134,7 +143,12 @@ class AsyncSender:
                         attempts.check(time.monotonic())
                         yield data
                     return
-                body = await response.aread()
+                body = b""
+                async for data in response.aiter_bytes():
+                    attempts.check(time.monotonic())
+                    body += data
+                    if len(body) > PROBLEM_BYTES_MAX:
+                        break
                 problem = problem_of(response.status_code, response.headers, body, time.time())
         except httpx.TimeoutException as error:
             cause: NetworkError = DeadlineError(f"{request.method} {request.path}: no answer after {seconds:.1f} s")

@@ -25,6 +25,7 @@ _RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504))
 _NOT_PROCESSED = frozenset((408, 425, 429, 503))
 _RETRY_AFTER_MAX_S = 86_400.0
 ANSWER_BYTES_MAX = 64 << 20
+PROBLEM_BYTES_MAX = 64 << 10
 _LINE_BYTES_MAX = 1 << 20
 LINES_MAX = 10_000
 _BATCH_BYTES_MAX = 4 << 20
@@ -160,6 +161,9 @@ class Attempts:
         self._end = now + retry.deadline
         self._attempt_end = self._end
         self._made = 0
+        self._may_have_deleted = False
+        self.may_have_deleted = False
+        """An earlier attempt may have deleted what a later one does not find."""
 
     def begin(self, now: float) -> float:
         """The seconds of the next attempt."""
@@ -174,12 +178,20 @@ class Attempts:
 
     def answered(self, problem: ProblemError, now: float, random: float) -> float:
         """Seconds until the next attempt. Raises the problem if there is none."""
+        self._note(is_processed=problem.status not in _NOT_PROCESSED)
         is_repeated = problem.status in (_RETRIED if self._call.is_repeatable else _NOT_PROCESSED)
         return self._wait(problem, is_repeated, problem.retry_after or 0, now, random)
 
     def broke(self, error: NetworkError, *, was_sent: bool, now: float, random: float) -> float:
         """The same after a network error."""
+        self._note(is_processed=was_sent)
         return self._wait(error, self._call.is_repeatable or not was_sent, 0, now, random)
+
+    def _note(self, *, is_processed: bool) -> None:
+        # The answer of the present attempt says nothing about itself.
+        self.may_have_deleted = self._may_have_deleted
+        if is_processed and self._call.method == "DELETE":
+            self._may_have_deleted = True
 
     def _wait(self, error: NoroshiError, is_repeated: bool, hint: float, now: float, random: float) -> float:
         if not is_repeated or self._made >= self._retry.attempts:

@@ -15,6 +15,7 @@ import httpx
 from . import types
 from ._calls import (
     ANSWER_BYTES_MAX,
+    PROBLEM_BYTES_MAX,
     Attempts,
     Call,
     Chunk,
@@ -34,7 +35,7 @@ from ._calls import (
     problem_of,
 )
 from ._io import each, pause
-from .errors import BatchError, DeadlineError, InvalidAnswerError, NetworkError, NoroshiError
+from .errors import BatchError, DeadlineError, InvalidAnswerError, NetworkError, NoroshiError, NotFoundError
 
 T = TypeVar("T")
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -53,11 +54,19 @@ class Sender:
         return Sender(self.http, self.url, self._headers, retry)
 
     def json(self, request: Call[T]) -> T:
-        return cast("T", decode(self.send(request)))
+        """The JSON of the answer, if its status is 200 to 299."""
+        return cast("T", decode(self._body(request, Attempts(request, self.retry, time.monotonic()))))
 
-    def send(self, request: Call[Any]) -> bytes:
-        """The body of the answer, if its status is 200 to 299."""
+    def send(self, request: Call[Any]) -> None:
+        """Only sends it."""
         attempts = Attempts(request, self.retry, time.monotonic())
+        try:
+            self._body(request, attempts)
+        except NotFoundError:
+            if not attempts.may_have_deleted:
+                raise
+
+    def _body(self, request: Call[Any], attempts: Attempts) -> bytes:
         while True:
             try:
                 body = b""
@@ -135,7 +144,12 @@ class Sender:
                         attempts.check(time.monotonic())
                         yield data
                     return
-                body = response.read()
+                body = b""
+                for data in response.iter_bytes():
+                    attempts.check(time.monotonic())
+                    body += data
+                    if len(body) > PROBLEM_BYTES_MAX:
+                        break
                 problem = problem_of(response.status_code, response.headers, body, time.time())
         except httpx.TimeoutException as error:
             cause: NetworkError = DeadlineError(f"{request.method} {request.path}: no answer after {seconds:.1f} s")
