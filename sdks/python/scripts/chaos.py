@@ -115,8 +115,7 @@ class Chaos:
         async with Device(self.node.url, victim.device, acknowledge="manual") as other:
             await until("the other connection", lambda: other.client.state.state == "connected")
         await until("the client is replaced", lambda: victim.client.state.state != "connected")
-        if victim.client.state.state == "closed":
-            victim.client.connect()
+        victim.client.connect()  # Without effect unless it is closed.
 
     def note(self, device: Device) -> None:
         device.client.on(

@@ -114,8 +114,8 @@ class Types:
             case "object" if is_record(schema):
                 return self.define(hint, schema)
             case "object":
-                values = schema.get("additionalProperties")
-                return f"dict[str, {self.type(values, hint) if isinstance(values, dict) else 'Any'}]"
+                others = schema.get("additionalProperties")
+                return f"dict[str, {self.type(others, hint) if isinstance(others, dict) else 'Any'}]"
             case None:
                 return "Any"
         raise SystemExit(f"{hint}: no Python type for {schema}")

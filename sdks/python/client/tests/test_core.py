@@ -89,6 +89,26 @@ def test_reports_survive_the_process(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["reports.json"]
 
 
+def test_a_stream_with_other_topics_is_not_opened_again_at_the_end() -> None:
+    for last in ("close", "frame"):
+        core = Connection(TokenBook(), lambda: 0, transports=("sse",))
+        core.connect(0)
+        core.token(0, core.attempt, "t")
+        core.opened(0, core.attempt)
+        core.effects.clear()
+        core.subscribe(50, "a", recover=False)
+        if last == "close":
+            core.close(60)
+            states = ["closed"]
+        else:
+            core.frame(60, core.attempt, '{"t":"close","reason":"drain","reconnect":true,"after_ms":9000}')
+            core.ended(61, core.attempt, End())
+            states = ["waiting"]
+            assert core.state.retry_in_ms == 9_000
+        reported = [effect.event for effect in core.effects if isinstance(effect, Report)]
+        assert [event.state for event in reported if isinstance(event, State)] == states
+
+
 class Machine:
     """Random inputs, and what must hold whatever happens."""
 

@@ -32,7 +32,8 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, node: Node) -> dict[str, BaseException | None]:
-    wanted = [item.callspec.params.get("name") for item in request.session.items if getattr(item, "callspec", None)]
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    wanted = [spec.params.get("name") for spec in specs if spec]
     names = [name for name in SCENARIOS if name in wanted]
 
     async def run_all() -> list[None | BaseException]:

@@ -37,7 +37,8 @@ async def _play_all(names: list[str]) -> dict[str, Exception | None]:
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest) -> dict[str, Exception | None]:
-    wanted = [item.callspec.params.get("name") for item in request.session.items if getattr(item, "callspec", None)]
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    wanted = [spec.params.get("name") for spec in specs if spec]
     return asyncio.run(_play_all([name for name in VECTORS if name in wanted]))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -115,15 +116,15 @@ def test_batches(noroshi: Noroshi) -> None:
     assert first.unwrap()["device"] == "batch-0"
     assert [result.index for result in results] == list(range(1, 25))
 
-    lines = [{"to": {"users": [f"bu{n % 5}"]}, "data": n} if n != 3 else {"to": {}} for n in range(7)]
-    answers = list(noroshi.publish_batch(lines, idempotency_key="batch", lines_per_request=3))  # type: ignore[arg-type]
+    lines: list[Any] = [{"to": {"users": [f"bu{n % 5}"]}, "data": n} if n != 3 else {"to": {}} for n in range(7)]
+    answers = list(noroshi.publish_batch(lines, idempotency_key="batch", lines_per_request=3))
     assert [answer.error is None for answer in answers] == [True, True, True, False, True, True, True]
     error = answers[3].error
     assert isinstance(error, BadRequestError)
     assert error.code == "invalid_field"
     with pytest.raises(BadRequestError):
         answers[3].unwrap()
-    again = list(noroshi.publish_batch(lines, idempotency_key="batch", lines_per_request=3))  # type: ignore[arg-type]
+    again = list(noroshi.publish_batch(lines, idempotency_key="batch", lines_per_request=3))
     assert [one.value for one in again] == [one.value for one in answers]
     assert list(noroshi.publish_batch([])) == []
     # A line separator of Unicode is no end of a line.
@@ -159,7 +160,7 @@ def test_users_items_preferences(noroshi: Noroshi) -> None:
     assert noroshi.devices.set_preferences("c1", {"muted_topics": ["x"]}) == {"muted_topics": ["x"]}
     noroshi.devices.clear_preferences("c1")
     assert noroshi.users.delete_items("centre")["deleted"] == 3
-    noroshi.devices.set_push_token("c1", "webhook", {"provider": "mail", "token": "a@example.com"}, name="mail")  # type: ignore[typeddict-item]
+    noroshi.devices.set_push_token("c1", "webhook", {"provider": "mail", "token": "a@example.com"}, name="mail")
     assert len(noroshi.devices.push_tokens("c1")["push_tokens"]) == 1
     noroshi.devices.remove_push_token("c1", "webhook", name="mail")
     assert noroshi.devices.endpoints("c1")["endpoints"] == []
@@ -245,7 +246,7 @@ def test_asyncio(node: Node) -> None:
             listed = [one["id"] async for one in noroshi.notifications.list(user="au", limit=7)]
             assert {receipt["id"] for receipt in receipts} <= set(listed)
 
-            async def lines():  # type: ignore[no-untyped-def]
+            async def lines() -> AsyncIterator[Any]:
                 for n in range(5):
                     await asyncio.sleep(0)
                     yield {"to": {"users": ["au"]}, "data": n}

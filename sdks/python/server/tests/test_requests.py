@@ -230,7 +230,7 @@ def test_asyncio_has_the_same_behaviour(waits: list[float]) -> None:
         http = httpx.AsyncClient(transport=httpx.MockTransport(network))
         async with http, AsyncNoroshi(URL, "nk1.key", http_client=http) as noroshi:
             assert (await noroshi.publish(NOTE))["id"] == "n1"
-            assert [one.unwrap() async for one in noroshi.publish_batch([NOTE])] == [{"id": "a"}]
+            assert [one.unwrap()["id"] async for one in noroshi.publish_batch([NOTE])] == ["a"]
 
     asyncio.run(run())
     assert waits == [0.25, 0.25]
