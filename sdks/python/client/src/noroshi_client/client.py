@@ -95,6 +95,7 @@ class Noroshi:
     - `storage`: keeps reports of opened messages until the service has them, such as `FileStorage`.
     - `ssl_context`: for `https:` addresses with certificates of your own authority.
     - `http_client`: replaces the client of requests and event streams. Its timeout has to be `None`.
+    - `clock`: replaces time and random numbers, in tests.
     """
 
     inbox: Inbox
