@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 import pytest
 from device import Device, jwt, until
 from node import KEY, Node
-from noroshi_client import Message, Noroshi, ProblemError
+from noroshi_client import FileStorage, Message, Noroshi, ProblemError
 from proxy import Proxy
 
 Scenario = Callable[..., Coroutine[Any, Any, None]]
@@ -358,6 +359,28 @@ async def items_opened_preferences_me_and_a_variant(node: Node) -> None:
 
         await until("the presence", idle)
         assert one.errors == []
+
+
+@scenario
+async def reports_survive_the_process(node: Node) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        storage = FileStorage(f"{folder}/reports.json")
+        async with api_of(node) as api, Device(node.url, "reporting") as one:
+            await one.connected()
+            id_ = await api.send(one, "opened later")
+            await one.shows(1)
+        async with Device("http://127.0.0.1:1", "reporting", storage=storage) as offline:
+            offline.client.opened(id_)
+            await until("the failure", lambda: "waiting" in [state.state for state in offline.states])
+        assert id_ in (storage.load() or "")
+        async with api_of(node) as api, Device(node.url, "reporting", storage=storage):
+
+            async def opened() -> bool:
+                trace = await api.call("GET", f"/v1/notifications/{id_}/devices/reporting")
+                return "opened" in [step["outcome"] for step in trace["steps"]]
+
+            await until("the report", opened)
+            await until("an empty storage", lambda: storage.load() == "[]")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from node import JWT_SECRET, KEY, Node
 from noroshi_server import (
+    NO_RETRY,
     AsyncNoroshi,
     BadRequestError,
     ConflictError,
@@ -63,6 +64,10 @@ def test_the_traceparent_of_the_client(node: Node) -> None:
     with Noroshi(node.url, KEY, traceparent=lambda: f"00-{TRACE}-00f067aa0ba902b7-01") as noroshi:
         receipt = noroshi.publish({"to": {"users": ["u"]}, "data": 1})
         assert noroshi.notifications.get(receipt["id"]).get("trace") == TRACE
+        (line,) = noroshi.with_retry(NO_RETRY).publish_batch([{"to": {"users": ["u"]}, "data": 1}])
+        assert noroshi.notifications.get(line.unwrap()["id"]).get("trace") == TRACE
+        other = noroshi.publish({"to": {"users": ["u"]}, "data": 1}, traceparent=f"00-{'a' * 32}-00f067aa0ba902b7-01")
+        assert noroshi.notifications.get(other["id"]).get("trace") == "a" * 32
 
 
 def test_the_same_idempotency_key(noroshi: Noroshi) -> None:

@@ -43,14 +43,25 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 class AsyncSender:
     """Sends requests, and repeats them."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str, headers: dict[str, str], retry: Retry) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        url: str,
+        headers: dict[str, str],
+        retry: Retry,
+        traceparent: Callable[[], str | None] | None,
+    ) -> None:
         self.http = http
         self.url = url
         self._headers = headers
         self.retry = retry
+        self._traceparent = traceparent
 
     def with_retry(self, retry: Retry) -> AsyncSender:
-        return AsyncSender(self.http, self.url, self._headers, retry)
+        return AsyncSender(self.http, self.url, self._headers, retry, self._traceparent)
+
+    def trace(self, traceparent: str | None) -> str | None:
+        return self._traceparent() if traceparent is None and self._traceparent is not None else traceparent
 
     async def json(self, request: Call[T]) -> T:
         """The JSON of the answer, if its status is 200 to 299."""
@@ -436,7 +447,7 @@ class AsyncCampaigns(AsyncResource):
                 campaign,
                 query={"draft": draft},
                 idempotency_key=idempotency_key or new_key(),
-                traceparent=traceparent,
+                traceparent=self._sender.trace(traceparent),
             )
         )
 
@@ -736,8 +747,7 @@ class AsyncNoroshi:
     ) -> None:
         self._owns_http = http_client is None
         http = httpx.AsyncClient() if http_client is None else http_client
-        self._traceparent = traceparent
-        self._use(AsyncSender(http, base_url(url), common_headers(key), retry or Retry()))
+        self._use(AsyncSender(http, base_url(url), common_headers(key), retry or Retry(), traceparent))
 
     def _use(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -753,7 +763,6 @@ class AsyncNoroshi:
         """The same client, with its connections, that repeats requests in another way."""
         other = object.__new__(AsyncNoroshi)
         other._owns_http = False
-        other._traceparent = self._traceparent
         other._use(self._sender.with_retry(retry))
         return other
 
@@ -770,9 +779,6 @@ class AsyncNoroshi:
     ) -> None:
         await self.aclose()
 
-    def _trace(self, traceparent: str | None) -> str | None:
-        return self._traceparent() if traceparent is None and self._traceparent is not None else traceparent
-
     async def publish(
         self, notification: types.Notification, *, idempotency_key: str | None = None, traceparent: str | None = None
     ) -> types.Receipt:
@@ -787,7 +793,7 @@ class AsyncNoroshi:
                 path("notifications"),
                 notification,
                 idempotency_key=idempotency_key or new_key(),
-                traceparent=self._trace(traceparent),
+                traceparent=self._sender.trace(traceparent),
             )
         )
 
@@ -810,7 +816,7 @@ class AsyncNoroshi:
             notifications,
             Chunks(lines_per_request, None),
             idempotency_key or new_key(),
-            self._trace(traceparent),
+            self._sender.trace(traceparent),
         )
 
     async def presence(self, users: Iterable[str]) -> types.PresenceAnswer:

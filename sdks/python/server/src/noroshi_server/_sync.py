@@ -44,14 +44,25 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 class Sender:
     """Sends requests, and repeats them."""
 
-    def __init__(self, http: httpx.Client, url: str, headers: dict[str, str], retry: Retry) -> None:
+    def __init__(
+        self,
+        http: httpx.Client,
+        url: str,
+        headers: dict[str, str],
+        retry: Retry,
+        traceparent: Callable[[], str | None] | None,
+    ) -> None:
         self.http = http
         self.url = url
         self._headers = headers
         self.retry = retry
+        self._traceparent = traceparent
 
     def with_retry(self, retry: Retry) -> Sender:
-        return Sender(self.http, self.url, self._headers, retry)
+        return Sender(self.http, self.url, self._headers, retry, self._traceparent)
+
+    def trace(self, traceparent: str | None) -> str | None:
+        return self._traceparent() if traceparent is None and self._traceparent is not None else traceparent
 
     def json(self, request: Call[T]) -> T:
         """The JSON of the answer, if its status is 200 to 299."""
@@ -433,7 +444,7 @@ class Campaigns(Resource):
                 campaign,
                 query={"draft": draft},
                 idempotency_key=idempotency_key or new_key(),
-                traceparent=traceparent,
+                traceparent=self._sender.trace(traceparent),
             )
         )
 
@@ -729,8 +740,7 @@ class Noroshi:
     ) -> None:
         self._owns_http = http_client is None
         http = httpx.Client() if http_client is None else http_client
-        self._traceparent = traceparent
-        self._use(Sender(http, base_url(url), common_headers(key), retry or Retry()))
+        self._use(Sender(http, base_url(url), common_headers(key), retry or Retry(), traceparent))
 
     def _use(self, sender: Sender) -> None:
         self._sender = sender
@@ -746,7 +756,6 @@ class Noroshi:
         """The same client, with its connections, that repeats requests in another way."""
         other = object.__new__(Noroshi)
         other._owns_http = False
-        other._traceparent = self._traceparent
         other._use(self._sender.with_retry(retry))
         return other
 
@@ -763,9 +772,6 @@ class Noroshi:
     ) -> None:
         self.close()
 
-    def _trace(self, traceparent: str | None) -> str | None:
-        return self._traceparent() if traceparent is None and self._traceparent is not None else traceparent
-
     def publish(
         self, notification: types.Notification, *, idempotency_key: str | None = None, traceparent: str | None = None
     ) -> types.Receipt:
@@ -780,7 +786,7 @@ class Noroshi:
                 path("notifications"),
                 notification,
                 idempotency_key=idempotency_key or new_key(),
-                traceparent=self._trace(traceparent),
+                traceparent=self._sender.trace(traceparent),
             )
         )
 
@@ -803,7 +809,7 @@ class Noroshi:
             notifications,
             Chunks(lines_per_request, None),
             idempotency_key or new_key(),
-            self._trace(traceparent),
+            self._sender.trace(traceparent),
         )
 
     def presence(self, users: Iterable[str]) -> types.PresenceAnswer:
