@@ -170,6 +170,8 @@ class Connection:
         self._topics: dict[str, bool] = {}
         # Topics that a session had: without a position a gap cannot be excluded.
         self._joined: set[str] = set()
+        # Topics whose position the service was asked for.
+        self._asked: set[str] = set()
         self._to_sub: dict[str, None] = {}
         self._to_unsub: dict[str, None] = {}
         self._acks: dict[str, None] = {}
@@ -333,9 +335,7 @@ class Connection:
             case "ready":
                 self._ready(frame)
             case "recovered":
-                topic: str = frame["topic"]
-                event = Recovered(topic, frame.get("complete") is True)
-                self._inflow.after(lambda: self._report(event) if self._topics.get(topic) else None)  # R4
+                self._recovered(frame)
             case "items":
                 self._report(frames.items(frame))
             case "error":
@@ -443,6 +443,7 @@ class Connection:
         self._sent_presence = "active"  # P2
         self._flushed_at = None
         self._to_unsub.clear()
+        self._asked.clear()
         for topic, recover in self._topics.items():
             self._to_sub[topic] = None  # R1
             if not recover or topic not in self._joined:
@@ -519,7 +520,26 @@ class Connection:
             self._renew_later(current=not is_rejected)  # T5
         self._report(NoroshiError(code, frames.text(frame.get("message")) or code, topic=topic, reason=reason))
 
+    def _recovered(self, frame: Frame) -> None:
+        topic: str = frame["topic"]
+        epoch, offset = frames.text(frame.get("epoch")), frames.number(frame.get("offset"))
+        is_asked = topic in self._asked
+        self._asked.discard(topic)
+        event = Recovered(topic, frame.get("complete") is True)
+        session = self._inflow.session
+
+        def settled() -> None:
+            if not self._topics.get(topic):
+                return
+            if epoch is not None and offset is not None and session == self._inflow.session:
+                self._inflow.reach(topic, Position(epoch, offset))  # R7
+            if not is_asked:
+                self._report(event)
+
+        self._inflow.after(settled)  # R4
+
     def _forget(self, topic: str) -> None:
+        self._asked.discard(topic)
         self._joined.discard(topic)
         self._to_sub.pop(topic, None)
         self.positions.pop(topic, None)  # R6
@@ -677,11 +697,12 @@ class Connection:
             self._reopen()  # X4
 
     def _sub(self, topics: list[str]) -> Frame:
-        since = {
-            topic: {"epoch": position.epoch, "offset": position.offset}
-            for topic in topics
-            if self._topics.get(topic) and (position := self.positions.get(topic)) is not None
-        }
+        since: dict[str, Frame | None] = {}  # R2
+        for topic in filter(self._topics.get, topics):
+            position = self.positions.get(topic)
+            if position is None:
+                self._asked.add(topic)
+            since[topic] = None if position is None else {"epoch": position.epoch, "offset": position.offset}
         return {"t": "sub", "topics": topics, "since": since} if since else {"t": "sub", "topics": topics}
 
     def _send(self, frame: Frame) -> None:

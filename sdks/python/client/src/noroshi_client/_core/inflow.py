@@ -41,16 +41,16 @@ class Inflow:
         # Topics with a message that was not handled: acknowledging a later one would acknowledge it too (A3).
         self._blocked: set[str] = set()
         self.positions: dict[str, Position] = {}
-        """Of topics: behind the last handled message."""
+        """Of topics: everything up to here was handled."""
         self.last_id: str | None = None
         """X5: the last handled stored message of a stream, while none failed."""
-        self._session = 0
+        self.session = 0
         self._is_stream = False
         self._has_failed = False
 
     def restart(self, *, is_stream: bool) -> None:
         """A new session: unhandled messages arrive again."""
-        self._session += 1
+        self.session += 1
         self._is_stream = is_stream
         if not is_stream:
             self.last_id = None
@@ -62,7 +62,7 @@ class Inflow:
         handled = self._seen.get(message.id)
         if handled is not None:
             if handled:
-                self._done(message, self._session)  # D2
+                self._done(message, self.session)  # D2
             return True
         if len(self._queue) >= QUEUE_MAX:
             return False
@@ -71,16 +71,24 @@ class Inflow:
             oldest = next((one for one, was_handled in self._seen.items() if was_handled), None)
             if oldest is not None:
                 del self._seen[oldest]
-        self._queue.append(_Entry(self._session, message, None))
+        self._queue.append(_Entry(self.session, message, None))
         self._pump()
         return True
+
+    def reach(self, topic: str, position: Position) -> None:
+        """Everything up to here was handled, unless a message of the topic was not (R7)."""
+        if topic in self._blocked:
+            return
+        known = self.positions.get(topic)
+        if known is None or known.epoch != position.epoch or known.offset < position.offset:  # R5
+            self.positions[topic] = position
 
     def after(self, then: Callable[[], None]) -> None:
         """Calls `then` after all earlier messages are settled."""
         if not self._queue:
             then()
             return
-        self._queue.append(_Entry(self._session, None, then))
+        self._queue.append(_Entry(self.session, None, then))
 
     def settle(self, *, handled: bool) -> None:
         """The application has finished with the message that was delivered last."""
@@ -117,11 +125,9 @@ class Inflow:
             if topic in self._blocked:
                 return
             if message.epoch is not None and message.offset is not None and self._is_subscribed(topic):
-                known = self.positions.get(topic)
-                if known is None or known.epoch != message.epoch or known.offset < message.offset:
-                    self.positions[topic] = Position(message.epoch, message.offset)
+                self.reach(topic, Position(message.epoch, message.offset))
         if not message.ack:
             return
-        if self._is_stream and session == self._session and not self._has_failed:
+        if self._is_stream and session == self.session and not self._has_failed:
             self.last_id = message.id
         self._acknowledge(message)
