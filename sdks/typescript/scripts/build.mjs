@@ -4,11 +4,13 @@
  */
 
 import { build } from 'esbuild'
-import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { rollup } from 'rollup'
 import { dts } from 'rollup-plugin-dts'
+
+import { raw } from './raw.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
@@ -24,18 +26,19 @@ async function buildPackage(folder) {
     .map((name) => (name === '.' ? 'index' : name.slice(2)))
   const entryPoints = Object.fromEntries(entries.map((entry) => [entry, `src/${entry}.ts`]))
   const packages = Object.keys(peerDependencies).flatMap((name) => [name, `${name}/*`])
-  const common = { absWorkingDir: folder, entryPoints: Object.values(entryPoints), bundle: true, external: packages, target: 'es2022', legalComments: 'none', logLevel: 'warning', outdir: 'dist' }
-  const banner = readFileSync('src/index.ts', 'utf8').startsWith("'use client'") ? { js: "'use client';" } : {}
-  await build({ ...common, banner, format: 'esm', splitting: entries.length > 1, chunkNames: '[name]' })
-  await build({ ...common, banner, format: 'cjs', outExtension: { '.js': '.cjs' } })
+  const common = { absWorkingDir: folder, entryPoints: Object.values(entryPoints), bundle: true, plugins: [raw], external: packages, target: 'es2022', legalComments: 'none', logLevel: 'warning', outdir: 'dist' }
+  await build({ ...common, format: 'esm', splitting: entries.length > 1, chunkNames: '[name]' })
+  await build({ ...common, format: 'cjs', outExtension: { '.js': '.cjs' } })
   const bundle = await rollup({
     input: entryPoints,
     external: [/^@noroshi\//, /^react/],
     plugins: [dts({ tsconfig: 'tsconfig.json', compilerOptions: { stripInternal: true, noEmit: false } })],
   })
   const { output } = await bundle.generate({ format: 'es', chunkFileNames: '[name].d.ts' })
-  for (const { fileName, code } of output) writeFileSync(join('dist', fileName), code)
-  for (const entry of entries) copyFileSync(`dist/${entry}.d.ts`, `dist/${entry}.d.cts`)
+  for (const { fileName, code } of output) {
+    writeFileSync(join('dist', fileName), code)
+    writeFileSync(join('dist', fileName.replace(/ts$/, 'cts')), code.replace(/from '(\.\/[^']*)\.js'/g, "from '$1.cjs'"))
+  }
 }
 
 const here = process.cwd()

@@ -1,7 +1,8 @@
 /** What the bell does, for every view: open and close, the keyboard, the focus, announcements. */
 
 import type { Item, Noroshi } from '@noroshi/client'
-import { InboxStore, type InboxOptions, type InboxSnapshot } from './store.js'
+import { Observable } from './observable.js'
+import { INITIAL, InboxStore, type InboxOptions, type InboxSnapshot } from './store.js'
 
 export interface BellSnapshot {
   readonly isOpen: boolean
@@ -24,12 +25,13 @@ const EDGE = 8
 export const linkOf = ({ notification }: Item): string | undefined =>
   typeof notification?.url === 'string' && /^https?:\/\//i.test(notification.url) ? notification.url : undefined
 
-export class Bell {
+export const CLOSED: BellSnapshot = { isOpen: false, inbox: INITIAL, active: undefined, column: 0, announced: undefined }
+
+export class Bell extends Observable<BellSnapshot> {
   onSelect: SelectListener | undefined
   readonly inbox: InboxStore
   readonly #client: Noroshi<any>
   readonly #category: string | undefined
-  readonly #listeners = new Set<() => void>()
   #off: (() => void) | undefined
   #hide: (() => void) | undefined
   #root: HTMLElement | null = null
@@ -38,28 +40,23 @@ export class Bell {
   #active: string | undefined
   #column = 0
   #announced: number | undefined
-  #snapshot: BellSnapshot
 
   constructor(client: Noroshi<any>, options: InboxOptions = {}) {
+    super(CLOSED)
     this.#client = client
     this.#category = options.category
     this.inbox = new InboxStore(client, options)
-    this.#snapshot = this.#current()
   }
 
-  getSnapshot = (): BellSnapshot => this.#snapshot
-
-  subscribe = (listener: () => void): (() => void) => {
-    const own = () => listener()
-    this.#listeners.add(own)
-    this.#off ??= this.inbox.subscribe(() => this.#inboxChanged())
+  /** @internal */
+  protected override observed(): void {
+    this.#off = this.inbox.subscribe(() => this.#inboxChanged())
     this.#publish()
-    return () => {
-      this.#listeners.delete(own)
-      if (this.#listeners.size) return
-      this.#off?.()
-      this.#off = undefined
-    }
+  }
+
+  /** @internal */
+  protected override unobserved(): void {
+    this.#off?.()
   }
 
   /** The view's outer element, or null when it is removed. */
@@ -76,7 +73,7 @@ export class Bell {
     const focus = this.#focus
     if (!root || !focus) return
     this.#focus = undefined
-    const { active } = this.#snapshot
+    const { active } = this.getSnapshot()
     if (focus === 'active' && active !== undefined) this.#control(active, this.#column)?.focus()
     else root.querySelector<HTMLElement>(focus === 'button' ? '[aria-haspopup]' : '[role=dialog]')?.focus({ preventScroll: true })
     this.#place()
@@ -116,7 +113,7 @@ export class Bell {
   }
 
   archive = (item: Item): void => {
-    const { items } = this.#snapshot.inbox
+    const { items } = this.getSnapshot().inbox
     const index = items.indexOf(item)
     const next = items[index + 1] ?? items[index - 1]
     // Its control had the focus.
@@ -127,8 +124,8 @@ export class Bell {
   }
 
   markAllRead = (): void => {
-    const newest = this.#snapshot.inbox.items[0]
-    if (newest && this.#snapshot.inbox.unread) void this.inbox.markRead({ upTo: newest.id, ...(this.#category && { category: this.#category }) })
+    const newest = this.getSnapshot().inbox.items[0]
+    if (newest && this.getSnapshot().inbox.unread) void this.inbox.markRead({ upTo: newest.id, ...(this.#category && { category: this.#category }) })
   }
 
   /** `keydown` of the outer element. */
@@ -144,7 +141,7 @@ export class Bell {
       handled()
       return this.close()
     }
-    const { items } = this.#snapshot.inbox
+    const { items } = this.getSnapshot().inbox
     const row = target.closest('[role=row]')
     if (!row) {
       // From the panel's other controls into the list.
@@ -168,10 +165,7 @@ export class Bell {
       PageDown: [index + PAGE_ROWS, column],
       PageUp: [index - PAGE_ROWS, column],
     }
-    if (key === 'Delete') {
-      handled()
-      this.archive(items[index]!)
-    } else if (to[key]) {
+    if (to[key]) {
       handled()
       this.#move(...to[key])
     }
@@ -193,7 +187,7 @@ export class Bell {
   }
 
   #move(index: number, column: number): void {
-    const { items } = this.#snapshot.inbox
+    const { items } = this.getSnapshot().inbox
     const item = items[Math.min(Math.max(index, 0), items.length - 1)]
     if (!item) return
     this.#active = item.id
@@ -214,28 +208,21 @@ export class Bell {
   }
 
   #inboxChanged(): void {
-    const before = this.#snapshot.inbox.unread
+    const before = this.getSnapshot().inbox.unread
     const inbox = this.inbox.getSnapshot()
     if (inbox.unread !== before) this.#announced = before !== undefined && inbox.unread! > before ? inbox.unread : undefined
     // The first items arrived while the focus waits on the panel.
-    if (this.#isOpen && this.#active === undefined && !this.#snapshot.inbox.items.length && inbox.items.length) {
+    if (this.#isOpen && this.#active === undefined && !this.getSnapshot().inbox.items.length && inbox.items.length) {
       const root = this.#root?.getRootNode() as Document | ShadowRoot | undefined
       if (root?.activeElement?.getAttribute('role') === 'dialog') this.#focus = 'active'
     }
     this.#publish()
   }
 
-  #current(): BellSnapshot {
+  #publish(): void {
     const inbox = this.inbox.getSnapshot()
     const active = inbox.items.some(({ id }) => id === this.#active) ? this.#active : inbox.items[0]?.id
-    return { isOpen: this.#isOpen, inbox, active, column: this.#column, announced: this.#announced }
-  }
-
-  #publish(): void {
-    const snapshot = this.#current()
-    const old = this.#snapshot
-    if (!this.#focus && (Object.keys(snapshot) as (keyof BellSnapshot)[]).every((key) => snapshot[key] === old[key])) return
-    this.#snapshot = snapshot
-    for (const listener of [...this.#listeners]) listener()
+    // The view moves the focus after it has rendered.
+    this.publish({ isOpen: this.#isOpen, inbox, active, column: this.#column, announced: this.#announced }, !!this.#focus)
   }
 }

@@ -3,7 +3,7 @@
 import type { Item, Noroshi } from '@noroshi/client'
 import { Bell } from './bell.js'
 import { h, render } from './dom.js'
-import { style } from './style.js'
+import style from './style.css?raw'
 import type { Texts } from './texts.js'
 import { view, type ViewOptions } from './view.js'
 
@@ -59,12 +59,10 @@ export class NoroshiInbox extends Base {
 
   /** @internal */
   connectedCallback(): void {
-    for (const name of ['client', 'texts'] as const) {
-      if (!Object.hasOwn(this, name)) continue
-      // Set before the element was defined.
-      const value = this[name] as any
-      delete (this as any)[name]
-      this[name] = value
+    // Set before the element was defined.
+    for (const name of ['client', 'texts']) {
+      const own = Object.getOwnPropertyDescriptor(this, name)
+      if (own && delete (this as any)[name]) (this as any)[name] = own.value
     }
     this.#start()
   }
@@ -121,7 +119,7 @@ export class NoroshiInbox extends Base {
   }
 }
 
-/** Defines the element under its name, unless it is defined. */
-export function define(name = 'noroshi-inbox'): void {
-  if (!customElements.get(name)) customElements.define(name, name === 'noroshi-inbox' ? NoroshiInbox : class extends NoroshiInbox {})
+/** Defines the element, unless it is defined. */
+export function define(): void {
+  if (!customElements.get('noroshi-inbox')) customElements.define('noroshi-inbox', NoroshiInbox)
 }

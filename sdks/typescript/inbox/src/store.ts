@@ -1,6 +1,8 @@
 /** The list behind the bell: items page by page, kept current, changed at once and rolled back if the service refuses. */
 
-import type { Counts, Item, ItemsChange, Noroshi, NoroshiError, Page, State, Which } from '@noroshi/client'
+import type { Item, ItemsChange, Noroshi, NoroshiError, Page, State, Which } from '@noroshi/client'
+
+import { Observable, quiet } from './observable.js'
 
 export interface InboxOptions {
   /** Default: all items that are not archived. */
@@ -59,10 +61,9 @@ function covers(which: Which, { id, category }: Item): boolean {
   return typeof which === 'string' ? which === id : which.includes(id)
 }
 
-export class InboxStore {
+export class InboxStore extends Observable<InboxSnapshot> {
   readonly #client: Noroshi<any>
   readonly #options: InboxOptions
-  readonly #listeners = new Set<() => void>()
   #off: (() => void)[] = []
   #stopping: ReturnType<typeof setTimeout> | undefined
   /** As the service knows them. */
@@ -84,25 +85,11 @@ export class InboxStore {
   /** Counts lists that replaced the earlier one. */
   #generation = 0
   readonly #changed = new WeakMap<Item, Map<Item['state'], Item>>()
-  #snapshot = INITIAL
 
   constructor(client: Noroshi<any>, options: InboxOptions = {}) {
+    super(INITIAL)
     this.#client = client
     this.#options = options
-  }
-
-  getSnapshot = (): InboxSnapshot => this.#snapshot
-
-  /** Calls the listener after each change; returns a function that removes it. */
-  subscribe = (listener: () => void): (() => void) => {
-    const own = () => listener()
-    this.#listeners.add(own)
-    this.#start()
-    return () => {
-      this.#listeners.delete(own)
-      // A view that is mounted again at once keeps what it has.
-      if (!this.#listeners.size) this.#stopping ??= setTimeout(() => this.#stop())
-    }
   }
 
   /** The list is visible: loads it, and keeps it current until the returned function is called. */
@@ -125,9 +112,9 @@ export class InboxStore {
   archive = (which: Which): Promise<void> => quiet(this.#change('archive', which))
   unarchive = (which: Which): Promise<void> => quiet(this.#change('unarchive', which))
 
-  #start(): void {
+  /** @internal */
+  protected override observed(): void {
     clearTimeout(this.#stopping)
-    this.#stopping = undefined
     if (this.#off.length) return
     const client = this.#client
     this.#off = [
@@ -142,13 +129,16 @@ export class InboxStore {
     this.#publish()
   }
 
-  #stop(): void {
-    this.#stopping = undefined
-    for (const off of this.#off) off()
-    this.#off = []
-    clearTimeout(this.#timer)
-    this.#timer = undefined
-    this.#isStale = true
+  /** @internal */
+  protected override unobserved(): void {
+    // A view that is mounted again at once keeps what it has.
+    this.#stopping = setTimeout(() => {
+      for (const off of this.#off) off()
+      this.#off = []
+      clearTimeout(this.#timer)
+      this.#timer = undefined
+      this.#isStale = true
+    })
   }
 
   #stale(): void {
@@ -300,19 +290,14 @@ export class InboxStore {
   }
 
   /** The counts after the pending changes, as far as the list knows the items that they change. */
-  #counts(items: readonly Item[]): Partial<Counts> & Pick<Counts, 'categories'> {
+  #counts(items: readonly Item[]): Pick<InboxSnapshot, 'unread' | 'categories'> {
     const { unread, categories } = this.#client.inbox
-    if (unread === undefined || !this.#pending.length) return unread === undefined ? { categories } : { unread, categories }
+    if (unread === undefined || !this.#pending.length) return { unread, categories }
     const after = { unread, categories: { ...categories } }
-    const count = (category: string | undefined, change: number) => {
-      after.unread += change
-      if (category === undefined) return
-      after.categories[category] = Math.max((after.categories[category] ?? 0) + change, 0)
-      if (!after.categories[category]) delete after.categories[category]
-    }
     this.#base.forEach((item, index) => {
       const change = Number(items[index]!.state === 'unread') - Number(item.state === 'unread')
-      if (change) count(item.category, change)
+      after.unread += change
+      if (change && item.category !== undefined) after.categories[item.category] = Math.max((after.categories[item.category] ?? 0) + change, 0)
     })
     const { state, category } = this.#options
     const isWhole = category === undefined && state !== 'read' && state !== 'archived'
@@ -331,11 +316,11 @@ export class InboxStore {
       ? this.#base.map((item) => this.#pending.reduce((item, { action, which }) => (covers(which, item) ? this.#as(item, AFTER[action][item.state]) : item), item))
       : this.#base
     const counts = this.#counts(all)
-    const old = this.#snapshot
+    const old = this.getSnapshot()
     const items = all.filter((item) => this.#has(item))
     const isSameList = items.length === old.items.length && items.every((item, index) => item === old.items[index])
     const isSameMap = JSON.stringify(counts.categories) === JSON.stringify(old.categories)
-    const snapshot: InboxSnapshot = {
+    this.publish({
       status: this.#status,
       items: isSameList ? old.items : items,
       hasMore: this.#next !== null,
@@ -343,15 +328,6 @@ export class InboxStore {
       error: this.#error,
       unread: counts.unread,
       categories: isSameMap ? old.categories : counts.categories,
-    }
-    if ((Object.keys(snapshot) as (keyof InboxSnapshot)[]).every((key) => snapshot[key] === old[key])) return
-    this.#snapshot = snapshot
-    for (const listener of [...this.#listeners]) listener()
+    })
   }
-}
-
-/** The promise, which nobody has to handle: the snapshot has the error too. */
-function quiet(promise: Promise<void>): Promise<void> {
-  promise.catch(() => {})
-  return promise
 }

@@ -3,7 +3,7 @@
 import { Noroshi, type Item, type NoroshiOptions } from '@noroshi/client'
 
 export const settle = async () => {
-  for (let i = 0; i < 6; i++) await new Promise((resolve) => setTimeout(resolve))
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setTimeout(resolve))
 }
 
 export const id = (n: number) => `01a00000-0000-7000-8000-${String(n).padStart(12, '0')}`
