@@ -161,7 +161,7 @@ for (const name of ['react', 'element']) {
       await page.waitForURL('**/orders/1')
       await page.goBack()
       await label('Notifications, 1 unread')
-      await until('the report', async () => (await node.api.notification(ids[0])).opened === 1)
+      await until('the report', async () => (await node.api.notification(ids[0])).counts.opened === 1)
     })
 
     test('an application opens items itself', async (t) => {
