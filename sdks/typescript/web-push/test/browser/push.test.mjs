@@ -114,7 +114,7 @@ async function open(t, { device = `push-${++browsers}`, granted = true } = {}) {
     notifications: () =>
       inWorker(async () =>
         (await self.registration.getNotifications()).map(({ title, body, icon, tag, silent, data, actions }) => ({
-          title, body, icon: new URL(icon).pathname, tag, silent, data, actions: actions.map(({ action, title }) => ({ action, title })),
+          title, body, icon: icon && new URL(icon).pathname, tag, silent, data, actions: actions.map(({ action, title }) => ({ action, title })),
         })),
       ),
     /** The user clicks on the notification with this title. */
@@ -261,7 +261,7 @@ test('a report waits for the network and for a session; the page sends what the 
   })
 })
 
-test('a changed VAPID key, a suspended token, and a changed subscription: subscribed and registered again', { skip }, async (t) => {
+test('a changed VAPID key, a subscription that the push service replaced, and another device: subscribed and registered again', { skip }, async (t) => {
   const browser = await open(t)
   const first = await browser.subscribe()
   vapid = 'BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4'
