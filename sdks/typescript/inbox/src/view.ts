@@ -17,7 +17,7 @@ export interface ViewOptions {
 
 type H<Node> = (type: any, props: any, ...children: any[]) => Node
 
-const BELL = 'M12 3a6 6 0 0 0-6 6c0 5-2 6.5-2 7.500h16c0-1-2-2.5-2-7.500a6 6 0 0 0-6-6ZM9.5 19.5a2.6 2.6 0 0 0 5 0'
+const BELL = 'M12 3a6 6 0 0 0-6 6c0 5-2 6.5-2 7.5h16c0-1-2-2.5-2-7.5a6 6 0 0 0-6-6ZM9.5 19.5a2.6 2.6 0 0 0 5 0'
 const ARCHIVE = 'M4 5h16v4H4zM5.5 9v10h13V9M10 13h4'
 
 const fill = (text: string, n: number) => text.replace('{n}', String(n))
