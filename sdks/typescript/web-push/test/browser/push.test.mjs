@@ -111,18 +111,15 @@ async function open(t, { device = `push-${++browsers}`, granted = true } = {}) {
       const payload = await until('the push', async () => (await fakes.accepted('webpush', current.endpoint)).map((one) => one.payload).find((one) => one.includes(id)))
       return { id, payload }
     },
-    notifications: () =>
-      inWorker(async () =>
-        (await self.registration.getNotifications()).map(({ title, body, icon, tag, silent, data, actions }) => ({
-          title, body, icon: icon && new URL(icon).pathname, tag, silent, data, actions: actions.map(({ action, title }) => ({ action, title })),
-        })),
-      ),
+    /** In the order in which they were shown. */
+    notifications: () => inWorker(() => self.shown),
     /** The user clicks on the notification with this title. */
     click: (title, action = '') =>
       inWorker(
-        async ({ title, action }) => {
-          const notification = (await self.registration.getNotifications()).find((one) => one.title === title)
-          self.dispatchEvent(new NotificationEvent('notificationclick', { notification, action }))
+        ({ title, action }) => {
+          const { data } = self.shown.findLast((one) => one.title === title).options
+          const notification = { title, data: structuredClone(data), close: () => self.closed.push(title) }
+          self.dispatchEvent(Object.assign(new ExtendableEvent('notificationclick'), { notification, action }))
         },
         { title, action },
       ),
@@ -151,18 +148,22 @@ test('subscribing registers the push token, once; what the node pushes is shown'
   const classic = await browser.push({ notification: { body: 'only a body' } })
   for (const { payload } of [declarative, typed, classic]) await browser.deliver(payload)
   await browser.deliver(classic.payload)
-  const shown = await until('three notifications', async () => {
+  const shown = await until('four notifications', async () => {
     const all = await browser.notifications()
-    return all.length === 3 && all
+    return all.length === 4 && all
   })
-  const by = (id) => shown.find(({ tag }) => tag === id)
   const remembered = (id, url, data, actions = {}) => ({ noroshi: { id, url, actions, data } })
-  assert.deepEqual(by(declarative.id), { title: 'Declarative', body: 'B', icon: '/icon.png', tag: declarative.id, silent: false, actions: [], data: remembered(declarative.id, url, { n: 1 }) })
-  assert.deepEqual(by(typed.id), {
-    title: '狼煙', body: '', icon: '/icon.png', tag: typed.id, silent: true, actions: [{ action: 'yes', title: 'Yes' }, { action: 'more', title: 'More' }],
-    data: remembered(typed.id, url, undefined, { yes: url, more: `${site.url}/more` }),
-  })
-  assert.equal(by(classic.id).title, '127.0.0.1')
+  assert.deepEqual(shown, [
+    { title: 'Declarative', options: { body: 'B', icon: '/icon.png', tag: declarative.id, data: remembered(declarative.id, url, { n: 1 }) } },
+    {
+      title: '狼煙',
+      options: {
+        icon: '/icon.png', tag: typed.id, silent: true, lang: 'ja', actions: [{ action: 'yes', title: 'Yes' }, { action: 'more', title: 'More' }],
+        data: remembered(typed.id, url, undefined, { yes: url, more: `${site.url}/more` }),
+      },
+    },
+    ...Array(2).fill({ title: '127.0.0.1', options: { body: 'only a body', icon: '/icon.png', tag: classic.id, data: remembered(classic.id, undefined, undefined) } }),
+  ])
   assert.deepEqual(await browser.errors(), [])
 })
 
@@ -177,7 +178,7 @@ test('a click opens the page and is reported with a token of the session, while 
   await browser.click('Order')
   await browser.opened(id)
   assert.deepEqual(await browser.windows(), [`${site.url}/orders/7`])
-  assert.deepEqual(await browser.notifications(), [])
+  assert.deepEqual(await browser.inWorker(() => self.closed), ['Order'])
   assert.ok(site.asked.some(({ device, worker }) => device === browser.device && worker === 'yes'))
   // Nothing that is stored is a credential.
   const stored = await browser.inWorker(async () => {

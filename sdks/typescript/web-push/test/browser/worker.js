@@ -5,6 +5,15 @@ import { handlePush } from '@noroshi/web-push/worker'
 const query = new URL(self.location.href).searchParams
 self.errors = []
 self.windows = []
+self.closed = []
+/** What Chromium has shown: `getNotifications` forgets a notification that it does not find on the screen yet. */
+self.shown = []
+const { registration } = self
+const showNotification = registration.showNotification.bind(registration)
+registration.showNotification = async (title, options) => {
+  await showNotification(title, options)
+  self.shown.push({ title, options })
+}
 self.show = undefined
 // A click that is dispatched by a test is none of the user: the browser would refuse the window.
 self.clients.openWindow = async (url) => void self.windows.push(url)
