@@ -53,7 +53,7 @@ export interface WorkerOptions {
   title?: string
   /** Icons, and other options that notifications do not have themselves. */
   defaults?: Shown['options']
-  /** Changes what is shown. `null` shows nothing; browsers then show a notice of their own, and may end the subscription. */
+  /** Changes the notification. `null` shows nothing; browsers then show a notice of their own, and may end the subscription. */
   show?: (shown: Shown | undefined, message: PushMessage) => Shown | null | undefined | Promise<Shown | null | undefined>
   /** The user clicked. `false`: nothing is opened. */
   onClick?: (click: Click) => boolean | void | Promise<boolean | void>
@@ -247,7 +247,7 @@ class Worker {
     await this.send()
   }
 
-  /** Background Sync, where the browser has it, sends what is left when the network returns. */
+  /** Background Sync, where the browser has it, sends the rest when the network returns. */
   async #later(): Promise<void> {
     try {
       await this.scope.registration.sync?.register(SYNC_TAG)
