@@ -44,8 +44,11 @@ const message = (number: number, topic?: string) => ({ t: 'msg', id: `m${number}
 
 test('a provider connects once in StrictMode, and closes when it is unmounted', async () => {
   const State = () => <p>{useConnectionState().state}</p>
+  const states: string[] = []
+  client.on('state', ({ state }) => states.push(state))
   const { text, unmount, complaints } = await show(<State />)
   assert.equal(text(), 'connected')
+  assert.deepEqual(states, ['connecting', 'connected'])
   assert.equal(frames('connect').length, 1)
   await unmount()
   await settle()
@@ -193,6 +196,16 @@ test('useTopic: subscribed once for several components, until the last one is un
   assert.deepEqual(complaints, [])
 })
 
+test('useTopic: a component that replaces another one keeps the subscription and its message', async () => {
+  const News = () => <>{useTopic<number>('news').message?.data ?? '-'}</>
+  const { text, render } = await show(<News key="a" />)
+  await acted(() => service.send(message(1, 'news')))
+  await render(<News key="b" />)
+  await acted(() => new Promise((resolve) => setTimeout(resolve, 150)))
+  assert.equal(text(), '1')
+  assert.deepEqual([frames('sub'), frames('unsub')], [['frame sub news'], []])
+})
+
 test('useTopic: refusals and gaps', async () => {
   const gaps: unknown[] = []
   const News = () => {
@@ -258,11 +271,14 @@ test('useVariant: with an element, once it is in view', async () => {
     observe = (element: Element) => void this.own.elements.push(element)
     disconnect = () => void observers.splice(observers.indexOf(this.own), 1)
   }
-  const Checkout = () => {
+  const Checkout = ({ isHidden = false }) => {
     const { variant, ref } = useVariant('checkout')
-    return variant ? <b ref={ref}>{variant}</b> : null
+    return variant && !isHidden ? <b ref={ref}>{variant}</b> : null
   }
-  const { container } = await show(<Checkout />)
+  const { container, render } = await show(<Checkout />)
+  await render(<Checkout isHidden />)
+  assert.deepEqual([exposures, observers.length], [[], 0])
+  await render(<Checkout />)
   assert.deepEqual(exposures, [])
   assert.deepEqual(observers.map(({ elements }) => elements), [[container.querySelector('b')]])
   await acted(() => observers[0]!.callback([{ isIntersecting: false }]))
