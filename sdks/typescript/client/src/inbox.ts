@@ -109,7 +109,8 @@ export class Inbox {
   async #change(action: string, which: Which, { signal }: RequestOptions = {}): Promise<Changed> {
     const patch = async (body: object): Promise<Changed> => {
       const version = this.#version
-      const answer = await this.#http.json<Changed>('PATCH', '/v1/me/items', { body: { action, ...body }, signal })
+      // A click on an item may leave the page.
+      const answer = await this.#http.json<Changed>('PATCH', '/v1/me/items', { body: { action, ...body }, signal, keepalive: true })
       if (version === this.#version) this.update(answer)
       return answer
     }

@@ -16,6 +16,7 @@ export {
   Preferences,
   Topic,
   type AnyMessage,
+  type ApiRequest,
   type Channel,
   type Me,
   type NoroshiEvents,

@@ -59,6 +59,13 @@ export interface Variant<Data = unknown> {
   data?: Data
 }
 
+/** A request of the device's API: `crates/api/openapi.json`. */
+export interface ApiRequest extends RequestOptions {
+  /** Sent as JSON. */
+  body?: unknown
+  query?: Record<string, string | undefined>
+}
+
 /** A way in which notifications arrive. */
 export type Channel = 'live' | 'push' | 'inbox'
 
@@ -271,6 +278,12 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
       this.#exposures.add([experiment])
     }
     return variant
+  }
+
+  /** Sends a request of the device's API that has no method here; returns the answer's body, if there is one. */
+  async request<Body = unknown>(method: string, path: string, { body, query = {}, signal }: ApiRequest = {}): Promise<Body> {
+    const answer = await this.#http.request(method, path, { body, query, signal })
+    return (answer.status === 204 ? undefined : answer.json()) as Body
   }
 
   /** The page was hidden or shown, or the network returned, in environments without a `document`. */

@@ -147,6 +147,24 @@ test('more than 100 ids are changed in several requests', async () => {
   noroshi.close()
 })
 
+test('a request of the API that has no method', async () => {
+  const { wire, noroshi } = await connected()
+  await wire.expect(LOGIN)
+  const put = noroshi.request('PUT', '/v1/me/push-tokens/webpush', { body: { endpoint: 'https://push.test/1' } })
+  await settle()
+  await wire.step({ reply: { status: 204 } })
+  assert.equal(await put, undefined)
+  const get = noroshi.request<{ tokens: [] }>('GET', '/v1/me/push-tokens')
+  await settle()
+  await wire.step({ reply: { body: { tokens: [] } } })
+  assert.deepEqual(await get, { tokens: [] })
+  await wire.expect([
+    { request: { method: 'PUT', path: '/v1/me/push-tokens/webpush', token: 't1', body: { endpoint: 'https://push.test/1' } } },
+    { request: { method: 'GET', path: '/v1/me/push-tokens', token: 't1' } },
+  ])
+  noroshi.close()
+})
+
 test('T2: while a token is requested, everything else waits for the same one', async () => {
   const wire = new LocalWire()
   const clock = new Clock()
