@@ -1,0 +1,3 @@
+module github.com/noroshi/noroshi/sdks/go
+
+go 1.26.0
