@@ -212,40 +212,6 @@ type DeviceChange struct {
 	PushToken Optional[PushToken]          `json:"push_token,omitzero"`
 }
 
-// PresenceChange: the schema of this name in openapi.json.
-type PresenceChange struct {
-	State PresenceChangeState `json:"state"`
-}
-
-// Inbox: the schema of this name in openapi.json.
-type Inbox struct {
-	// Oldest first.
-	Messages []Message `json:"messages"`
-	Total    int64     `json:"total"`
-}
-
-// Ack: the schema of this name in openapi.json.
-type Ack struct {
-	IDs []string `json:"ids"`
-}
-
-// Acked: the schema of this name in openapi.json.
-type Acked struct {
-	// Number of messages that this request acknowledged. Messages acknowledged before do not count.
-	Acked int64 `json:"acked"`
-}
-
-// Opening: the schema of this name in openapi.json.
-type Opening struct {
-	IDs []string `json:"ids"`
-}
-
-// Opened: the schema of this name in openapi.json.
-type Opened struct {
-	// Number of messages that were not opened on this device before.
-	Opened int64 `json:"opened"`
-}
-
 // Item: An entry of a user's notification centre.
 type Item struct {
 	// The notification.
@@ -276,19 +242,6 @@ type ItemCounts struct {
 	Unread int64 `json:"unread"`
 	// Unread items by category, at most 100 categories. Items of no category are only in `unread`.
 	Categories map[string]int64 `json:"categories"`
-}
-
-// ItemChange: Exactly one of `ids` and `up_to` is required.
-type ItemChange struct {
-	// `read` changes unread items, `unread` read ones, `archive` both, `unarchive` makes archived
-	// items read. All other items stay as they are.
-	Action ItemChangeAction `json:"action"`
-	// Ids that are not the user's are ignored.
-	IDs Optional[[]string] `json:"ids,omitzero"`
-	// This item and all older ones: the newest that the user has seen, so that later ones stay unread.
-	UpTo Optional[string] `json:"up_to,omitzero"`
-	// With `up_to`: only items of this category.
-	Category Optional[string] `json:"category,omitzero"`
 }
 
 // ItemsChanged: the schema of this name in openapi.json.
@@ -372,7 +325,7 @@ type Me struct {
 	// The newest messages of the inbox, newest first, at most 10.
 	Messages []Message `json:"messages"`
 	// The experiments that the device is in, by name.
-	Experiments map[string]MeExperiment `json:"experiments"`
+	Experiments map[string]Variant `json:"experiments"`
 	// Current notices in the device's language, sorted by start.
 	Maintenance []MeMaintenance `json:"maintenance"`
 	// Where to connect, by protocol. MQTT and XMPP over TCP are present if the operator set
@@ -387,8 +340,8 @@ type MePushSuspect struct {
 	Reason string `json:"reason"`
 }
 
-// MeExperiment: the schema of this name in openapi.json.
-type MeExperiment struct {
+// Variant: the schema of this name in openapi.json.
+type Variant struct {
 	Variant string `json:"variant"`
 	// The data of the variant.
 	Data json.RawMessage `json:"data,omitzero"`
@@ -453,17 +406,6 @@ type Endpoint struct {
 // Endpoints: the schema of this name in openapi.json.
 type Endpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
-}
-
-// Exposures: the schema of this name in openapi.json.
-type Exposures struct {
-	Experiments []string `json:"experiments"`
-}
-
-// Exposed: the schema of this name in openapi.json.
-type Exposed struct {
-	// Experiments with the device's variants. Excludes those that the device is not in.
-	Exposed map[string]string `json:"exposed"`
 }
 
 // Code: Stable. Rely on it, not on the texts.
@@ -606,14 +548,6 @@ const (
 	PlatformOther   Platform = "other"
 )
 
-// PresenceChangeState: one of the constants below; a later version of the service may add values.
-type PresenceChangeState string
-
-const (
-	PresenceChangeStateActive PresenceChangeState = "active"
-	PresenceChangeStateIdle   PresenceChangeState = "idle"
-)
-
 // ItemState: one of the constants below; a later version of the service may add values.
 type ItemState string
 
@@ -621,17 +555,6 @@ const (
 	ItemStateUnread   ItemState = "unread"
 	ItemStateRead     ItemState = "read"
 	ItemStateArchived ItemState = "archived"
-)
-
-// ItemChangeAction: `read` changes unread items, `unread` read ones, `archive` both, `unarchive`
-// makes archived items read. All other items stay as they are.
-type ItemChangeAction string
-
-const (
-	ItemChangeActionRead      ItemChangeAction = "read"
-	ItemChangeActionUnread    ItemChangeAction = "unread"
-	ItemChangeActionArchive   ItemChangeAction = "archive"
-	ItemChangeActionUnarchive ItemChangeAction = "unarchive"
 )
 
 // PreferenceChannel: one of the constants below; a later version of the service may add values.

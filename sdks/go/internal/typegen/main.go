@@ -11,7 +11,8 @@
 //   - An object is a struct. A union of objects is one struct with the fields of all of them.
 //   - Optional and nullable texts, times, lists and maps are values that are omitted when they are zero. Optional numbers, booleans
 //     for which false and absent differ, and objects are pointers.
-//   - In a schema whose name ends in Change, a nullable field is an Optional, which distinguishes null from absent.
+//   - In a schema whose description says that null clears or removes, a nullable field is an Optional, which distinguishes null
+//     from absent.
 //   - A text with an enum has a named type. Equal enums share one.
 //   - Any JSON is any in requests, and json.RawMessage in schemas that responses contain.
 package main
@@ -133,8 +134,9 @@ var enumNames = map[string]string{
 	"auto,ltr,rtl":                           "Direction",
 }
 
-// renamed are better names for enums than that of their first place.
+// renamed are better names than those of their first place.
 var renamed = map[string]string{
+	"MeExperiment":                 "Variant",
 	"NotificationRecipientOutcome": "Outcome",
 	"NotificationStateTargetKind":  "TargetKind",
 	"NewCampaignLane":              "Lane",
@@ -143,6 +145,9 @@ var renamed = map[string]string{
 	"NamedPushTokenKind":           "PushTokenKind",
 	"QuotaQuota":                   "QuotaName",
 }
+
+// nullClears matches the description of a schema whose null differs from an absent field.
+var nullClears = regexp.MustCompile(`null (clears|removes)`)
 
 // asIn matches the description of a property that has the type of another schema's.
 var asIn = regexp.MustCompile("^As in `(\\w+)`\\.$")
@@ -366,6 +371,7 @@ func (g *generator) structure(name string, s *schema, inResponse bool) {
 		}
 		isRequired := slices.Contains(s.Required, key)
 		typeName := name + singular(goName(key), bare)
+		typeName = cmp.Or(renamed[typeName], typeName)
 		if object := objectOf(bare); object != nil {
 			inner = append(inner, nested{typeName, object})
 		}
@@ -373,9 +379,9 @@ func (g *generator) structure(name string, s *schema, inResponse bool) {
 		kind := g.plain(typeName, bare, inResponse)
 		option := ""
 		switch {
-		case isNullable && strings.HasSuffix(name, "Change") && !isRequired:
+		case isNullable && nullClears.MatchString(s.Description):
 			kind, option = "Optional["+kind+"]", ",omitzero"
-		case isNullable && strings.HasSuffix(name, "Change"):
+		case isNullable && isRequired && strings.HasSuffix(name, "Change"):
 			kind = "*" + kind
 		case isRequired && !isNullable:
 		case g.needsPointer(bare, kind, description):

@@ -124,6 +124,21 @@ func (f *inflow) pump() {
 	}
 }
 
+// drop forgets the messages that the application does not have yet. They arrive again.
+func (f *inflow) drop() {
+	kept := 0
+	if f.isPassed {
+		kept = 1
+	}
+	for _, one := range f.queue[min(kept, len(f.queue)):] {
+		if one.message != nil {
+			f.seenOrder.Remove(f.seen[one.message.ID])
+			delete(f.seen, one.message.ID)
+		}
+	}
+	f.queue = f.queue[:min(kept, len(f.queue))]
+}
+
 func (f *inflow) shift() entry {
 	first := f.queue[0]
 	f.queue[0] = entry{}

@@ -223,6 +223,7 @@ func (m *Machine) Close(now time.Time) {
 			m.flush()
 			m.stop(reasonClosed)
 		}
+		m.inflow.drop()
 		m.http.close()
 	})
 }

@@ -15,8 +15,6 @@ const (
 	exposuresMax = 100
 	// A request has at most as many ids of messages.
 	batchMax = 1_000
-	// A request has at most as many ids of items.
-	itemsMax = 100
 )
 
 // encode writes JSON as it was given: without escapes for HTML, which would make frames larger than parts assumes.
@@ -220,7 +218,7 @@ func (h *http) reportPresence(state string) {
 	})
 }
 
-// Opened reports that the user opened messages (O2).
+// ReportOpened reports that the user opened messages (O2).
 func (m *Machine) ReportOpened(now time.Time, ids []string) {
 	m.input(now, func() { m.opened.add(ids) })
 }
@@ -335,39 +333,23 @@ type Changed struct {
 	Changed int64 `json:"changed"`
 }
 
-// ChangeItems changes the state of items. A change with more than 100 ids takes several requests.
-func (m *Machine) ChangeItems(now time.Time, body map[string]any, ids []string, done func(Changed, *Error)) {
-	m.input(now, func() { m.changeItems(body, ids, 0, done) })
-}
-
-func (h *http) changeItems(body map[string]any, ids []string, before int64, done func(Changed, *Error)) {
-	part := maps.Clone(body)
-	rest := ids
-	if ids != nil {
-		size := min(len(ids), itemsMax)
-		part["ids"], rest = ids[:size], ids[size:]
-	}
-	version := h.version
-	h.m.request(Call{Method: "PATCH", Path: "/v1/me/items", Body: encode(part)}, func(answer Answer, err *Error) {
-		if err != nil {
-			done(Changed{}, err)
-			return
-		}
-		var changed Changed
-		if cause := json.Unmarshal(answer.Body, &changed); cause != nil {
-			done(Changed{}, notJSON(cause))
-			return
-		}
-		if version == h.version {
-			h.update(changed.Counts)
-		}
-		changed.Changed += before
-		if len(rest) > 0 {
-			h.changeItems(body, rest, changed.Changed, done)
-			return
-		}
-		done(changed, nil)
+// ChangeItems changes the state of at most 100 items, or of all up to one.
+func (m *Machine) ChangeItems(now time.Time, change map[string]any, done func(Changed, *Error)) (n int) {
+	m.input(now, func() {
+		version := m.version
+		n = m.request(Call{Method: "PATCH", Path: "/v1/me/items", Body: encode(change)}, func(answer Answer, err *Error) {
+			var changed Changed
+			if err == nil {
+				if cause := json.Unmarshal(answer.Body, &changed); cause != nil {
+					err = notJSON(cause)
+				} else if version == m.version { // U2
+					m.update(changed.Counts)
+				}
+			}
+			done(changed, err)
+		})
 	})
+	return n
 }
 
 // update has newer counts.

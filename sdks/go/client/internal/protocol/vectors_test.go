@@ -262,7 +262,7 @@ func (p *player) call(name string, argument json.RawMessage) {
 			p.saw(map[string]any{"variant": name})
 		})
 	case "mark_read":
-		p.machine.ChangeItems(p.now, map[string]any{"action": "read"}, decode[[]string](p, argument), func(changed Changed, err *Error) {
+		p.machine.ChangeItems(p.now, map[string]any{"action": "read", "ids": decode[[]string](p, argument)}, func(changed Changed, err *Error) {
 			if p.failed(err) {
 				return
 			}
