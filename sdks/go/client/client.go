@@ -68,6 +68,8 @@ type Client struct {
 	clock   clock
 	events  eventQueue
 	saver   saver
+	// Has a value after handlers of a message have returned.
+	settled chan struct{}
 
 	// mu guards what follows. No other lock is taken under it except that of events and saver, and nothing waits.
 	mu           sync.Mutex
@@ -169,6 +171,7 @@ func newClient(options Options, clock clock) (*Client, error) {
 	c := &Client{
 		options: options, base: base, http: options.HTTPClient, clock: clock, machine: protocol.New(config), links: map[int]link{},
 		cancelToken: map[int]context.CancelFunc{}, callContexts: map[int]context.Context{}, changed: make(chan struct{}),
+		settled: make(chan struct{}, 1),
 	}
 	c.handlers.topics = map[string]*Subscription{}
 	c.background, c.cancelAll = context.WithCancel(context.Background())
@@ -370,6 +373,10 @@ func (c *Client) handle(raw protocol.Message) {
 		failed = errors.New("the handler was removed while the message waited")
 	}
 	c.input(func(m *protocol.Machine, now time.Time) { m.Settled(now, failed) })
+	select {
+	case c.settled <- struct{}{}:
+	default:
+	}
 }
 
 // Connect connects in the background, and stays connected until Close. It has no effect while the client is connected.

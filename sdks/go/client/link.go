@@ -126,6 +126,7 @@ func (s *socket) run(ctx context.Context, app string) protocol.End {
 }
 
 func (s *socket) read(ctx context.Context, conn *websocket.Conn) protocol.End {
+	throttle := throttle{client: s.client}
 	for {
 		kind, data, err := conn.Read(ctx)
 		if err != nil {
@@ -137,6 +138,7 @@ func (s *socket) read(ctx context.Context, conn *websocket.Conn) protocol.End {
 		s.client.input(func(m *protocol.Machine, now time.Time) {
 			m.Frame(now, s.attempt, data, kind == websocket.MessageBinary)
 		})
+		throttle.wait(ctx)
 	}
 }
 
@@ -164,6 +166,55 @@ func (s *socket) write(ctx context.Context, conn *websocket.Conn) {
 					return
 				}
 			}
+		}
+	}
+}
+
+const (
+	// Above this number of waiting messages the client reads no faster than handlers return.
+	throttleAbove = protocol.QueueMax * 3 / 4
+	// Handlers that need longer do not slow down reading: the queue fills, and the machine disconnects (L2).
+	throttleWait = 20 * time.Millisecond
+)
+
+// throttle slows down reading during a burst of messages, such as the recovery of a topic, so that TCP slows down the service.
+type throttle struct {
+	client *Client
+	// No handler returned during the last wait.
+	isStalled bool
+}
+
+func (t *throttle) wait(ctx context.Context) {
+	timer := (*time.Timer)(nil)
+	for {
+		t.client.mu.Lock()
+		waiting := t.client.machine.Waiting()
+		t.client.mu.Unlock()
+		if waiting < throttleAbove {
+			t.isStalled = false
+			return
+		}
+		if t.isStalled {
+			select {
+			case <-t.client.settled:
+				t.isStalled = false
+			default:
+				return
+			}
+		}
+		if timer == nil {
+			timer = time.NewTimer(throttleWait)
+			defer timer.Stop()
+		} else {
+			timer.Reset(throttleWait)
+		}
+		select {
+		case <-t.client.settled:
+		case <-timer.C:
+			t.isStalled = true
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -204,6 +255,7 @@ func (c *Client) stream(ctx context.Context, e protocol.Dial) protocol.End {
 		return end
 	}
 	c.input(func(m *protocol.Machine, now time.Time) { m.Opened(now, e.Attempt) })
+	throttle := throttle{client: c}
 	_ = readEvents(response.Body, func(data []byte) {
 		c.input(func(m *protocol.Machine, now time.Time) {
 			if data == nil {
@@ -212,6 +264,7 @@ func (c *Client) stream(ctx context.Context, e protocol.Dial) protocol.End {
 			}
 			m.Frame(now, e.Attempt, data, false)
 		})
+		throttle.wait(ctx)
 	})
 	return protocol.End{}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,18 +36,23 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle := make(chan string, servers)
+	waiting := make(chan vectors.Vector)
+	var players sync.WaitGroup
 	for range servers {
-		idle <- scriptedServer(t, filepath.Join(filepath.Dir(folder), "scripted-server", "server.mjs"))
-	}
-	for _, vector := range all {
-		t.Run(vector.File+": "+vector.Name, func(t *testing.T) {
-			t.Parallel()
-			server := <-idle
-			defer func() { idle <- server }()
-			play(t, server, vector)
+		server := scriptedServer(t, filepath.Join(filepath.Dir(folder), "scripted-server", "server.mjs"))
+		players.Go(func() {
+			for vector := range waiting {
+				t.Run(vector.File+": "+vector.Name, func(t *testing.T) { play(t, server, vector) })
+			}
 		})
 	}
+	// The longest first.
+	slices.SortStableFunc(all, func(a, b vectors.Vector) int { return len(b.Steps) - len(a.Steps) })
+	for _, vector := range all {
+		waiting <- vector
+	}
+	close(waiting)
+	players.Wait()
 }
 
 // scriptedServer returns the address of sdks/scripted-server.
@@ -403,8 +409,10 @@ func (p *remotePlayer) step(name string, argument json.RawMessage) {
 		p.decode(argument, &calls)
 		for call, value := range calls {
 			p.call(call, value)
+			if call != "finish" && call != "fail" {
+				p.settle()
+			}
 		}
-		p.settle()
 	case "advance":
 		var ms int64
 		p.decode(argument, &ms)
@@ -574,12 +582,18 @@ func (p *remotePlayer) call(name string, argument json.RawMessage) {
 		}
 	case "finish", "fail":
 		id := p.text(argument)
-		p.mu.Lock()
-		result := p.deferred[id]
-		delete(p.deferred, id)
-		p.mu.Unlock()
-		if result == nil {
-			p.t.Fatalf("the application does not have %q", id)
+		var result chan error
+		for deadline := time.Now().Add(time.Second); result == nil; {
+			if time.Now().After(deadline) {
+				p.t.Fatalf("the application does not have %q", id)
+			}
+			p.mu.Lock()
+			result = p.deferred[id]
+			delete(p.deferred, id)
+			p.mu.Unlock()
+			if result == nil {
+				time.Sleep(100 * time.Microsecond)
+			}
 		}
 		before := c.inputCount.Load()
 		if name == "fail" {
@@ -588,7 +602,7 @@ func (p *remotePlayer) call(name string, argument json.RawMessage) {
 			result <- nil
 		}
 		for deadline := time.Now().Add(time.Second); c.inputCount.Load() == before && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
+			time.Sleep(100 * time.Microsecond)
 		}
 	case "listen_unread":
 		p.mu.Lock()

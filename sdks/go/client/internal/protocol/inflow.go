@@ -2,10 +2,10 @@ package protocol
 
 import "container/list"
 
-const (
-	queueMax = 1_000
-	seenMax  = 4_096
-)
+// QueueMax is how many messages wait for the application (L2).
+const QueueMax = 1_000
+
+const seenMax = 4_096
 
 // position is the place of a message in the log of its topic.
 type position struct {
@@ -69,7 +69,7 @@ func (f *inflow) receive(message *Message) bool {
 		}
 		return true
 	}
-	if len(f.queue) >= queueMax {
+	if len(f.queue) >= QueueMax {
 		return false
 	}
 	f.seen[message.ID] = f.seenOrder.PushBack(&seen{id: message.ID})
@@ -102,6 +102,9 @@ func (f *inflow) after(then func()) {
 	f.queue = append(f.queue, entry{then: then})
 	f.pump()
 }
+
+// Waiting is how many messages wait for the application.
+func (m *Machine) Waiting() int { return len(m.inflow.queue) }
 
 func (f *inflow) pump() {
 	if f.isRunning {
