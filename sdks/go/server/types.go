@@ -4,6 +4,8 @@ package noroshi
 
 import (
 	"encoding/json"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -735,8 +737,8 @@ type AppChangeJWKS struct {
 	Keys []map[string]any `json:"keys"`
 }
 
-// App: the schema of this name in openapi.json.
-type App struct {
+// AppState: the schema of this name in openapi.json.
+type AppState struct {
 	Name         string    `json:"name"`
 	CreatedAt    time.Time `json:"created_at"`
 	JWTSecretSet bool      `json:"jwt_secret_set"`
@@ -2061,6 +2063,414 @@ type SeriesNode struct {
 	Missing []SeriesSpan `json:"missing"`
 }
 
+// NotificationsQuery: the parameters of GET /v1/notifications. Zero values are omitted.
+type NotificationsQuery struct {
+	// Accepted at this time or later.
+	Since time.Time
+	// Accepted at this time or earlier.
+	Until time.Time
+	// Only notifications with this kind of target.
+	Target TargetKind
+	// Only notifications for this user. Not together with `device`.
+	User string
+	// Only notifications for this device.
+	Device string
+	// Only notifications to this topic; `$everyone` for those to everyone.
+	Topic string
+	// Only notifications of this campaign.
+	Campaign string
+	// Only notifications of this category.
+	Category string
+	// Only notifications of this urgency.
+	Urgency Urgency
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q NotificationsQuery) values() url.Values {
+	values := url.Values{}
+	if !q.Since.IsZero() {
+		values.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		values.Set("until", q.Until.UTC().Format(time.RFC3339Nano))
+	}
+	if q.Target != "" {
+		values.Set("target", string(q.Target))
+	}
+	if q.User != "" {
+		values.Set("user", string(q.User))
+	}
+	if q.Device != "" {
+		values.Set("device", string(q.Device))
+	}
+	if q.Topic != "" {
+		values.Set("topic", string(q.Topic))
+	}
+	if q.Campaign != "" {
+		values.Set("campaign", string(q.Campaign))
+	}
+	if q.Category != "" {
+		values.Set("category", string(q.Category))
+	}
+	if q.Urgency != "" {
+		values.Set("urgency", string(q.Urgency))
+	}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// TopicsQuery: the parameters of GET /v1/topics. Zero values are omitted.
+type TopicsQuery struct {
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q TopicsQuery) values() url.Values {
+	values := url.Values{}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// DevicesQuery: the parameters of GET /v1/devices. Zero values are omitted.
+type DevicesQuery struct {
+	// Only devices of this user.
+	User string
+	// Only devices of this platform.
+	Platform Platform
+	// `none`: devices without a push token, also those whose token a push service invalidated. `any`,
+	// `usable`, `suspended`: devices with a token, with one that is in use, or with one that a push
+	// service reported as suspect.
+	Token TokenState
+	// Only devices with a token of this push service; together with `token`, in that state.
+	Service PushService
+	// Only devices with a token of this kind; together with `token`, in that state.
+	Kind PushTokenKind
+	// `never`: devices that were not seen since the database was upgraded to a version that records
+	// it. They are in no list by `seen_after` or `seen_before`.
+	Seen SeenState
+	// Only devices that were last seen on the day of this time (UTC) or later.
+	SeenAfter time.Time
+	// Only devices that were last seen before the day of this time (UTC). Devices that were never seen
+	// are not among them: `seen=never`.
+	SeenBefore time.Time
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q DevicesQuery) values() url.Values {
+	values := url.Values{}
+	if q.User != "" {
+		values.Set("user", string(q.User))
+	}
+	if q.Platform != "" {
+		values.Set("platform", string(q.Platform))
+	}
+	if q.Token != "" {
+		values.Set("token", string(q.Token))
+	}
+	if q.Service != "" {
+		values.Set("service", string(q.Service))
+	}
+	if q.Kind != "" {
+		values.Set("kind", string(q.Kind))
+	}
+	if q.Seen != "" {
+		values.Set("seen", string(q.Seen))
+	}
+	if !q.SeenAfter.IsZero() {
+		values.Set("seen_after", q.SeenAfter.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.SeenBefore.IsZero() {
+		values.Set("seen_before", q.SeenBefore.UTC().Format(time.RFC3339Nano))
+	}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// ItemsOfUserQuery: the parameters of GET /v1/users/{user}/items. Zero values are omitted.
+type ItemsOfUserQuery struct {
+	// Without it: all that are not archived.
+	State ItemsOfUserState
+	// Only items of this category.
+	Category string
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q ItemsOfUserQuery) values() url.Values {
+	values := url.Values{}
+	if q.State != "" {
+		values.Set("state", string(q.State))
+	}
+	if q.Category != "" {
+		values.Set("category", string(q.Category))
+	}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// ExperimentsQuery: the parameters of GET /v1/apps/{app}/experiments. Zero values are omitted.
+type ExperimentsQuery struct {
+	// Archived ones, newest first, in pages. Otherwise all live ones.
+	Archived bool
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q ExperimentsQuery) values() url.Values {
+	values := url.Values{}
+	if q.Archived {
+		values.Set("archived", "true")
+	}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// NoticesQuery: the parameters of GET /v1/apps/{app}/notices. Zero values are omitted.
+type NoticesQuery struct {
+	// Archived ones, newest first, in pages. Otherwise all live ones.
+	Archived bool
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q NoticesQuery) values() url.Values {
+	values := url.Values{}
+	if q.Archived {
+		values.Set("archived", "true")
+	}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// CampaignsQuery: the parameters of GET /v1/campaigns. Zero values are omitted.
+type CampaignsQuery struct {
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+	// States, separated by commas: `draft`, `scheduled`, `running`, `paused`, `done`, `aborted`.
+	State string
+	// A part of the name, whatever its case.
+	Name string
+	// Who created it: the e-mail address of a person, or `key:` and the name of an API key.
+	CreatedBy string
+	// Created at or after this time.
+	CreatedSince time.Time
+	// Created before this time.
+	CreatedUntil time.Time
+	// `start_at` is at or after this time.
+	StartSince time.Time
+	// `start_at` is before this time.
+	StartUntil time.Time
+}
+
+func (q CampaignsQuery) values() url.Values {
+	values := url.Values{}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	if q.State != "" {
+		values.Set("state", string(q.State))
+	}
+	if q.Name != "" {
+		values.Set("name", string(q.Name))
+	}
+	if q.CreatedBy != "" {
+		values.Set("created_by", string(q.CreatedBy))
+	}
+	if !q.CreatedSince.IsZero() {
+		values.Set("created_since", q.CreatedSince.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.CreatedUntil.IsZero() {
+		values.Set("created_until", q.CreatedUntil.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.StartSince.IsZero() {
+		values.Set("start_since", q.StartSince.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.StartUntil.IsZero() {
+		values.Set("start_until", q.StartUntil.UTC().Format(time.RFC3339Nano))
+	}
+	return values
+}
+
+// ActivitiesQuery: the parameters of GET /v1/activities. Zero values are omitted.
+type ActivitiesQuery struct {
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q ActivitiesQuery) values() url.Values {
+	values := url.Values{}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// InvalidationsQuery: the parameters of GET /v1/push/invalidations. Zero values are omitted.
+type InvalidationsQuery struct {
+	// `next` of the previous page, or the last `seq`.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q InvalidationsQuery) values() url.Values {
+	values := url.Values{}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// ChannelsQuery: the parameters of GET /v1/push/channels. Zero values are omitted.
+type ChannelsQuery struct {
+	// `next` of the previous page.
+	After string
+	// Entries per page.
+	Limit int64
+}
+
+func (q ChannelsQuery) values() url.Values {
+	values := url.Values{}
+	if q.After != "" {
+		values.Set("after", string(q.After))
+	}
+	if q.Limit != 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	return values
+}
+
+// AppSeriesQuery: the parameters of GET /v1/apps/{app}/series. Zero values are omitted.
+type AppSeriesQuery struct {
+	// Series, comma-separated. All without it. `connections` (gauge): open connections; `log_ins`
+	// (count): log-ins; of an app: connections whose token was verified; `publishes` (count): accepted
+	// notifications; `deliveries` (count): notifications written to connections; `pushes_accepted`
+	// (count): pushes that push services accepted; `pushes_refused` (count): pushes that push services
+	// rejected; `quota_refusals` (count): requests refused because of quotas.
+	Names string
+	// Without it, one hour before `until`. Moved back to the begin of a step.
+	From time.Time
+	// Without it, now.
+	Until time.Time
+	// Without it, the shortest step that is kept for the range and gives at most 1,500 points.
+	Step SeriesStep
+	// Only this node's figures. With steps of 10 s only, and not for an app: rejected here.
+	Node string
+}
+
+func (q AppSeriesQuery) values() url.Values {
+	values := url.Values{}
+	if q.Names != "" {
+		values.Set("names", string(q.Names))
+	}
+	if !q.From.IsZero() {
+		values.Set("from", q.From.UTC().Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		values.Set("until", q.Until.UTC().Format(time.RFC3339Nano))
+	}
+	if q.Step != "" {
+		values.Set("step", string(q.Step))
+	}
+	if q.Node != "" {
+		values.Set("node", string(q.Node))
+	}
+	return values
+}
+
+// Optional is a field of a change that is absent, null or has a value. The zero value is absent: the service keeps the field.
+type Optional[T any] struct {
+	value  T
+	isSet  bool
+	isNull bool
+}
+
+// Set returns a field with a value.
+func Set[T any](value T) Optional[T] { return Optional[T]{value: value, isSet: true} }
+
+// Null returns a field that is null: the service clears it.
+func Null[T any]() Optional[T] { return Optional[T]{isSet: true, isNull: true} }
+
+// IsZero reports whether the field is absent.
+func (o Optional[T]) IsZero() bool { return !o.isSet }
+
+// Value returns the value, if there is one.
+func (o Optional[T]) Value() (T, bool) { return o.value, o.isSet && !o.isNull }
+
+// MarshalJSON implements [json.Marshaler].
+func (o Optional[T]) MarshalJSON() ([]byte, error) {
+	if !o.isSet || o.isNull {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.value)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *Optional[T]) UnmarshalJSON(data []byte) error {
+	*o = Optional[T]{isSet: true, isNull: string(data) == "null"}
+	if o.isNull {
+		return nil
+	}
+	return json.Unmarshal(data, &o.value)
+}
+
 // Code: Stable. Rely on it, not on the texts.
 type Code string
 
@@ -2671,4 +3081,40 @@ const (
 	SeriesFigureKindGauge SeriesFigureKind = "gauge"
 	SeriesFigureKindCount SeriesFigureKind = "count"
 	SeriesFigureKindTime  SeriesFigureKind = "time"
+)
+
+// TokenState: one of the constants below; a later version of the service may add values.
+type TokenState string
+
+const (
+	TokenStateNone      TokenState = "none"
+	TokenStateAny       TokenState = "any"
+	TokenStateUsable    TokenState = "usable"
+	TokenStateSuspended TokenState = "suspended"
+)
+
+// SeenState: one of the constants below; a later version of the service may add values.
+type SeenState string
+
+const (
+	SeenStateNever SeenState = "never"
+)
+
+// ItemsOfUserState: one of the constants below; a later version of the service may add values.
+type ItemsOfUserState string
+
+const (
+	ItemsOfUserStateUnread   ItemsOfUserState = "unread"
+	ItemsOfUserStateRead     ItemsOfUserState = "read"
+	ItemsOfUserStateArchived ItemsOfUserState = "archived"
+	ItemsOfUserStateAll      ItemsOfUserState = "all"
+)
+
+// SeriesStep: one of the constants below; a later version of the service may add values.
+type SeriesStep string
+
+const (
+	SeriesStep10s SeriesStep = "10s"
+	SeriesStep1m  SeriesStep = "1m"
+	SeriesStep1h  SeriesStep = "1h"
 )

@@ -2,7 +2,7 @@
 //
 // Usage:
 //
-//	typegen -security NAME -package NAME [-also Schema,…] [-omit Schema,…] [-codes NAME] -out FILE DOCUMENT
+//	typegen -security NAME -package NAME [-also Schema,…] [-omit Schema,…] [-queries] [-codes NAME] -out FILE DOCUMENT
 //
 // It takes the operations whose security names NAME, and every schema that they refer to.
 //
@@ -20,6 +20,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -32,6 +33,11 @@ import (
 	"strings"
 	"unicode"
 )
+
+// optional is the source of Optional, for packages that use it.
+//
+//go:embed optional.txt
+var optional string
 
 type schema struct {
 	Ref         string           `json:"$ref"`
@@ -102,7 +108,17 @@ type content map[string]struct {
 	Schema *schema `json:"schema"`
 }
 
+type parameter struct {
+	Name        string  `json:"name"`
+	In          string  `json:"in"`
+	Description string  `json:"description"`
+	Schema      *schema `json:"schema"`
+}
+
 type operation struct {
+	ID          string           `json:"operationId"`
+	Summary     string           `json:"summary"`
+	Parameters  []parameter      `json:"parameters"`
 	Security    []map[string]any `json:"security"`
 	RequestBody struct {
 		Content content `json:"content"`
@@ -144,10 +160,17 @@ var renamed = map[string]string{
 	"TopicPermissionDecision":      "TopicDecision",
 	"NamedPushTokenKind":           "PushTokenKind",
 	"QuotaQuota":                   "QuotaName",
+	"AppSeriesStep":                "SeriesStep",
+	"DevicesToken":                 "TokenState",
+	"DevicesSeen":                  "SeenState",
+	"NotificationsTarget":          "NotificationTarget",
 }
 
 // nullClears matches the description of a schema whose null differs from an absent field.
 var nullClears = regexp.MustCompile(`null (clears|removes)`)
+
+// schemaNames are the types of schemas whose name a package uses for something else.
+var schemaNames = map[string]string{"App": "AppState"}
 
 // asIn matches the description of a property that has the type of another schema's.
 var asIn = regexp.MustCompile("^As in `(\\w+)`\\.$")
@@ -167,6 +190,10 @@ type generator struct {
 	names       map[string]bool
 	usesTime    bool
 	usesRaw     bool
+	usesStrconv bool
+	usesURL     bool
+	// After the types of schemas.
+	tail bytes.Buffer
 }
 
 func main() {
@@ -176,10 +203,11 @@ func main() {
 	name := flag.String("package", "", "the package of the file")
 	also := flag.String("also", "", "further schemas")
 	omit := flag.String("omit", "", "schemas without a type")
+	queries := flag.Bool("queries", false, "also write structs for the query parameters of lists")
 	codes := flag.String("codes", "", "the name of a type for the codes of Problem")
 	out := flag.String("out", "", "the file")
 	flag.Parse()
-	if err := run(*security, *name, list(*also), list(*omit), *codes, *out, flag.Arg(0)); err != nil {
+	if err := run(*security, *name, list(*also), list(*omit), *queries, *codes, *out, flag.Arg(0)); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -188,7 +216,7 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-func run(security, name string, also, omit []string, codes, out, path string) error {
+func run(security, name string, also, omit []string, queries bool, codes, out, path string) error {
 	if security == "" || name == "" || out == "" || path == "" {
 		return errors.New("-security, -package, -out and a document are required")
 	}
@@ -214,7 +242,11 @@ func run(security, name string, also, omit []string, codes, out, path string) er
 		g.names[codes] = true
 		g.enum(codes, g.document.Components.Schemas.values["Problem"].Properties.values["code"])
 	}
-	source, err := g.file(name)
+	source, err := g.file(name, func() {
+		if queries {
+			g.queries(security)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -245,6 +277,43 @@ func (g *generator) roots(security string) {
 				}
 			}
 		}
+	}
+}
+
+// queries declares a struct for the query parameters of each operation that has several.
+func (g *generator) queries(security string) {
+	for _, path := range g.document.Paths.keys {
+		op, ok := g.document.Paths.values[path].values["get"]
+		if !ok || !slices.ContainsFunc(op.Security, func(s map[string]any) bool { _, ok := s[security]; return ok }) {
+			continue
+		}
+		parameters := slices.DeleteFunc(slices.Clone(op.Parameters), func(p parameter) bool { return p.In != "query" })
+		if len(parameters) < 2 {
+			continue
+		}
+		var fields, values bytes.Buffer
+		title := strings.ToUpper(op.ID[:1]) + op.ID[1:]
+		for _, parameter := range parameters {
+			kind := g.plain(title+goName(parameter.Name), parameter.Schema, false)
+			field := goName(parameter.Name)
+			fields.WriteString(comment("", parameter.Description, "\t"))
+			fmt.Fprintf(&fields, "\t%s %s\n", field, kind)
+			switch kind {
+			case "time.Time":
+				fmt.Fprintf(&values, "\tif !q.%s.IsZero() {\n\t\tvalues.Set(%q, q.%s.UTC().Format(time.RFC3339Nano))\n\t}\n", field, parameter.Name, field)
+			case "int64":
+				g.usesStrconv = true
+				fmt.Fprintf(&values, "\tif q.%s != 0 {\n\t\tvalues.Set(%q, strconv.FormatInt(q.%s, 10))\n\t}\n", field, parameter.Name, field)
+			case "bool":
+				fmt.Fprintf(&values, "\tif q.%s {\n\t\tvalues.Set(%q, \"true\")\n\t}\n", field, parameter.Name)
+			default:
+				fmt.Fprintf(&values, "\tif q.%s != \"\" {\n\t\tvalues.Set(%q, string(q.%s))\n\t}\n", field, parameter.Name, field)
+			}
+		}
+		g.usesURL = true
+		name := title + "Query"
+		g.tail.WriteString("\n" + comment(name+": ", "the parameters of GET "+path+". Zero values are omitted.", ""))
+		fmt.Fprintf(&g.tail, "type %s struct {\n%s}\n\nfunc (q %s) values() url.Values {\n\tvalues := url.Values{}\n%s\treturn values\n}\n", name, fields.Bytes(), name, values.Bytes())
 	}
 }
 
@@ -281,7 +350,8 @@ func (g *generator) enqueue(name string) {
 	g.queue = append(g.queue, name)
 }
 
-func (g *generator) file(name string) ([]byte, error) {
+// file writes the types of schemas, and then what more adds.
+func (g *generator) file(name string, more func()) ([]byte, error) {
 	slices.SortFunc(g.queue, func(a, b string) int {
 		keys := g.document.Components.Schemas.keys
 		return cmp.Compare(slices.Index(keys, a), slices.Index(keys, b))
@@ -289,11 +359,18 @@ func (g *generator) file(name string) ([]byte, error) {
 	for i := 0; i < len(g.queue); i++ {
 		g.declare(g.queue[i], g.document.Components.Schemas.values[g.queue[i]], g.inResponses[g.queue[i]])
 	}
+	more()
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "// Code generated by internal/typegen from crates/api/openapi.json. DO NOT EDIT.\n\npackage %s\n", name)
 	var imports []string
-	if g.usesRaw {
+	if g.usesRaw || bytes.Contains(g.out.Bytes(), []byte("Optional[")) {
 		imports = append(imports, `"encoding/json"`)
+	}
+	if g.usesURL {
+		imports = append(imports, `"net/url"`)
+	}
+	if g.usesStrconv {
+		imports = append(imports, `"strconv"`)
 	}
 	if g.usesTime {
 		imports = append(imports, `"time"`)
@@ -302,6 +379,11 @@ func (g *generator) file(name string) ([]byte, error) {
 		fmt.Fprintf(&head, "\nimport (\n%s\n)\n", strings.Join(imports, "\n"))
 	}
 	head.Write(g.out.Bytes())
+	head.Write(g.tail.Bytes())
+	if bytes.Contains(g.out.Bytes(), []byte("Optional[")) {
+		_, support, _ := strings.Cut(optional, "\n\n")
+		head.WriteString("\n" + support)
+	}
 	for _, enum := range g.enumTypes {
 		head.WriteString(enum)
 	}
@@ -313,6 +395,7 @@ func (g *generator) file(name string) ([]byte, error) {
 }
 
 func (g *generator) declare(name string, s *schema, inResponse bool) {
+	name = cmp.Or(schemaNames[name], name)
 	s, _ = withoutNull(s)
 	switch {
 	case len(s.Enum) > 0:
@@ -455,7 +538,7 @@ func (g *generator) plain(typeName string, s *schema, inResponse bool) string {
 			return hand
 		}
 		g.enqueue(name)
-		return name
+		return cmp.Or(schemaNames[name], name)
 	}
 	if len(s.Enum) > 0 && (len(s.Type) == 0 || s.Type[0] == "string") {
 		return g.enum(typeName, s)
@@ -514,7 +597,7 @@ func (g *generator) enum(name string, s *schema) string {
 		}
 	}
 	key := strings.Join(values, ",")
-	sorted := strings.Join(slices.Sorted(slices.Values(values)), ",")
+	sorted := enumKey(s)
 	if known, ok := g.enums[sorted]; ok {
 		return known
 	}
@@ -531,6 +614,18 @@ func (g *generator) enum(name string, s *schema) string {
 	text.WriteString(")\n")
 	g.enumTypes = append(g.enumTypes, text.String())
 	return name
+}
+
+// enumKey is the same for enums with the same values.
+func enumKey(s *schema) string {
+	var values []string
+	for _, value := range s.Enum {
+		if text, ok := value.(string); ok {
+			values = append(values, text)
+		}
+	}
+	slices.Sort(values)
+	return strings.Join(values, ",")
 }
 
 // withoutNull is the schema of the other values, and whether null is allowed.
