@@ -174,7 +174,7 @@ const (
 	// Above this number of waiting messages the client reads no faster than handlers return.
 	throttleAbove = protocol.QueueMax * 3 / 4
 	// Handlers that need longer do not slow down reading: the queue fills, and the machine disconnects (L2).
-	throttleWait = 20 * time.Millisecond
+	throttleWait = 100 * time.Millisecond
 )
 
 // throttle slows down reading during a burst of messages, such as the recovery of a topic, so that TCP slows down the service.
