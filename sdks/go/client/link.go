@@ -288,6 +288,8 @@ func readEvents(body io.Reader, found func(data []byte)) error {
 		case isData:
 			if hasData {
 				data = append(data, '\n')
+			} else {
+				data = []byte{}
 			}
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 			hasData = true

@@ -63,7 +63,7 @@ type (
 	// Pass hands a message to the application. Settled has the result. The machine passes one message at a time.
 	Pass struct{ Message Message }
 
-	// StateChanged, Recovered and the following effects report events to the application.
+	// StateChanged reports another state to the application, as the following effects report other events.
 	StateChanged struct{ State State }
 
 	// Recovered reports the end of a recovery.

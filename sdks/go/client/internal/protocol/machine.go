@@ -398,10 +398,13 @@ func (m *Machine) dial(token string) {
 	m.do(dial)
 }
 
+// isCurrent reports whether a report about a connection is not outdated.
+func (m *Machine) isCurrent(attempt int) bool { return m.isDialed && attempt == m.attempt }
+
 // Opened says that the WebSocket is open, or that the stream has begun with status 200.
 func (m *Machine) Opened(now time.Time, attempt int) {
 	m.input(now, func() {
-		if attempt != m.attempt {
+		if !m.isCurrent(attempt) || m.isOpen {
 			return
 		}
 		m.isOpen = true
@@ -421,7 +424,7 @@ func (m *Machine) Heard(now time.Time, attempt int) {
 }
 
 func (m *Machine) heard(attempt int) {
-	if attempt == m.attempt {
+	if m.isCurrent(attempt) {
 		m.heardAt = m.now
 		m.timers.clear(timerPong)
 	}
@@ -433,7 +436,7 @@ func (m *Machine) Ended(now time.Time, attempt int, end End) {
 }
 
 func (m *Machine) ended(attempt int, end End) {
-	if attempt != m.attempt {
+	if !m.isCurrent(attempt) {
 		return
 	}
 	if !m.isOpen {
@@ -449,7 +452,7 @@ func (m *Machine) ended(attempt int, end End) {
 // Frame handles a message of the service.
 func (m *Machine) Frame(now time.Time, attempt int, data []byte, isBinary bool) {
 	m.input(now, func() {
-		if attempt != m.attempt {
+		if !m.isCurrent(attempt) || !m.isOpen {
 			return
 		}
 		m.heard(attempt)

@@ -3,7 +3,6 @@ package protocol
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -400,6 +399,6 @@ func (p *player) effect(effect Effect) {
 	case Failed:
 		p.saw(map[string]any{"error": e.Err.Code})
 	default:
-		p.t.Fatal(fmt.Sprintf("not an effect: %T", effect))
+		p.t.Fatalf("not an effect: %T", effect)
 	}
 }
