@@ -52,6 +52,7 @@ type Error struct {
 	cause      error
 }
 
+// Error implements error.
 func (e *Error) Error() string {
 	if e.RequestID != "" {
 		return fmt.Sprintf("noroshi: %s: %s (request %s)", e.Code, e.Message, e.RequestID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,7 +25,11 @@ var node *testnode.Node
 // TestMain starts a node for the tests and examples that need one.
 func TestMain(m *testing.M) {
 	code := func() int {
+		flag.Parse()
 		if os.Getenv("NOROSHI_BIN") == "" {
+			if run := flag.Lookup("test.run"); run.Value.String() == "" {
+				_ = run.Value.Set("^Test") // the examples need a node
+			}
 			return m.Run()
 		}
 		var err error
@@ -36,6 +41,14 @@ func TestMain(m *testing.M) {
 		// For the examples.
 		os.Setenv("NOROSHI_URL", node.URL)
 		os.Setenv("NOROSHI_TOKEN", recorder.JWT("example", time.Hour))
+		b, err := noroshi.New(noroshi.Options{URL: node.URL, Key: testnode.Key})
+		if err == nil {
+			_, err = b.RegisterDevice(context.Background(), noroshi.DeviceRegistration{Device: "example", User: recorder.User("example")})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}()
 	os.Exit(code)

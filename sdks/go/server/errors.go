@@ -30,6 +30,7 @@ type Error struct {
 	Attempts int
 }
 
+// Error implements error.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("noroshi: %s %s: %d %s", e.Method, e.Path, e.Status, e.Code)
 	if e.Detail != "" {
@@ -53,6 +54,7 @@ type NetworkError struct {
 	Err          error
 }
 
+// Error implements error.
 func (e *NetworkError) Error() string {
 	return fmt.Sprintf("noroshi: %s %s: no usable answer in %d attempts: %v", e.Method, e.Path, e.Attempts, e.Err)
 }

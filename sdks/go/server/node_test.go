@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,7 +25,11 @@ var node *testnode.Node
 // TestMain starts a node for the tests and examples that need one.
 func TestMain(m *testing.M) {
 	code := func() int {
+		flag.Parse()
 		if os.Getenv("NOROSHI_BIN") == "" {
+			if run := flag.Lookup("test.run"); run.Value.String() == "" {
+				_ = run.Value.Set("^Test") // the examples need a node
+			}
 			return m.Run()
 		}
 		var err error

@@ -7,8 +7,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,11 +17,18 @@ import (
 // The package does no input or output, starts no goroutine and reads no clock.
 func TestThePackageIsPure(t *testing.T) {
 	allowed := map[string]bool{"bytes": true, "container/list": true, "encoding/base64": true, "encoding/json": true, "fmt": true, "maps": true, "math": true, "slices": true, "strconv": true, "strings": true, "time": true}
-	sources, err := parser.ParseDir(token.NewFileSet(), ".", func(info fs.FileInfo) bool { return !strings.HasSuffix(info.Name(), "_test.go") }, 0)
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range sources["protocol"].Files {
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, one := range file.Imports {
 			if !allowed[strings.Trim(one.Path.Value, `"`)] {
 				t.Errorf("%s imports %s", name, one.Path.Value)
