@@ -8,13 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 // attempts answers with each status in turn, and records the waits instead of waiting.
 type attempts struct {
+	mu       sync.Mutex
 	statuses []int
 	header   http.Header
 	keys     []string
@@ -24,8 +27,10 @@ type attempts struct {
 
 func (a *attempts) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	_, _ = io.Copy(io.Discard, request.Body)
+	a.mu.Lock()
 	a.keys = append(a.keys, request.Header.Get("Idempotency-Key"))
 	status := a.statuses[min(len(a.keys), len(a.statuses))-1]
+	a.mu.Unlock()
 	switch status {
 	case 0:
 		panic(http.ErrAbortHandler)
@@ -40,6 +45,13 @@ func (a *attempts) ServeHTTP(response http.ResponseWriter, request *http.Request
 	response.Header().Set("Content-Type", "application/problem+json")
 	response.WriteHeader(status)
 	fmt.Fprintf(response, `{"type": "/docs#x", "title": "Title", "status": %d, "code": "overloaded", "detail": "Detail", "field": "to"}`, status)
+}
+
+// seen are the keys of the requests.
+func (a *attempts) seen() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.keys)
 }
 
 func (a *attempts) client(t *testing.T, change ...func(*Options)) *Client {
@@ -90,16 +102,16 @@ func TestRetries(t *testing.T) {
 		case start:
 			_, err = c.StartCampaign(t.Context(), "c1", 0)
 		}
-		if len(a.keys) != test.want {
-			t.Errorf("%s %v: %d attempts, want %d", test.call, test.statuses, len(a.keys), test.want)
+		if len(a.seen()) != test.want {
+			t.Errorf("%s %v: %d attempts, want %d", test.call, test.statuses, len(a.seen()), test.want)
 		}
 		succeeds := test.statuses[min(test.want, len(test.statuses))-1] == 200
 		if (err == nil) != succeeds {
 			t.Errorf("%s %v: %v", test.call, test.statuses, err)
 		}
-		for _, key := range a.keys {
-			if (key != "") != (test.call == publish) || key != a.keys[0] {
-				t.Errorf("%s %v: keys %q", test.call, test.statuses, a.keys)
+		for _, key := range a.seen() {
+			if (key != "") != (test.call == publish) || key != a.seen()[0] {
+				t.Errorf("%s %v: keys %q", test.call, test.statuses, a.seen())
 			}
 		}
 	}
@@ -153,8 +165,8 @@ func TestTheDeadlineEndsRetries(t *testing.T) {
 	a := &attempts{statuses: []int{503}, header: http.Header{"Retry-After": {"31"}}}
 	_, err := a.client(t).Notification(t.Context(), "n1")
 	var failed *Error
-	if !errors.As(err, &failed) || failed.RetryAfter != 31*time.Second || len(a.keys) != 1 {
-		t.Errorf("%v after %d attempts", err, len(a.keys))
+	if !errors.As(err, &failed) || failed.RetryAfter != 31*time.Second || len(a.seen()) != 1 {
+		t.Errorf("%v after %d attempts", err, len(a.seen()))
 	}
 }
 

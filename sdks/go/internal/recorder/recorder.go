@@ -56,6 +56,7 @@ type Device struct {
 	states    []client.State
 	errs      []*client.Error
 	recovered []client.Recovered
+	gaps      []int
 	asked     []string
 }
 
@@ -87,7 +88,12 @@ func New(url, name string, change func(*client.Options)) (*Device, error) {
 		return nil
 	})
 	c.OnState(func(s client.State) { record(d, &d.states, s) })
-	c.OnRecovered(func(r client.Recovered) { record(d, &d.recovered, r) })
+	c.OnRecovered(func(r client.Recovered) {
+		record(d, &d.recovered, r)
+		if r.Completeness != client.Complete {
+			record(d, &d.gaps, len(d.Shown()))
+		}
+	})
 	c.OnError(func(err error) {
 		var known *client.Error
 		if !errors.As(err, &known) {
@@ -117,7 +123,7 @@ func (d *Device) Shown() []string { return copied(d, &d.shown) }
 func (d *Device) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shown = nil
+	d.shown, d.gaps = nil, nil
 }
 
 // States are the states that the client reported.
@@ -128,6 +134,9 @@ func (d *Device) Errors() []*client.Error { return copied(d, &d.errs) }
 
 // Recovered are the ends of recoveries that the client reported.
 func (d *Device) Recovered() []client.Recovered { return copied(d, &d.recovered) }
+
+// Gaps has the number of messages that were shown before each recovery that was not complete.
+func (d *Device) Gaps() []int { return copied(d, &d.gaps) }
 
 // Asked are the reasons for which a token was requested.
 func (d *Device) Asked() []string { return copied(d, &d.asked) }
