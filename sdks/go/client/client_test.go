@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -378,4 +379,30 @@ func TestMethodsAreSafeForConcurrentUse(t *testing.T) {
 	if err := c.SetPresence(PresenceOffline); err == nil {
 		t.Error("a device stated that it is offline")
 	}
+}
+
+func TestACloseLeavesNoGoroutine(t *testing.T) {
+	server := httptest.NewServer(service(t, func(ctx context.Context, conn *websocket.Conn) {
+		write(ctx, conn, `{"t":"msg","id":"m1","ack":true,"data":1}`)
+		_, _, _ = conn.Read(ctx)
+		_, _, _ = conn.Read(ctx)
+	}))
+	defer server.Close()
+	before := runtime.NumGoroutine()
+	for range 10 {
+		transport := &http.Transport{}
+		c, err := New(Options{URL: server.URL, Token: token, HTTPClient: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := make(chan struct{})
+		c.OnMessage(func(context.Context, *Message) error { close(shown); return nil })
+		c.Connect()
+		<-shown
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		transport.CloseIdleConnections()
+	}
+	wait(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -38,7 +38,8 @@ type Options struct {
 	URL string
 	// Key is an API key. It belongs to one app and has scopes.
 	Key string
-	// HTTPClient sends the requests. Default: a client with the transport of http.DefaultClient.
+	// HTTPClient sends the requests. Default: a client with a copy of http.DefaultTransport that keeps as many connections to the
+	// service as to all hosts.
 	HTTPClient *http.Client
 	// Timeout of each attempt. Default: [DefaultTimeout].
 	Timeout time.Duration
@@ -92,12 +93,23 @@ func New(options Options) (*Client, error) {
 	}
 	c := &Client{options: options, base: base, http: options.HTTPClient, logger: options.Logger, now: time.Now, random: rand.Float64, sleep: sleep}
 	if c.http == nil {
-		c.http = &http.Client{}
+		c.http = &http.Client{Transport: defaultTransport()}
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
+}
+
+// defaultTransport keeps more than two idle connections to a host: all requests go to one.
+func defaultTransport() http.RoundTripper {
+	shared, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	own := shared.Clone()
+	own.MaxIdleConnsPerHost = own.MaxIdleConns
+	return own
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
