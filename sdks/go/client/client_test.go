@@ -406,3 +406,16 @@ func TestACloseLeavesNoGoroutine(t *testing.T) {
 	}
 	wait(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
+
+// A service that is overloaded refuses WebSockets with a time to wait.
+func TestRetryAfterOfARefusedWebSocket(t *testing.T) {
+	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		response.Header().Set("Retry-After", "7")
+		response.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	c.Connect()
+	wait(t, "the refusal", func() bool { return c.State().Status == StatusWaiting })
+	if s := c.State(); s.RetryIn != 7*time.Second || s.Reason != ReasonConnectionLost {
+		t.Error(s)
+	}
+}

@@ -21,20 +21,20 @@ type Shown struct {
 	// browsers too. Android before 8: the priority; later versions use the channel's importance.
 	Level Level `json:"level,omitzero"`
 	// iOS features the notification with the highest score in its summary (`relevance-score`).
-	Relevance *float64 `json:"relevance,omitempty"`
+	Relevance *float64 `json:"relevance,omitzero"`
 	// `default`, or a sound file of the app. Android reads the name without its extension.
-	Sound any `json:"sound,omitempty"`
+	Sound any `json:"sound,omitzero"`
 	// The number on the app's icon. 0 clears it, except on Android. `"unread"`: the number of the
 	// user's unread items when the push is sent.
-	Badge any `json:"badge,omitempty"`
+	Badge any `json:"badge,omitzero"`
 	// Groups notifications on iOS (`thread-id`).
 	Thread string `json:"thread,omitzero"`
 	// Buttons, with distinct ids. Browsers show at most two. iOS shows those that the app registered
 	// for the `category`; Android's app builds them from `noroshi_actions` in the data.
-	Actions []Action `json:"actions,omitempty"`
+	Actions []Action `json:"actions,omitzero"`
 	// The app may change the notification before the user sees it: `mutable-content` on iOS (default:
 	// true with an image), `mutable` in declarative Web Push (default: true).
-	Mutable *bool `json:"mutable,omitempty"`
+	Mutable *bool `json:"mutable,omitzero"`
 	// Also wakes the app on iOS (`content-available`).
 	ContentAvailable bool `json:"content_available,omitzero"`
 	// A category that the app registered on iOS, with its buttons.
@@ -63,7 +63,7 @@ type Sound struct {
 	// Plays on iOS while the device is muted. The app needs Apple's entitlement for critical alerts.
 	Critical bool `json:"critical,omitzero"`
 	// With `critical` only.
-	Volume *float64 `json:"volume,omitempty"`
+	Volume *float64 `json:"volume,omitzero"`
 }
 
 // Action: A button.
@@ -83,7 +83,7 @@ type PushToken struct {
 	// The app's bundle id, if it differs from the credential's.
 	Topic    string         `json:"topic,omitzero"`
 	Endpoint string         `json:"endpoint,omitzero"`
-	Keys     *PushTokenKeys `json:"keys,omitempty"`
+	Keys     *PushTokenKeys `json:"keys,omitzero"`
 	// The name of the provider's credential.
 	Provider string `json:"provider,omitzero"`
 	// The channel URI. Its host is below notify.windows.com.
@@ -111,7 +111,7 @@ type NewPushToken struct {
 	// Web Push only.
 	Endpoint string `json:"endpoint,omitzero"`
 	// Web Push only.
-	Keys *NewPushTokenKeys `json:"keys,omitempty"`
+	Keys *NewPushTokenKeys `json:"keys,omitzero"`
 	// Webhook only: the name of the provider's credential. Default: the name of the token.
 	Provider string `json:"provider,omitzero"`
 	// WNS only: as in `PushToken`.
@@ -148,7 +148,7 @@ type NamedPushToken struct {
 	// Web Push only.
 	Endpoint string `json:"endpoint,omitzero"`
 	// Web Push only.
-	Keys *NamedPushTokenKeys `json:"keys,omitempty"`
+	Keys *NamedPushTokenKeys `json:"keys,omitzero"`
 	// Webhook only: the name of the provider's credential. Default: the name of the token.
 	Provider string `json:"provider,omitzero"`
 	// WNS only: as in `PushToken`.
@@ -179,10 +179,10 @@ type DevicePushToken struct {
 	// Nothing is sent to the token from then on. `null`: never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// The token is suspended since then, until it is registered again.
-	Suspect *DevicePushTokenSuspect `json:"suspect,omitempty"`
+	Suspect *DevicePushTokenSuspect `json:"suspect,omitzero"`
 	// Ordinary pushes go to this token: the message token that was registered last.
 	Main  bool       `json:"main"`
-	Token *PushToken `json:"token,omitempty"`
+	Token *PushToken `json:"token,omitzero"`
 }
 
 // DevicePushTokenSuspect: the schema of this name in openapi.json.
@@ -224,7 +224,7 @@ type Item struct {
 	ChangedAt time.Time `json:"changed_at"`
 	// It is not listed from then on. RFC 3339, UTC.
 	ExpiresAt    time.Time `json:"expires_at"`
-	Notification *Shown    `json:"notification,omitempty"`
+	Notification *Shown    `json:"notification,omitzero"`
 	// Any JSON, as in the request.
 	Data json.RawMessage `json:"data,omitzero"`
 }
@@ -258,24 +258,24 @@ type ItemsChanged struct {
 type Preferences struct {
 	// The allowed channels. A category may override them. `live`: over the connection. `push`: through
 	// push services. `inbox`: items of the user's notification centre. Default: all.
-	Channels []PreferenceChannel `json:"channels,omitempty"`
+	Channels []PreferenceChannel `json:"channels,omitzero"`
 	// Noroshi does not deliver messages to these topics.
-	MutedTopics []string `json:"muted_topics,omitempty"`
+	MutedTopics []string `json:"muted_topics,omitzero"`
 	// Preferences by category.
-	Categories map[string]CategoryPreference `json:"categories,omitempty"`
+	Categories map[string]CategoryPreference `json:"categories,omitzero"`
 	// Pushes wait for their end.
-	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+	QuietHours *QuietHours `json:"quiet_hours,omitzero"`
 }
 
 // CategoryPreference: Preferences for one category.
 type CategoryPreference struct {
 	// Noroshi does not deliver its notifications. `false` at a device overrides `true` at its user.
-	Muted *bool `json:"muted,omitempty"`
+	Muted *bool `json:"muted,omitzero"`
 	// Its channels, instead of `channels` of the preferences.
-	Channels []PreferenceChannel `json:"channels,omitempty"`
+	Channels []PreferenceChannel `json:"channels,omitzero"`
 	// How many of its notifications may interrupt a device on one day of its calendar, live and by
 	// push. Default: any number.
-	DailyMax *int64 `json:"daily_max,omitempty"`
+	DailyMax *int64 `json:"daily_max,omitzero"`
 }
 
 // QuietHours: From `from` until before `to`, each day. It spans midnight if `to` is earlier.
@@ -291,9 +291,9 @@ type QuietHours struct {
 // OwnPreferences: The preferences that concern the device. Null: there are none.
 type OwnPreferences struct {
 	// Of the device's user.
-	User *Preferences `json:"user,omitempty"`
+	User *Preferences `json:"user,omitzero"`
 	// Of the device itself. They come first.
-	Device *Preferences `json:"device,omitempty"`
+	Device *Preferences `json:"device,omitzero"`
 }
 
 // Me: The device, and what its app shows at start.
@@ -309,10 +309,10 @@ type Me struct {
 	Tags       map[string]string `json:"tags"`
 	Topics     []string          `json:"topics"`
 	// The main token.
-	PushToken *PushToken `json:"push_token,omitempty"`
+	PushToken *PushToken `json:"push_token,omitzero"`
 	// The push token is suspended since then, because the push service reported that it belongs to
 	// another environment, topic or sender. Registering it again resumes it.
-	PushSuspect *MePushSuspect `json:"push_suspect,omitempty"`
+	PushSuspect *MePushSuspect `json:"push_suspect,omitzero"`
 	// All push tokens without the tokens themselves, the main one first.
 	PushTokens []DevicePushToken `json:"push_tokens"`
 	Presence   Presence          `json:"presence"`
@@ -353,7 +353,7 @@ type MeMaintenance struct {
 	State        MeMaintenanceState `json:"state"`
 	StartsAt     time.Time          `json:"starts_at"`
 	EndsAt       time.Time          `json:"ends_at"`
-	Notification map[string]any     `json:"notification,omitempty"`
+	Notification map[string]any     `json:"notification,omitzero"`
 	// As defined.
 	Data json.RawMessage `json:"data,omitzero"`
 }
@@ -382,7 +382,7 @@ type NewEndpoint struct {
 	// 8030 §5.3). Default: `normal`.
 	IdleUrgency Urgency `json:"idle_urgency,omitzero"`
 	// More than 0 and at most 366 days: `"90s"`, `"24h"`, or whole seconds. Absent: never expires.
-	ExpiresIn any `json:"expires_in,omitempty"`
+	ExpiresIn any `json:"expires_in,omitzero"`
 }
 
 // Endpoint: the schema of this name in openapi.json.

@@ -23,20 +23,20 @@ type Shown struct {
 	// browsers too. Android before 8: the priority; later versions use the channel's importance.
 	Level Level `json:"level,omitzero"`
 	// iOS features the notification with the highest score in its summary (`relevance-score`).
-	Relevance *float64 `json:"relevance,omitempty"`
+	Relevance *float64 `json:"relevance,omitzero"`
 	// `default`, or a sound file of the app. Android reads the name without its extension.
-	Sound any `json:"sound,omitempty"`
+	Sound any `json:"sound,omitzero"`
 	// The number on the app's icon. 0 clears it, except on Android. `"unread"`: the number of the
 	// user's unread items when the push is sent.
-	Badge any `json:"badge,omitempty"`
+	Badge any `json:"badge,omitzero"`
 	// Groups notifications on iOS (`thread-id`).
 	Thread string `json:"thread,omitzero"`
 	// Buttons, with distinct ids. Browsers show at most two. iOS shows those that the app registered
 	// for the `category`; Android's app builds them from `noroshi_actions` in the data.
-	Actions []Action `json:"actions,omitempty"`
+	Actions []Action `json:"actions,omitzero"`
 	// The app may change the notification before the user sees it: `mutable-content` on iOS (default:
 	// true with an image), `mutable` in declarative Web Push (default: true).
-	Mutable *bool `json:"mutable,omitempty"`
+	Mutable *bool `json:"mutable,omitzero"`
 	// Also wakes the app on iOS (`content-available`).
 	ContentAvailable bool `json:"content_available,omitzero"`
 	// A category that the app registered on iOS, with its buttons.
@@ -65,7 +65,7 @@ type Sound struct {
 	// Plays on iOS while the device is muted. The app needs Apple's entitlement for critical alerts.
 	Critical bool `json:"critical,omitzero"`
 	// With `critical` only.
-	Volume *float64 `json:"volume,omitempty"`
+	Volume *float64 `json:"volume,omitzero"`
 }
 
 // Action: A button.
@@ -79,8 +79,8 @@ type Action struct {
 
 // To: Exactly one. Unknown users and devices count; they are no error.
 type To struct {
-	Users   []string `json:"users,omitempty"`
-	Devices []string `json:"devices,omitempty"`
+	Users   []string `json:"users,omitzero"`
+	Devices []string `json:"devices,omitzero"`
 	// 1 to 255 bytes of UTF-8 without control characters, `+` and `#`, not starting with `$`.
 	Topic string `json:"topic,omitzero"`
 	// FCM condition syntax, at most 5 topics: `'a' in topics && !('b' in topics)`.
@@ -100,23 +100,23 @@ type Push struct {
 	// given. Refused with `unavailable` while a node of the cell runs a version that does not know it.
 	Token string `json:"token,omitzero"`
 	// Passed to APNs, at most 4 KiB. Overrides derived fields.
-	APNs map[string]any `json:"apns,omitempty"`
+	APNs map[string]any `json:"apns,omitzero"`
 	// Passed to FCM, at most 4 KiB. Overrides derived fields.
-	FCM map[string]any `json:"fcm,omitempty"`
+	FCM map[string]any `json:"fcm,omitzero"`
 	// Passed to Web Push, at most 4 KiB. Overrides derived fields.
-	WebPush map[string]any `json:"webpush,omitempty"`
+	WebPush map[string]any `json:"webpush,omitzero"`
 	// For a message to a topic: also send this to the channels of APNs that are bound to the topic,
 	// one in each environment. Without it nothing is broadcast. Independent of the mode; the ttl is
 	// the notification's. Refused with `wrong_state` if no channel is bound to the topic. Not in
 	// campaigns.
-	Broadcast *Broadcast `json:"broadcast,omitempty"`
+	Broadcast *Broadcast `json:"broadcast,omitzero"`
 	// Passed to providers behind webhooks as `options`, at most 4 KiB.
-	Webhook map[string]any `json:"webhook,omitempty"`
+	Webhook map[string]any `json:"webhook,omitzero"`
 	// Passed to Huawei Push Kit, at most 4 KiB: `push_type`, `payload`, `pushOptions`. Overrides
 	// derived fields.
-	HMS map[string]any `json:"hms,omitempty"`
+	HMS map[string]any `json:"hms,omitzero"`
 	// Passed to WNS, at most 4 KiB: `type`, `payload`, `headers`. Overrides derived fields.
-	WNS map[string]any `json:"wns,omitempty"`
+	WNS map[string]any `json:"wns,omitzero"`
 }
 
 // NewItem: Adds an item to the notification centre of each named user, or of the user of each named
@@ -142,13 +142,13 @@ type Notification struct {
 	CollapseKey string `json:"collapse_key,omitzero"`
 	// For topics and everyone only: store as the retained message, delivered at each log-in.
 	Retain       bool   `json:"retain,omitzero"`
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON, passed through unchanged. Default limit: 4 KiB. `notification`, `data` or both are
 	// required.
-	Data any   `json:"data,omitempty"`
-	Push *Push `json:"push,omitempty"`
+	Data any   `json:"data,omitzero"`
+	Push *Push `json:"push,omitzero"`
 	// Only with `to.users` or `to.devices`, at most 1,000 of them.
-	Item *NewItem `json:"item,omitempty"`
+	Item *NewItem `json:"item,omitzero"`
 	// Preferences apply to this category. The item has the same category; `item.category` may name it
 	// instead.
 	Category string `json:"category,omitzero"`
@@ -159,10 +159,10 @@ type Receipt struct {
 	// UUIDv7: ids sort by the time they were accepted.
 	ID string `json:"id"`
 	// Number of distinct users or devices in the request. Null for topics, conditions and everyone.
-	Targets *int64 `json:"targets,omitempty"`
+	Targets *int64 `json:"targets,omitzero"`
 	// What push services of the app do not show of the notification's typed fields. Absent if there is
 	// nothing to warn of, and with `push.mode` `never`. Fronts of cells do not know it.
-	Warnings []Warning `json:"warnings,omitempty"`
+	Warnings []Warning `json:"warnings,omitzero"`
 }
 
 // Warning: What a push service of the app does not show.
@@ -182,7 +182,7 @@ type NotificationState struct {
 	When    When                    `json:"when"`
 	Urgency Urgency                 `json:"urgency"`
 	Target  NotificationStateTarget `json:"target"`
-	Targets *int64                  `json:"targets,omitempty"`
+	Targets *int64                  `json:"targets,omitzero"`
 	// Number of devices by outcome. Outcomes that are not listed are zero.
 	Counts      map[string]int64 `json:"counts"`
 	CollapseKey string           `json:"collapse_key,omitzero"`
@@ -196,7 +196,7 @@ type NotificationState struct {
 	// Its trace, from the request's `traceparent` (docs/tracing.md). Absent if it was not traced.
 	Trace string `json:"trace,omitzero"`
 	// Its broadcasts to channels. Absent if there are none.
-	Broadcasts []BroadcastState `json:"broadcasts,omitempty"`
+	Broadcasts []BroadcastState `json:"broadcasts,omitzero"`
 }
 
 // NotificationStateTarget: the schema of this name in openapi.json.
@@ -226,7 +226,7 @@ type ListedNotification struct {
 	When      When                     `json:"when"`
 	Urgency   Urgency                  `json:"urgency"`
 	Target    ListedNotificationTarget `json:"target"`
-	Targets   *int64                   `json:"targets,omitempty"`
+	Targets   *int64                   `json:"targets,omitzero"`
 	// At most 200 characters of it.
 	Title string `json:"title,omitzero"`
 	// At most 200 characters of the body.
@@ -237,9 +237,9 @@ type ListedNotification struct {
 	// `null` if it has too many outcomes for a list: read it alone.
 	State NotificationStateState `json:"state,omitzero"`
 	// Number of devices by outcome. `null` like `state`.
-	Counts map[string]int64 `json:"counts,omitempty"`
+	Counts map[string]int64 `json:"counts,omitzero"`
 	// With a filter by user or device: its devices that the notification reached or waits for.
-	Recipients []NotificationRecipient `json:"recipients,omitempty"`
+	Recipients []NotificationRecipient `json:"recipients,omitzero"`
 }
 
 // ListedNotificationTarget: the schema of this name in openapi.json.
@@ -296,7 +296,7 @@ type Trace struct {
 	PushTakenAt time.Time `json:"push_taken_at,omitzero"`
 	// The attempts at pushes to the device that the node recorded (`push.record_retention`), oldest
 	// first: at most those of the 100 newest records. Absent if there is none.
-	Attempts []PushAttempt `json:"attempts,omitempty"`
+	Attempts []PushAttempt `json:"attempts,omitzero"`
 	// Its trace, from the request's `traceparent` (docs/tracing.md). Absent if it was not traced.
 	Trace string `json:"trace,omitzero"`
 	// Why the device received it or not: first connection and inbox, then push services.
@@ -326,7 +326,7 @@ type PushAttempt struct {
 	// Web Push it is the content before encryption.
 	Body json.RawMessage `json:"body"`
 	// Absent if there was no response.
-	Response *PushAttemptResponse `json:"response,omitempty"`
+	Response *PushAttemptResponse `json:"response,omitzero"`
 	// Why the push service did not accept the push, such as `BadDeviceToken`, or why there was no
 	// response, such as `timeout`. Absent if it was accepted.
 	Reason string `json:"reason,omitzero"`
@@ -403,8 +403,8 @@ type Message struct {
 	ID           string         `json:"id"`
 	Topic        string         `json:"topic,omitzero"`
 	Epoch        string         `json:"epoch,omitzero"`
-	Offset       *int64         `json:"offset,omitempty"`
-	Notification map[string]any `json:"notification,omitempty"`
+	Offset       *int64         `json:"offset,omitzero"`
+	Notification map[string]any `json:"notification,omitzero"`
 	// As published.
 	Data json.RawMessage `json:"data,omitzero"`
 	// Present if the device must acknowledge it.
@@ -420,7 +420,7 @@ type PushToken struct {
 	// The app's bundle id, if it differs from the credential's.
 	Topic    string         `json:"topic,omitzero"`
 	Endpoint string         `json:"endpoint,omitzero"`
-	Keys     *PushTokenKeys `json:"keys,omitempty"`
+	Keys     *PushTokenKeys `json:"keys,omitzero"`
 	// The name of the provider's credential.
 	Provider string `json:"provider,omitzero"`
 	// The channel URI. Its host is below notify.windows.com.
@@ -448,7 +448,7 @@ type NewPushToken struct {
 	// Web Push only.
 	Endpoint string `json:"endpoint,omitzero"`
 	// Web Push only.
-	Keys *NewPushTokenKeys `json:"keys,omitempty"`
+	Keys *NewPushTokenKeys `json:"keys,omitzero"`
 	// Webhook only: the name of the provider's credential. Default: the name of the token.
 	Provider string `json:"provider,omitzero"`
 	// WNS only: as in `PushToken`.
@@ -485,7 +485,7 @@ type NamedPushToken struct {
 	// Web Push only.
 	Endpoint string `json:"endpoint,omitzero"`
 	// Web Push only.
-	Keys *NamedPushTokenKeys `json:"keys,omitempty"`
+	Keys *NamedPushTokenKeys `json:"keys,omitzero"`
 	// Webhook only: the name of the provider's credential. Default: the name of the token.
 	Provider string `json:"provider,omitzero"`
 	// WNS only: as in `PushToken`.
@@ -516,10 +516,10 @@ type DevicePushToken struct {
 	// Nothing is sent to the token from then on. `null`: never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// The token is suspended since then, until it is registered again.
-	Suspect *DevicePushTokenSuspect `json:"suspect,omitempty"`
+	Suspect *DevicePushTokenSuspect `json:"suspect,omitzero"`
 	// Ordinary pushes go to this token: the message token that was registered last.
 	Main  bool       `json:"main"`
-	Token *PushToken `json:"token,omitempty"`
+	Token *PushToken `json:"token,omitzero"`
 }
 
 // DevicePushTokenSuspect: the schema of this name in openapi.json.
@@ -548,14 +548,14 @@ type DeviceRegistration struct {
 	// An existing IANA time zone.
 	Timezone   string            `json:"timezone,omitzero"`
 	AppVersion string            `json:"app_version,omitzero"`
-	Tags       map[string]string `json:"tags,omitempty"`
+	Tags       map[string]string `json:"tags,omitzero"`
 	// Durable subscriptions, from each topic's current position.
-	Topics    []string   `json:"topics,omitempty"`
-	PushToken *PushToken `json:"push_token,omitempty"`
+	Topics    []string   `json:"topics,omitzero"`
+	PushToken *PushToken `json:"push_token,omitzero"`
 	// Added to the device's tokens, or replace those of the same kind and name. A device has at most
 	// 32. Of several message tokens, the last one becomes the main token; `push_token` comes after all
 	// of them. Tokens that have expired are left out.
-	PushTokens []NamedPushToken `json:"push_tokens,omitempty"`
+	PushTokens []NamedPushToken `json:"push_tokens,omitzero"`
 }
 
 // Registered: the schema of this name in openapi.json.
@@ -597,10 +597,10 @@ type Device struct {
 	Tags       map[string]string `json:"tags"`
 	Topics     []string          `json:"topics"`
 	// As registered. Removed once the push service reports it invalid.
-	PushToken *PushToken `json:"push_token,omitempty"`
+	PushToken *PushToken `json:"push_token,omitzero"`
 	// The push token is suspended since then, because the push service reported that it belongs to
 	// another environment, topic or sender. Registering it again resumes it.
-	PushSuspect *DevicePushSuspect `json:"push_suspect,omitempty"`
+	PushSuspect *DevicePushSuspect `json:"push_suspect,omitzero"`
 	// All push tokens without the tokens themselves, the main one first.
 	PushTokens []DevicePushToken `json:"push_tokens"`
 	Presence   Presence          `json:"presence"`
@@ -610,7 +610,7 @@ type Device struct {
 	// versions.
 	LastSeen string `json:"last_seen,omitzero"`
 	// Number of Web Push endpoints. Only for a single device, not in lists.
-	Endpoints *int64 `json:"endpoints,omitempty"`
+	Endpoints *int64 `json:"endpoints,omitzero"`
 }
 
 // DevicePushSuspect: the schema of this name in openapi.json.
@@ -653,7 +653,7 @@ type Item struct {
 	ChangedAt time.Time `json:"changed_at"`
 	// It is not listed from then on. RFC 3339, UTC.
 	ExpiresAt    time.Time `json:"expires_at"`
-	Notification *Shown    `json:"notification,omitempty"`
+	Notification *Shown    `json:"notification,omitzero"`
 	// Any JSON, as in the request.
 	Data json.RawMessage `json:"data,omitzero"`
 }
@@ -683,24 +683,24 @@ type ItemsDeleted struct {
 type Preferences struct {
 	// The allowed channels. A category may override them. `live`: over the connection. `push`: through
 	// push services. `inbox`: items of the user's notification centre. Default: all.
-	Channels []PreferenceChannel `json:"channels,omitempty"`
+	Channels []PreferenceChannel `json:"channels,omitzero"`
 	// Noroshi does not deliver messages to these topics.
-	MutedTopics []string `json:"muted_topics,omitempty"`
+	MutedTopics []string `json:"muted_topics,omitzero"`
 	// Preferences by category.
-	Categories map[string]CategoryPreference `json:"categories,omitempty"`
+	Categories map[string]CategoryPreference `json:"categories,omitzero"`
 	// Pushes wait for their end.
-	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+	QuietHours *QuietHours `json:"quiet_hours,omitzero"`
 }
 
 // CategoryPreference: Preferences for one category.
 type CategoryPreference struct {
 	// Noroshi does not deliver its notifications. `false` at a device overrides `true` at its user.
-	Muted *bool `json:"muted,omitempty"`
+	Muted *bool `json:"muted,omitzero"`
 	// Its channels, instead of `channels` of the preferences.
-	Channels []PreferenceChannel `json:"channels,omitempty"`
+	Channels []PreferenceChannel `json:"channels,omitzero"`
 	// How many of its notifications may interrupt a device on one day of its calendar, live and by
 	// push. Default: any number.
-	DailyMax *int64 `json:"daily_max,omitempty"`
+	DailyMax *int64 `json:"daily_max,omitzero"`
 }
 
 // QuietHours: From `from` until before `to`, each day. It spans midnight if `to` is earlier.
@@ -803,7 +803,7 @@ type NewPushCredential struct {
 	// APNs: the app's bundle id.
 	Topic string `json:"topic,omitzero"`
 	// FCM: Google's JSON file, unchanged. HMS: Huawei's.
-	ServiceAccount map[string]any `json:"service_account,omitempty"`
+	ServiceAccount map[string]any `json:"service_account,omitzero"`
 	// Web Push: a contact for push services, `mailto:` or `https:`.
 	Subject string `json:"subject,omitzero"`
 	// Webhook: the https URL that receives batches; http for a loopback address only.
@@ -814,11 +814,11 @@ type NewPushCredential struct {
 	// Webhook: while a secret is being replaced, the old one. Requests then have a signature by each.
 	PreviousSecret string `json:"previous_secret,omitzero"`
 	// Webhook: recipients of one request.
-	BatchSize *int64 `json:"batch_size,omitempty"`
+	BatchSize *int64 `json:"batch_size,omitzero"`
 	// Webhook: requests at a time.
-	Concurrency *int64 `json:"concurrency,omitempty"`
+	Concurrency *int64 `json:"concurrency,omitzero"`
 	// Webhook: how long a request waits for its answer.
-	TimeoutSeconds *int64 `json:"timeout_seconds,omitempty"`
+	TimeoutSeconds *int64 `json:"timeout_seconds,omitzero"`
 	// Webhook: devices may register tokens themselves. Otherwise only an API key may, because an
 	// e-mail address or a phone number may belong to another person.
 	DeviceTokens bool `json:"device_tokens,omitzero"`
@@ -840,7 +840,7 @@ type NewPushCredential struct {
 	// FCM and WNS: a different server for access tokens, for tests.
 	TokenEndpoint string `json:"token_endpoint,omitzero"`
 	// `{"per_second": 100}`: maximum pushes per second, instead of the push service's own limit.
-	Quota map[string]any `json:"quota,omitempty"`
+	Quota map[string]any `json:"quota,omitzero"`
 }
 
 // PushCredential: A credential without its secrets.
@@ -864,7 +864,7 @@ type PushTest struct {
 	// A registered device, by its main token; with a credential of `webhook`, by its token of that
 	// provider.
 	Device    string     `json:"device,omitzero"`
-	PushToken *PushToken `json:"push_token,omitempty"`
+	PushToken *PushToken `json:"push_token,omitzero"`
 }
 
 // PushRotation: Exactly one of `device` and `push_token`.
@@ -876,7 +876,7 @@ type PushRotation struct {
 	// A registered device, by its main token; with a credential of `webhook`, by its token of that
 	// provider.
 	Device    string     `json:"device,omitzero"`
-	PushToken *PushToken `json:"push_token,omitempty"`
+	PushToken *PushToken `json:"push_token,omitzero"`
 }
 
 // PushTested: The answer of the push service.
@@ -905,15 +905,15 @@ type RestoredTokens struct {
 
 // DeviceFilter: All lists must match. A device without the attribute does not match.
 type DeviceFilter struct {
-	Platforms []Platform `json:"platforms,omitempty"`
+	Platforms []Platform `json:"platforms,omitzero"`
 	// Language ranges: `ja` means `ja-JP` too (RFC 4647 §3.3.1).
-	Locales []string `json:"locales,omitempty"`
+	Locales []string `json:"locales,omitzero"`
 	// Existing IANA time zones.
-	Timezones []string `json:"timezones,omitempty"`
+	Timezones []string `json:"timezones,omitzero"`
 	// Inclusive. Compared number by number, so 1.10 is above 1.9.
-	AppVersion *DeviceFilterAppVersion `json:"app_version,omitempty"`
+	AppVersion *DeviceFilterAppVersion `json:"app_version,omitzero"`
 	// The device has each of these tags, with one of the listed values.
-	Tags map[string][]string `json:"tags,omitempty"`
+	Tags map[string][]string `json:"tags,omitzero"`
 }
 
 // DeviceFilterAppVersion: Inclusive. Compared number by number, so 1.10 is above 1.9.
@@ -933,13 +933,13 @@ type Audience struct {
 	// The users uploaded to `/v1/campaigns/{id}/recipients`.
 	Upload bool `json:"upload,omitzero"`
 	// Filters all devices, or those of `everyone`, `topic` or `condition`.
-	Devices *DeviceFilter `json:"devices,omitempty"`
+	Devices *DeviceFilter `json:"devices,omitzero"`
 }
 
 // CampaignMessage: `notification`, `data` or both, unless uploaded lines have their own.
 type CampaignMessage struct {
 	// Texts may contain placeholders: `{{name}}`.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON. Default limit: 4 KiB. Strings may contain placeholders.
 	Data json.RawMessage `json:"data,omitzero"`
 	// RFC 8030 §5.3.
@@ -952,15 +952,15 @@ type CampaignMessage struct {
 	Category string `json:"category,omitzero"`
 	// As in a notification. Absent: only through push services.
 	When When  `json:"when,omitzero"`
-	Push *Push `json:"push,omitempty"`
+	Push *Push `json:"push,omitzero"`
 }
 
 // CampaignVariant: Absent fields are those of the message.
 type CampaignVariant struct {
 	// Texts may contain placeholders: `{{name}}`.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON. Default limit: 4 KiB. Strings may contain placeholders.
-	Data any `json:"data,omitempty"`
+	Data any `json:"data,omitzero"`
 }
 
 // CampaignExperiment: the schema of this name in openapi.json.
@@ -970,17 +970,17 @@ type CampaignExperiment struct {
 	// The variant that others are compared with. Default: the first that sends a message.
 	Control string `json:"control,omitzero"`
 	// By variant of the experiment. Variants that are not listed get the campaign's message.
-	Variants map[string]CampaignTreatment `json:"variants,omitempty"`
+	Variants map[string]CampaignTreatment `json:"variants,omitzero"`
 }
 
 // CampaignTreatment: Absent fields of a variant are those of the campaign's message.
 type CampaignTreatment struct {
 	// Texts may contain placeholders: `{{name}}`.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON. Default limit: 4 KiB. Strings may contain placeholders.
-	Data any `json:"data,omitempty"`
+	Data any `json:"data,omitzero"`
 	// By language tag. The campaign's own `locales` do not apply to this variant.
-	Locales map[string]CampaignVariant `json:"locales,omitempty"`
+	Locales map[string]CampaignVariant `json:"locales,omitzero"`
 	// Sends nothing to the devices of this variant, but counts them. Excludes other fields.
 	HoldOut bool `json:"hold_out,omitzero"`
 }
@@ -1006,7 +1006,7 @@ type CampaignVariantReport struct {
 	// `POST /v1/me/opened`, once per device.
 	Opened CampaignVariantReportOpened `json:"opened"`
 	// Null for the control itself, and if nothing is sent.
-	AgainstControl *CampaignVariantReportAgainstControl `json:"against_control,omitempty"`
+	AgainstControl *CampaignVariantReportAgainstControl `json:"against_control,omitzero"`
 }
 
 // CampaignVariantReportDelivered: `pushed` if only push services deliver it, `acked` with `when`
@@ -1014,30 +1014,30 @@ type CampaignVariantReport struct {
 type CampaignVariantReportDelivered struct {
 	Count int64 `json:"count"`
 	// Share of the targeted devices. Null if there are none or nothing is sent.
-	Rate *float64 `json:"rate,omitempty"`
+	Rate *float64 `json:"rate,omitzero"`
 	// Lower bound of Wilson's 95 % interval.
-	Low *float64 `json:"low,omitempty"`
+	Low *float64 `json:"low,omitzero"`
 	// Its upper bound.
-	High *float64 `json:"high,omitempty"`
+	High *float64 `json:"high,omitzero"`
 }
 
 // CampaignVariantReportOpened: `POST /v1/me/opened`, once per device.
 type CampaignVariantReportOpened struct {
 	Count int64 `json:"count"`
 	// Share of the targeted devices. Null if there are none or nothing is sent.
-	Rate *float64 `json:"rate,omitempty"`
+	Rate *float64 `json:"rate,omitzero"`
 	// Lower bound of Wilson's 95 % interval.
-	Low *float64 `json:"low,omitempty"`
+	Low *float64 `json:"low,omitzero"`
 	// Its upper bound.
-	High *float64 `json:"high,omitempty"`
+	High *float64 `json:"high,omitzero"`
 }
 
 // CampaignVariantReportAgainstControl: Null for the control itself, and if nothing is sent.
 type CampaignVariantReportAgainstControl struct {
 	// Null while either has no devices.
-	Delivered *CampaignVariantReportAgainstControlDelivered `json:"delivered,omitempty"`
+	Delivered *CampaignVariantReportAgainstControlDelivered `json:"delivered,omitzero"`
 	// Null while either has no devices.
-	Opened *CampaignVariantReportAgainstControlOpened `json:"opened,omitempty"`
+	Opened *CampaignVariantReportAgainstControlOpened `json:"opened,omitzero"`
 }
 
 // CampaignVariantReportAgainstControlDelivered: Null while either has no devices.
@@ -1076,26 +1076,26 @@ type NewCampaign struct {
 	Message  CampaignMessage `json:"message"`
 	// By language tag. The best match for the device's locale applies (RFC 4647 §3.4), otherwise the
 	// message itself.
-	Locales map[string]CampaignVariant `json:"locales,omitempty"`
+	Locales map[string]CampaignVariant `json:"locales,omitzero"`
 	// Sends the variants of an experiment, as defined when the campaign is created.
-	Experiment *CampaignExperiment `json:"experiment,omitempty"`
+	Experiment *CampaignExperiment `json:"experiment,omitzero"`
 	// Default values of placeholders, for recipients without their own.
-	Variables map[string]string `json:"variables,omitempty"`
+	Variables map[string]string `json:"variables,omitzero"`
 	// Earliest start.
 	StartAt time.Time `json:"start_at,omitzero"`
 	// At this local time of each device, today or tomorrow. Devices without a time zone use UTC.
 	LocalTime string `json:"local_time,omitzero"`
 	// In each device's local time. Devices that are due wait for the end. No effect with urgency
 	// `high`.
-	QuietHours *NewCampaignQuietHours `json:"quiet_hours,omitempty"`
+	QuietHours *NewCampaignQuietHours `json:"quiet_hours,omitzero"`
 	// Maximum recipients per second.
-	RatePerSecond *int64 `json:"rate_per_second,omitempty"`
+	RatePerSecond *int64 `json:"rate_per_second,omitzero"`
 	// `extra` goes before other campaigns from the next batch on.
 	Lane Lane `json:"lane,omitzero"`
 	// Recipients per batch.
-	BatchSize *int64 `json:"batch_size,omitempty"`
+	BatchSize *int64 `json:"batch_size,omitzero"`
 	// `false`: a draft until it is started. Default: `true`; always `false` for an upload.
-	Start *bool `json:"start,omitempty"`
+	Start *bool `json:"start,omitzero"`
 }
 
 // NewCampaignQuietHours: In each device's local time. Devices that are due wait for the end. No
@@ -1116,7 +1116,7 @@ type Campaign struct {
 	// Languages that have a variant.
 	Locales []string `json:"locales"`
 	// Results by variant, in the order of the experiment. Null if the campaign has no variants.
-	Experiment *CampaignExperiment `json:"experiment,omitempty"`
+	Experiment *CampaignExperiment `json:"experiment,omitzero"`
 	Lane       Lane                `json:"lane"`
 	// When devices are due, and how fast it sends, as the request states it.
 	Schedule CampaignSchedule `json:"schedule"`
@@ -1136,7 +1136,7 @@ type Campaign struct {
 	// Those with a final outcome.
 	Done int64 `json:"done"`
 	// Total number of devices. Null until counted.
-	Total *int64 `json:"total,omitempty"`
+	Total *int64 `json:"total,omitzero"`
 	// Number of devices by outcome. Outcomes that are not listed are zero.
 	Counts map[string]int64 `json:"counts"`
 	// The same by reason, most frequent first.
@@ -1148,11 +1148,11 @@ type Campaign struct {
 	RatePerSecond float64 `json:"rate_per_second"`
 	// Estimated seconds until the end: at this rate, before the first results at the wanted one, and
 	// at least until the last known batch is due. Null if unknown.
-	ETASeconds *int64 `json:"eta_s,omitempty"`
+	ETASeconds *int64 `json:"eta_s,omitzero"`
 	// Batches that wait for their time, such as the local time of their devices: one entry for all
 	// that are due within a minute, the earliest first. Only in the answer for one campaign; absent if
 	// none waits.
-	Steps []CampaignStep `json:"steps,omitempty"`
+	Steps []CampaignStep `json:"steps,omitzero"`
 	// Time from the queue to the push service's answer.
 	Latency CampaignLatency `json:"latency"`
 	// Each change of the request or of the recipients adds 1.
@@ -1167,24 +1167,24 @@ type Campaign struct {
 	EditedBy string    `json:"edited_by,omitzero"`
 	EditedAt time.Time `json:"edited_at,omitzero"`
 	// The approval of the present revision. Every change and new recipients remove it.
-	Approval *CampaignApproval `json:"approval,omitempty"`
+	Approval *CampaignApproval `json:"approval,omitzero"`
 	// The request as its author wrote it. Absent in lists, and for campaigns that cannot be changed.
-	Definition map[string]any `json:"definition,omitempty"`
+	Definition map[string]any `json:"definition,omitzero"`
 	// What is missing or invalid in a draft. Absent if there is nothing, and in lists.
-	Problems []CampaignProblem `json:"problems,omitempty"`
+	Problems []CampaignProblem `json:"problems,omitzero"`
 	// What push services of the app do not show of the typed fields. Only when the campaign is created
 	// and while it is a draft; absent if there is nothing to warn of.
-	Warnings []Warning `json:"warnings,omitempty"`
+	Warnings []Warning `json:"warnings,omitzero"`
 }
 
 // CampaignSchedule: When devices are due, and how fast it sends, as the request states it.
 type CampaignSchedule struct {
 	// Time on each device's clock, such as `09:00`. Null: at once.
 	LocalTime  string                      `json:"local_time,omitzero"`
-	QuietHours *CampaignScheduleQuietHours `json:"quiet_hours,omitempty"`
+	QuietHours *CampaignScheduleQuietHours `json:"quiet_hours,omitzero"`
 	// Wanted maximum of recipients per second. Null: none. The measured rate is `rate_per_second` of
 	// the campaign.
-	RatePerSecond *int64 `json:"rate_per_second,omitempty"`
+	RatePerSecond *int64 `json:"rate_per_second,omitzero"`
 	// Recipients in one batch.
 	BatchSize int64 `json:"batch_size"`
 }
@@ -1210,8 +1210,8 @@ type CampaignStep struct {
 
 // CampaignLatency: Time from the queue to the push service's answer.
 type CampaignLatency struct {
-	P50Ms *int64 `json:"p50_ms,omitempty"`
-	P99Ms *int64 `json:"p99_ms,omitempty"`
+	P50Ms *int64 `json:"p50_ms,omitzero"`
+	P99Ms *int64 `json:"p99_ms,omitzero"`
 }
 
 // CampaignApproval: the schema of this name in openapi.json.
@@ -1232,11 +1232,11 @@ type Campaigns struct {
 type Recipient struct {
 	User string `json:"user"`
 	// Values of the message's placeholders.
-	Variables map[string]string `json:"variables,omitempty"`
+	Variables map[string]string `json:"variables,omitzero"`
 	// Replaces the message's, without placeholders.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Replaces the message's, without placeholders.
-	Data any `json:"data,omitempty"`
+	Data any `json:"data,omitzero"`
 }
 
 // Invalidation: A push service invalidated a token.
@@ -1268,7 +1268,7 @@ type CampaignCount struct {
 	// Devices in the audience.
 	Devices int64 `json:"devices"`
 	// Users of these devices. Null if there are too many to count.
-	Users *int64 `json:"users,omitempty"`
+	Users *int64 `json:"users,omitzero"`
 	// Devices without a push token.
 	NoPushToken int64 `json:"no_push_token"`
 	// Devices with a suspended push token.
@@ -1279,7 +1279,7 @@ type CampaignCount struct {
 	ByService map[string]int64 `json:"by_service"`
 	// What push services of the app do not show of the typed fields. Absent if there is nothing to
 	// warn of.
-	Warnings []Warning `json:"warnings,omitempty"`
+	Warnings []Warning `json:"warnings,omitzero"`
 }
 
 // Endpoint: the schema of this name in openapi.json.
@@ -1321,7 +1321,7 @@ type ExperimentAudience struct {
 	// topics && !('b' in topics)`.
 	Condition string `json:"condition,omitzero"`
 	// Attributes of the device.
-	Devices *DeviceFilter `json:"devices,omitempty"`
+	Devices *DeviceFilter `json:"devices,omitzero"`
 }
 
 // NewExperiment: the schema of this name in openapi.json.
@@ -1333,10 +1333,10 @@ type NewExperiment struct {
 	StartsAt time.Time `json:"starts_at,omitzero"`
 	// It ends and is archived. Absent: runs until archived.
 	EndsAt   time.Time           `json:"ends_at,omitzero"`
-	Audience *ExperimentAudience `json:"audience,omitempty"`
+	Audience *ExperimentAudience `json:"audience,omitzero"`
 	// Fixed variants, regardless of audience and weights. A device's entry takes precedence over its
 	// user's. At most 1,000 in total.
-	Overrides *NewExperimentOverrides `json:"overrides,omitempty"`
+	Overrides *NewExperimentOverrides `json:"overrides,omitzero"`
 	// While true, no device is in it.
 	Killed bool `json:"killed,omitzero"`
 }
@@ -1344,8 +1344,8 @@ type NewExperiment struct {
 // NewExperimentOverrides: Fixed variants, regardless of audience and weights. A device's entry
 // takes precedence over its user's. At most 1,000 in total.
 type NewExperimentOverrides struct {
-	Users   map[string]string `json:"users,omitempty"`
-	Devices map[string]string `json:"devices,omitempty"`
+	Users   map[string]string `json:"users,omitzero"`
+	Devices map[string]string `json:"devices,omitzero"`
 }
 
 // Experiment: the schema of this name in openapi.json.
@@ -1405,19 +1405,19 @@ type NewNotice struct {
 	// When it is no longer shown.
 	EndsAt time.Time `json:"ends_at"`
 	// At most 2 KiB.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON for the app's code, at most 2 KiB.
-	Data any `json:"data,omitempty"`
+	Data any `json:"data,omitzero"`
 	// By language tag. Absent fields are those of the notice.
-	Locales map[string]NewNoticeLocale `json:"locales,omitempty"`
+	Locales map[string]NewNoticeLocale `json:"locales,omitzero"`
 }
 
 // NewNoticeLocale: the schema of this name in openapi.json.
 type NewNoticeLocale struct {
 	// At most 2 KiB.
-	Notification *Shown `json:"notification,omitempty"`
+	Notification *Shown `json:"notification,omitzero"`
 	// Any JSON for the app's code, at most 2 KiB.
-	Data any `json:"data,omitempty"`
+	Data any `json:"data,omitzero"`
 }
 
 // Notice: the schema of this name in openapi.json.
@@ -1427,7 +1427,7 @@ type Notice struct {
 	AnnouncedAt  time.Time      `json:"announced_at,omitzero"`
 	StartsAt     time.Time      `json:"starts_at"`
 	EndsAt       time.Time      `json:"ends_at"`
-	Notification map[string]any `json:"notification,omitempty"`
+	Notification map[string]any `json:"notification,omitzero"`
 	// As defined.
 	Data      json.RawMessage         `json:"data,omitzero"`
 	Locales   map[string]NoticeLocale `json:"locales"`
@@ -1437,7 +1437,7 @@ type Notice struct {
 
 // NoticeLocale: the schema of this name in openapi.json.
 type NoticeLocale struct {
-	Notification map[string]any `json:"notification,omitempty"`
+	Notification map[string]any `json:"notification,omitzero"`
 	// As defined.
 	Data json.RawMessage `json:"data,omitzero"`
 }
@@ -1459,11 +1459,11 @@ type Quotas struct {
 type Quota struct {
 	Quota QuotaName `json:"quota"`
 	// Null: unlimited.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// `app`: its own limit; `default`: the node's.
 	Source QuotaSource `json:"source"`
 	// Null if not counted. For a rate: the used tokens.
-	Used *int64 `json:"used,omitempty"`
+	Used *int64 `json:"used,omitzero"`
 	// Rejections by this node since its start.
 	Refused int64 `json:"refused"`
 	// `node`: enforced per node; `store`: enforced across all nodes that share a store.
@@ -1481,7 +1481,7 @@ type TopicPermission struct {
 	Reason string `json:"reason,omitzero"`
 	Detail string `json:"detail"`
 	// The rule that decides.
-	Rule *TopicPermissionRule `json:"rule,omitempty"`
+	Rule *TopicPermissionRule `json:"rule,omitzero"`
 }
 
 // TopicPermissionRule: the schema of this name in openapi.json.
@@ -1496,9 +1496,9 @@ type TopicPermissionRule struct {
 // pattern decides; without a match the action is denied. Without a list, no rules apply to the
 // action.
 type TopicRules struct {
-	Subscribe []TopicRule   `json:"subscribe,omitempty"`
-	Publish   []TopicRule   `json:"publish,omitempty"`
-	Ask       *TopicWebhook `json:"ask,omitempty"`
+	Subscribe []TopicRule   `json:"subscribe,omitzero"`
+	Publish   []TopicRule   `json:"publish,omitzero"`
+	Ask       *TopicWebhook `json:"ask,omitzero"`
 }
 
 // TopicRule: the schema of this name in openapi.json.
@@ -1540,17 +1540,17 @@ type ActivityAndroid struct {
 	Text  string `json:"text,omitzero"`
 	// For the status bar chip; Android shows about seven characters.
 	ShortText string                   `json:"short_text,omitzero"`
-	Progress  *ActivityAndroidProgress `json:"progress,omitempty"`
+	Progress  *ActivityAndroidProgress `json:"progress,omitzero"`
 }
 
 // ActivityAndroidProgress: the schema of this name in openapi.json.
 type ActivityAndroidProgress struct {
-	Value *int64 `json:"value,omitempty"`
+	Value *int64 `json:"value,omitzero"`
 	// Default: the sum of the segments, or 100.
-	Max           *int64                           `json:"max,omitempty"`
+	Max           *int64                           `json:"max,omitzero"`
 	Indeterminate bool                             `json:"indeterminate,omitzero"`
-	Segments      []ActivityAndroidProgressSegment `json:"segments,omitempty"`
-	Points        []ActivityAndroidProgressPoint   `json:"points,omitempty"`
+	Segments      []ActivityAndroidProgressSegment `json:"segments,omitzero"`
+	Points        []ActivityAndroidProgressPoint   `json:"points,omitzero"`
 	// A resource of the app.
 	TrackerIcon string `json:"tracker_icon,omitzero"`
 	StartIcon   string `json:"start_icon,omitzero"`
@@ -1582,16 +1582,16 @@ type NewActivity struct {
 	// The Swift type of the attributes.
 	AttributesType string `json:"attributes_type"`
 	// At most 4,096 bytes. Noroshi adds the id as `noroshiActivity`.
-	Attributes map[string]any `json:"attributes,omitempty"`
+	Attributes map[string]any `json:"attributes,omitzero"`
 	// An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit
 	// the whole payload to 4,096 bytes.
 	ContentState map[string]any `json:"content_state"`
 	// From then on the state counts as outdated.
 	StaleDate time.Time `json:"stale_date,omitzero"`
 	// The greatest one of an app's activities is in the Dynamic Island.
-	Relevance *float64         `json:"relevance,omitempty"`
+	Relevance *float64         `json:"relevance,omitzero"`
 	Alert     ActivityAlert    `json:"alert"`
-	Android   *ActivityAndroid `json:"android,omitempty"`
+	Android   *ActivityAndroid `json:"android,omitzero"`
 	// Default: `apns` if the app has a credential for it, otherwise `fcm`.
 	IOSVia NewActivityIOSVia `json:"ios_via,omitzero"`
 	// The app declares `NSSupportsLiveActivitiesFrequentUpdates`: a larger budget of high priorities.
@@ -1604,13 +1604,13 @@ type NewActivity struct {
 type ActivityUpdate struct {
 	// An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit
 	// the whole payload to 4,096 bytes.
-	ContentState map[string]any `json:"content_state,omitempty"`
+	ContentState map[string]any `json:"content_state,omitzero"`
 	// `null`: the state does not become outdated.
 	StaleDate time.Time `json:"stale_date,omitzero"`
 	// The greatest one of an app's activities is in the Dynamic Island.
-	Relevance *float64         `json:"relevance,omitempty"`
-	Alert     *ActivityAlert   `json:"alert,omitempty"`
-	Android   *ActivityAndroid `json:"android,omitempty"`
+	Relevance *float64         `json:"relevance,omitzero"`
+	Alert     *ActivityAlert   `json:"alert,omitzero"`
+	Android   *ActivityAndroid `json:"android,omitzero"`
 	// `high` asks for priority 10, while the budget of the activity allows it.
 	Urgency ActivityUpdateUrgency `json:"urgency,omitzero"`
 }
@@ -1619,14 +1619,14 @@ type ActivityUpdate struct {
 type ActivityEnd struct {
 	// An object with the fields of the app's `ContentState`, at most 4,096 bytes. Push services limit
 	// the whole payload to 4,096 bytes.
-	ContentState map[string]any `json:"content_state,omitempty"`
+	ContentState map[string]any `json:"content_state,omitzero"`
 	// When iOS removes the activity: at most 4 hours from now. A past time removes it at once.
 	// Default: iOS decides, after 4 hours at the latest.
 	DismissalDate time.Time `json:"dismissal_date,omitzero"`
 	// The greatest one of an app's activities is in the Dynamic Island.
-	Relevance *float64         `json:"relevance,omitempty"`
-	Alert     *ActivityAlert   `json:"alert,omitempty"`
-	Android   *ActivityAndroid `json:"android,omitempty"`
+	Relevance *float64         `json:"relevance,omitzero"`
+	Alert     *ActivityAlert   `json:"alert,omitzero"`
+	Android   *ActivityAndroid `json:"android,omitzero"`
 }
 
 // Activity: the schema of this name in openapi.json.
@@ -1638,11 +1638,11 @@ type Activity struct {
 	// Of the state: 1 at the start, one more with each change.
 	Version         int64             `json:"version"`
 	AttributesType  string            `json:"attributes_type"`
-	Attributes      map[string]any    `json:"attributes,omitempty"`
-	ContentState    map[string]any    `json:"content_state,omitempty"`
+	Attributes      map[string]any    `json:"attributes,omitzero"`
+	ContentState    map[string]any    `json:"content_state,omitzero"`
 	StaleDate       time.Time         `json:"stale_date,omitzero"`
-	Relevance       *float64          `json:"relevance,omitempty"`
-	Android         *ActivityAndroid  `json:"android,omitempty"`
+	Relevance       *float64          `json:"relevance,omitzero"`
+	Android         *ActivityAndroid  `json:"android,omitzero"`
 	When            When              `json:"when"`
 	IOSVia          NewActivityIOSVia `json:"ios_via,omitzero"`
 	FrequentUpdates bool              `json:"frequent_updates"`
@@ -1657,11 +1657,11 @@ type Activity struct {
 	// Updates with a high urgency that the budget allows now.
 	HighPriorityLeft int64 `json:"high_priority_left"`
 	// Only for a single activity.
-	Target *ActivityTarget `json:"target,omitempty"`
+	Target *ActivityTarget `json:"target,omitzero"`
 	// Only for a single activity.
-	Progress *ActivityProgress `json:"progress,omitempty"`
+	Progress *ActivityProgress `json:"progress,omitzero"`
 	// Only in the answer to a change.
-	Change *ActivityChange `json:"change,omitempty"`
+	Change *ActivityChange `json:"change,omitzero"`
 }
 
 // ActivityTarget: Only for a single activity.
@@ -1669,7 +1669,7 @@ type ActivityTarget struct {
 	Kind      ActivityTargetKind `json:"kind"`
 	Topic     string             `json:"topic,omitzero"`
 	Condition string             `json:"condition,omitzero"`
-	Named     *int64             `json:"named,omitempty"`
+	Named     *int64             `json:"named,omitzero"`
 }
 
 // ActivityProgress: Only for a single activity.
@@ -1726,7 +1726,7 @@ type ActivityDevice struct {
 	// When the device was last included in a send.
 	SentAt time.Time `json:"sent_at,omitzero"`
 	// The version with which a push started the activity on the device.
-	StartedVersion *int64 `json:"started_version,omitempty"`
+	StartedVersion *int64 `json:"started_version,omitzero"`
 	// Of the start, or of the last failure.
 	Outcome   Outcome   `json:"outcome,omitzero"`
 	Reason    string    `json:"reason,omitzero"`
@@ -1745,7 +1745,7 @@ type ActivityDevice struct {
 	Summary string `json:"summary"`
 	// The attempts at pushes to the device that the node recorded, oldest first. Absent if there is
 	// none.
-	Attempts []PushAttempt `json:"attempts,omitempty"`
+	Attempts []PushAttempt `json:"attempts,omitzero"`
 }
 
 // Broadcast: An update or the end of a Live Activity. The payload has at most 5,120 bytes.
@@ -1754,7 +1754,7 @@ type Broadcast struct {
 	Event BroadcastEvent `json:"event"`
 	// The fields of the app's `ContentState`. Required for `update`; an `end` without it leaves the
 	// last state.
-	ContentState map[string]any `json:"content_state,omitempty"`
+	ContentState map[string]any `json:"content_state,omitzero"`
 	// When the state was true. Devices drop a state that is older than the one they show. Default: the
 	// time of acceptance.
 	Timestamp time.Time `json:"timestamp,omitzero"`
@@ -1763,11 +1763,11 @@ type Broadcast struct {
 	// With `end` only: when the activity leaves the Lock Screen. Default: after four hours.
 	DismissAt time.Time `json:"dismiss_at,omitzero"`
 	// The greatest one of an app's activities is in the Dynamic Island.
-	Relevance *float64 `json:"relevance,omitempty"`
+	Relevance *float64 `json:"relevance,omitzero"`
 	// Lights up the screen. Has a title or a body.
-	Alert *BroadcastAlert `json:"alert,omitempty"`
+	Alert *BroadcastAlert `json:"alert,omitzero"`
 	// `apns-priority`. 10 is at once.
-	Priority *int64 `json:"priority,omitempty"`
+	Priority *int64 `json:"priority,omitzero"`
 	// A newer broadcast of the channel replaces it while it waits: for states of which only the newest
 	// matters.
 	Replaceable bool `json:"replaceable,omitzero"`
@@ -1787,7 +1787,7 @@ type NewBroadcast struct {
 	Event BroadcastEvent `json:"event"`
 	// The fields of the app's `ContentState`. Required for `update`; an `end` without it leaves the
 	// last state.
-	ContentState map[string]any `json:"content_state,omitempty"`
+	ContentState map[string]any `json:"content_state,omitzero"`
 	// When the state was true. Devices drop a state that is older than the one they show. Default: the
 	// time of acceptance.
 	Timestamp time.Time `json:"timestamp,omitzero"`
@@ -1796,11 +1796,11 @@ type NewBroadcast struct {
 	// With `end` only: when the activity leaves the Lock Screen. Default: after four hours.
 	DismissAt time.Time `json:"dismiss_at,omitzero"`
 	// The greatest one of an app's activities is in the Dynamic Island.
-	Relevance *float64 `json:"relevance,omitempty"`
+	Relevance *float64 `json:"relevance,omitzero"`
 	// Lights up the screen. Has a title or a body.
-	Alert *NewBroadcastAlert `json:"alert,omitempty"`
+	Alert *NewBroadcastAlert `json:"alert,omitzero"`
 	// `apns-priority`. 10 is at once.
-	Priority *int64 `json:"priority,omitempty"`
+	Priority *int64 `json:"priority,omitzero"`
 	// A newer broadcast of the channel replaces it while it waits: for states of which only the newest
 	// matters.
 	Replaceable bool `json:"replaceable,omitzero"`
@@ -1847,7 +1847,7 @@ type Channel struct {
 	Waiting   int64     `json:"waiting"`
 	CreatedAt time.Time `json:"created_at"`
 	// The 20 newest, newest first. Only in the answer about one channel.
-	Broadcasts []BroadcastState `json:"broadcasts,omitempty"`
+	Broadcasts []BroadcastState `json:"broadcasts,omitzero"`
 }
 
 // Channels: the schema of this name in openapi.json.
@@ -1883,7 +1883,7 @@ type BroadcastState struct {
 	EndedAt     time.Time `json:"ended_at,omitzero"`
 	// The attempts that the node recorded (`push.record_retention`), oldest first: the newest 100.
 	// Only in the answer to a request for this broadcast. Absent if there is none.
-	Requests []PushAttempt `json:"requests,omitempty"`
+	Requests []PushAttempt `json:"requests,omitzero"`
 }
 
 // AppleChannels: the schema of this name in openapi.json.
@@ -1967,7 +1967,7 @@ type CampaignEstimate struct {
 	Forecast CampaignEstimateForecast `json:"forecast"`
 	// A campaign with more recipients needs the approval of a second person, if this caller starts it.
 	// Null: none does.
-	ApprovalAbove *int64 `json:"approval_above,omitempty"`
+	ApprovalAbove *int64 `json:"approval_above,omitzero"`
 	// Whether it may be that large.
 	NeedsApproval bool `json:"needs_approval"`
 }
@@ -1996,7 +1996,7 @@ type CampaignEstimateForecast struct {
 	StartsAt time.Time `json:"starts_at"`
 	// When the last device gets it, at this rate. Null: the rate is unknown.
 	EndsAt        time.Time `json:"ends_at,omitzero"`
-	RatePerSecond *float64  `json:"rate_per_second,omitempty"`
+	RatePerSecond *float64  `json:"rate_per_second,omitzero"`
 	// `limit`: the campaign's own limit. `measured`: the median of the app's last campaigns that
 	// neither a limit nor local times slowed down.
 	RateFrom CampaignEstimateForecastRateFrom `json:"rate_from"`
@@ -2016,8 +2016,8 @@ type CampaignEstimateForecastStep struct {
 type CampaignRecipient struct {
 	User string `json:"user"`
 	// Values of placeholders.
-	Variables    map[string]string `json:"variables,omitempty"`
-	Notification map[string]any    `json:"notification,omitempty"`
+	Variables    map[string]string `json:"variables,omitzero"`
+	Notification map[string]any    `json:"notification,omitzero"`
 	Data         json.RawMessage   `json:"data,omitzero"`
 }
 
@@ -2050,7 +2050,7 @@ type Series struct {
 	Series         []SeriesFigure `json:"series"`
 	// Every node that wrote something in the range, with the times for which it wrote nothing. `null`
 	// for an app.
-	Nodes []SeriesNode `json:"nodes,omitempty"`
+	Nodes []SeriesNode `json:"nodes,omitzero"`
 	// Nodes that wrote something in the range.
 	NodesCount int64 `json:"nodes_count"`
 	// Times for which one or more of these nodes wrote nothing.

@@ -17,6 +17,9 @@ func TestFieldsThatAreNotSetAreAbsent(t *testing.T) {
 		{Shown{Title: "T", Badge: 0, Mutable: new(false), Relevance: new(0.0)}, `{"title":"T","relevance":0,"badge":0,"mutable":false}`},
 		{Shown{Sound: Sound{Name: "chime.caf", Critical: true}}, `{"sound":{"name":"chime.caf","critical":true}}`},
 		{AppChange{}, `{}`},
+		// No channels, which differs from the default.
+		{Preferences{Channels: []PreferenceChannel{}}, `{"channels":[]}`},
+		{To{Users: []string{}}, `{"users":[]}`},
 		{AppChange{Issuer: Set("https://id.example.com"), Audience: Null[string]()}, `{"issuer":"https://id.example.com","audience":null}`},
 		{ChannelChange{}, `{"topic":null}`},
 		{CategoryPreference{Muted: new(false)}, `{"muted":false}`},

@@ -9,8 +9,8 @@
 // The document is OpenAPI 3.1: nullable types are lists such as ["string", "null"], and unions are oneOf and anyOf. The rules:
 //
 //   - An object is a struct. A union of objects is one struct with the fields of all of them.
-//   - Optional and nullable texts, times, lists and maps are values that are omitted when they are zero. Optional numbers, booleans
-//     for which false and absent differ, and objects are pointers.
+//   - Optional and nullable texts, times, lists and maps are values that are omitted when they are zero; a list that is empty, but
+//     not nil, is sent. Optional numbers, booleans for which false and absent differ, and objects are pointers.
 //   - In a schema whose description says that null clears or removes, a nullable field is an Optional, which distinguishes null
 //     from absent.
 //   - A text with an enum has a named type. Equal enums share one.
@@ -468,10 +468,7 @@ func (g *generator) structure(name string, s *schema, inResponse bool) {
 			kind = "*" + kind
 		case isRequired && !isNullable:
 		case g.needsPointer(bare, kind, description):
-			kind = "*" + kind
-			option = ",omitempty"
-		case kind == "any" || strings.HasPrefix(kind, "[]") || strings.HasPrefix(kind, "map["):
-			option = ",omitempty"
+			kind, option = "*"+kind, ",omitzero"
 		default:
 			option = ",omitzero"
 		}
