@@ -26,8 +26,10 @@ const (
 	idleAfter      = 10 * time.Second
 	webSocketAgain = 5 * time.Minute
 	pingInterval   = time.Minute
-	acksMax        = 10_000
-	rememberedMax  = 4_096
+	// Whatever the service says, the client is not busy with pings.
+	pingIntervalMin = 100 * time.Millisecond
+	acksMax         = 10_000
+	rememberedMax   = 4_096
 	// Four minutes between comments of a stream, which has no ping_s, and half a minute for them to arrive (X8).
 	streamSilence = 270 * time.Second
 	rejectionsMax = 5
@@ -611,7 +613,7 @@ func (m *Machine) ready(device string, pingS float64) {
 			m.do(Recovered{topic, nil})
 		}
 	}
-	m.beat(device, pingS)
+	m.beat(pingS)
 	m.scheduleRenewal()
 	if !m.isOneWay() {
 		m.webSocketAt = time.Time{}
@@ -671,7 +673,7 @@ func (m *Machine) forget(topic string) {
 }
 
 // beat starts the heartbeat of a session (H1, H2, X8).
-func (m *Machine) beat(device string, pingS float64) {
+func (m *Machine) beat(pingS float64) {
 	interval := streamSilence
 	if !m.isOneWay() {
 		interval = pingInterval
@@ -682,6 +684,7 @@ func (m *Machine) beat(device string, pingS float64) {
 			pingS = 240
 		}
 		interval = min(interval, time.Duration(math.Min(pingS, 86_400)*float64(time.Second)))
+		interval = max(interval, pingIntervalMin)
 	}
 	var wait func()
 	wait = func() {

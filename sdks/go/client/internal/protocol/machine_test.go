@@ -54,7 +54,7 @@ func TestThePackageIsPure(t *testing.T) {
 // Random sequences of inputs never break what the caller relies on.
 func TestRandomInputs(t *testing.T) {
 	frames := []string{
-		`{"t":"ready","device":"d","ping_s":3}`, `{"t":"ready"}`, `{"t":"pong"}`, `{"t":"msg","id":"%d","ack":true}`, `{"t":"msg","id":"%d","topic":"a","epoch":"e","offset":%d,"ack":true}`,
+		`{"t":"ready","device":"d","ping_s":3}`, `{"t":"ready"}`, `{"t":"ready","ping_s":0.0000000001}`, `{"t":"pong"}`, `{"t":"msg","id":"%d","ack":true}`, `{"t":"msg","id":"%d","topic":"a","epoch":"e","offset":%d,"ack":true}`,
 		`{"t":"msg","id":"%d","topic":"b","epoch":"f","offset":1}`, `{"t":"recovered","topic":"a","complete":true}`, `{"t":"error","code":"topic_forbidden","topic":"a"}`,
 		`{"t":"error","code":"expired"}`, `{"t":"error","code":"rate_limited"}`, `{"t":"close","reason":"drain","reconnect":true,"after_ms":10}`, `{"t":"close","reason":"revoked","reconnect":false}`,
 		`{"t":"items","event":"added","ids":["i"],"unread":%d,"categories":{}}`, `{"t":"msg"}`, `[]`, `null`, `{`, `{"t":1}`, `{"t":"msg","id":"x","offset":"y"}`,
