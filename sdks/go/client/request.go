@@ -25,7 +25,6 @@ const (
 func (c *Client) request(ctx context.Context, e protocol.Request) {
 	response := c.roundTrip(ctx, e)
 	c.input(func(m *protocol.Machine, now time.Time) {
-		delete(c.callContexts, e.N)
 		m.Answered(now, e.N, response)
 	})
 }
@@ -101,7 +100,6 @@ func await[T any](ctx context.Context, c *Client, begin func(m *protocol.Machine
 	c.mu.Unlock()
 	select {
 	case r := <-results:
-		// A request whose token failed was not sent.
 		c.input(func(*protocol.Machine, time.Time) { delete(c.callContexts, n) })
 		if r.err == nil {
 			return r.value, nil

@@ -157,6 +157,12 @@ func (m *Machine) sendCall(n int) {
 // Cancel forgets a call: its done is not called.
 func (m *Machine) Cancel(n int) { delete(m.calls, n) }
 
+// IsPending reports whether the done of a call has not been called.
+func (m *Machine) IsPending(n int) bool {
+	_, ok := m.calls[n]
+	return ok
+}
+
 // Answered is the answer to Request.
 func (m *Machine) Answered(now time.Time, n int, response Response) {
 	m.input(now, func() {
