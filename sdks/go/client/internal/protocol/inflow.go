@@ -37,7 +37,7 @@ type inflow struct {
 	seenOrder *list.List
 	// Topics with a message that was not handled: acknowledging a later one would acknowledge it too (A3).
 	blocked map[string]struct{}
-	// Of topics: behind the last handled message.
+	// Of topics: everything up to here was handled (R7).
 	positions map[string]position
 	// X5: the last handled stored message of a stream, while none failed.
 	lastID    string
@@ -105,6 +105,17 @@ func (f *inflow) after(then func()) {
 
 // Waiting is how many messages wait for the application.
 func (m *Machine) Waiting() int { return len(m.inflow.queue) }
+
+// reach moves the position of a topic forward, unless a message of the topic was not handled (R7).
+func (f *inflow) reach(topic string, to position) {
+	if _, ok := f.blocked[topic]; ok {
+		return
+	}
+	known, ok := f.positions[topic]
+	if !ok || known.Epoch != to.Epoch || known.Offset < to.Offset { // R5
+		f.positions[topic] = to
+	}
+}
 
 func (f *inflow) pump() {
 	if f.isRunning {
@@ -177,10 +188,7 @@ func (f *inflow) done(message *Message, session int) {
 			return
 		}
 		if message.Epoch != "" && message.Offset != nil && f.m.topics.contains(message.Topic) { // R5
-			known, ok := f.positions[message.Topic]
-			if !ok || known.Epoch != message.Epoch || known.Offset < *message.Offset {
-				f.positions[message.Topic] = position{message.Epoch, *message.Offset}
-			}
+			f.reach(message.Topic, position{message.Epoch, *message.Offset})
 		}
 	}
 	if !message.Ack { // A7

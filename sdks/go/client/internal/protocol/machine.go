@@ -113,7 +113,9 @@ type Machine struct {
 	subscriptions map[string]*subscription
 	topics        *set
 	// Topics that a session had: without a position a gap cannot be excluded (R3).
-	joined  *set
+	joined *set
+	// Topics whose position the service was asked for.
+	asked   *set
 	toSub   *set
 	toUnsub *set
 	acks    *set
@@ -137,7 +139,7 @@ type closeFrame struct {
 // New returns a machine in the state idle.
 func New(config Config) *Machine {
 	m := &Machine{
-		config: config, state: State{Name: "idle"}, subscriptions: map[string]*subscription{}, topics: newSet(), joined: newSet(),
+		config: config, state: State{Name: "idle"}, subscriptions: map[string]*subscription{}, topics: newSet(), joined: newSet(), asked: newSet(),
 		toSub: newSet(), toUnsub: newSet(), acks: newSet(), acked: newSet(), presence: "active", sentPresence: "active", preference: "auto",
 	}
 	m.tokens = tokens{m: m, reason: "first"}
@@ -515,6 +517,8 @@ func (m *Machine) frame(data []byte) {
 		var recovered struct {
 			Topic    *string `json:"topic"`
 			Complete bool    `json:"complete"`
+			Epoch    string  `json:"epoch"`
+			Offset   *int64  `json:"offset"`
 		}
 		if !decode(&recovered) {
 			return
@@ -523,9 +527,19 @@ func (m *Machine) frame(data []byte) {
 			m.badFrame("the field topic is missing", nil)
 			return
 		}
+		topic, session := *recovered.Topic, m.inflow.session
+		isAsked := m.asked.contains(topic)
+		m.asked.remove(topic)
 		m.inflow.after(func() { // R4
-			if known, ok := m.subscriptions[*recovered.Topic]; ok && known.recovers {
-				m.do(Recovered{*recovered.Topic, &recovered.Complete})
+			known, ok := m.subscriptions[topic]
+			if !ok || !known.recovers {
+				return
+			}
+			if recovered.Epoch != "" && recovered.Offset != nil && session == m.inflow.session { // R7
+				m.inflow.reach(topic, position{recovered.Epoch, *recovered.Offset})
+			}
+			if !isAsked {
+				m.do(Recovered{topic, &recovered.Complete})
 			}
 		})
 	case "items":
@@ -597,6 +611,7 @@ func (m *Machine) ready(device string, pingS float64) {
 	m.sentPresence = "active" // P2
 	m.flushedAt = time.Time{}
 	m.toUnsub.clear()
+	m.asked.clear()
 	for _, topic := range m.topics.order { // R1
 		m.toSub.add(topic)
 		if !m.subscriptions[topic].recovers || !m.joined.contains(topic) {
@@ -668,6 +683,7 @@ func (m *Machine) forget(topic string) {
 	delete(m.subscriptions, topic)
 	m.topics.remove(topic)
 	m.joined.remove(topic)
+	m.asked.remove(topic)
 	m.toSub.remove(topic)
 	delete(m.inflow.positions, topic)
 }
@@ -889,11 +905,16 @@ func (m *Machine) flush() {
 	}
 	for _, part := range parts(sub) {
 		frame := map[string]any{"t": "sub", "topics": part}
-		since := map[string]position{}
+		since := map[string]*position{} // R2
 		for _, topic := range part {
-			known, ok := m.inflow.positions[topic]
-			if ok && m.subscriptions[topic].recovers { // R2
-				since[topic] = known
+			if !m.subscriptions[topic].recovers {
+				continue
+			}
+			if known, ok := m.inflow.positions[topic]; ok {
+				since[topic] = &known
+			} else {
+				since[topic] = nil
+				m.asked.add(topic)
 			}
 		}
 		if len(since) > 0 {
