@@ -6,8 +6,8 @@ import java.util.concurrent.CompletionStage;
 @FunctionalInterface
 public interface AsyncMessageListener {
     /**
-     * Called for one message at a time, in the order of arrival. The client acknowledges the message after the stage has completed. If it
-     * completes exceptionally, the message arrives again in the next session.
+     * Called for one message at a time, in the order of arrival. The client acknowledges the message after the stage
+     * has completed. If it completes exceptionally, the message arrives again in the next session.
      */
     CompletionStage<?> handle(Message message) throws Exception;
 }

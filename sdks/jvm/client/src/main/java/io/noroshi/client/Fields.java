@@ -32,11 +32,13 @@ final class Fields {
         return members.get(name) != null;
     }
 
-    @Nullable Object value(String name) {
+    @Nullable
+    Object value(String name) {
         return members.get(name);
     }
 
-    @Nullable String text(String name) {
+    @Nullable
+    String text(String name) {
         return members.get(name) instanceof String text ? text : null;
     }
 
@@ -44,7 +46,8 @@ final class Fields {
         return members.get(name) instanceof String text ? text : otherwise;
     }
 
-    @Nullable Long number(String name) {
+    @Nullable
+    Long number(String name) {
         return members.get(name) instanceof Number number ? (Long) number.longValue() : null;
     }
 
@@ -52,19 +55,23 @@ final class Fields {
         return members.get(name) instanceof Number number ? number.longValue() : otherwise;
     }
 
-    @Nullable Double decimal(String name) {
+    @Nullable
+    Double decimal(String name) {
         return members.get(name) instanceof Number number ? (Double) number.doubleValue() : null;
     }
 
-    @Nullable Boolean flag(String name) {
+    @Nullable
+    Boolean flag(String name) {
         return members.get(name) instanceof Boolean flag ? flag : null;
     }
 
-    @Nullable Fields object(String name) {
+    @Nullable
+    Fields object(String name) {
         return of(members.get(name));
     }
 
-    @Nullable Map<String, @Nullable Object> map(String name) {
+    @Nullable
+    Map<String, @Nullable Object> map(String name) {
         Fields object = object(name);
         return object == null ? null : Collections.unmodifiableMap(object.members);
     }
@@ -76,7 +83,8 @@ final class Fields {
         return Collections.unmodifiableList(texts);
     }
 
-    @Nullable List<String> optionalTexts(String name) {
+    @Nullable
+    List<String> optionalTexts(String name) {
         return members.get(name) instanceof List<?> ? texts(name) : null;
     }
 
@@ -110,7 +118,8 @@ final class Fields {
         return Collections.unmodifiableMap(all);
     }
 
-    @Nullable Instant time(String name) {
+    @Nullable
+    Instant time(String name) {
         String text = text(name);
         if (text == null) return null;
         try {

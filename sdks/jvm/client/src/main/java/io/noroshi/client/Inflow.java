@@ -34,7 +34,8 @@ final class Inflow {
     /** Of topics: behind the last handled message. */
     final Map<String, Position> positions = new HashMap<>();
     /** X5: the last handled stored message of a stream, while none failed. */
-    @Nullable String lastId;
+    @Nullable
+    String lastId;
 
     int session;
     private boolean isStream;

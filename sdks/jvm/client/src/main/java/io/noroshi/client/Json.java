@@ -10,7 +10,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * JSON (RFC 8259) as values of the platform: {@code Map}, {@code List}, {@code String}, {@code Long}, {@code Double} or
- * {@code BigDecimal}, {@code Boolean} and {@code null}. Uses no reflection, so that it works under R8, on Android and in native images.
+ * {@code BigDecimal}, {@code Boolean} and {@code null}. Uses no reflection, so that it works under R8, on Android and
+ * in native images.
  */
 final class Json {
     private static final int DEPTH_MAX = 128;

@@ -95,9 +95,8 @@ interface Link {
 
         @Override
         public void onFailure(WebSocket socket, Throwable cause, @Nullable Response response) {
-            Long retryAfter = response == null
-                    ? null
-                    : Backoff.retryAfterMs(response.header("Retry-After"), clock.nowMs());
+            Long retryAfter =
+                    response == null ? null : Backoff.retryAfterMs(response.header("Retry-After"), clock.nowMs());
             events.ended(new Machine.End(0, 0, null, retryAfter));
             events.gone();
         }
@@ -160,7 +159,8 @@ interface Link {
         private Machine.End refused(Response response) throws IOException {
             String code = null;
             try {
-                code = Fields.parse(response.peekBody(PROBLEM_BYTES_MAX).string()).text("code");
+                code = Fields.parse(response.peekBody(PROBLEM_BYTES_MAX).string())
+                        .text("code");
             } catch (Json.SyntaxError pageOfAProxy) {
                 // It has no code.
             }

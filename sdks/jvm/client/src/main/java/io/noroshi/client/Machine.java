@@ -20,11 +20,12 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The device's part of the protocol {@code noroshi.v1}. The rules are in CONTRACT.md, whose numbers are in the comments.
+ * The device's part of the protocol {@code noroshi.v1}. The rules are in CONTRACT.md, whose numbers are in the
+ * comments.
  *
- * <p>A machine does no input or output, starts no thread, and reads neither clock nor random numbers of its own. A caller reports what
- * happened and at what time, and then carries out {@link #effects}; {@link #nextTimeoutMs} says when to call {@link #advance}. It is not
- * safe for concurrent use.
+ * <p>A machine does no input or output, starts no thread, and reads neither clock nor random numbers of its own. A
+ * caller reports what happened and at what time, and then carries out {@link #effects}; {@link #nextTimeoutMs} says
+ * when to call {@link #advance}. It is not safe for concurrent use.
  */
 final class Machine {
     private static final long CONNECT_TIMEOUT_MS = 15_000;
@@ -33,7 +34,10 @@ final class Machine {
     private static final long FLUSH_MS = 100;
     private static final long IDLE_MS = 10_000;
     private static final long WEBSOCKET_AGAIN_MS = 300_000;
-    /** Four minutes between comments of a stream, which has no {@code ping_s}, and half a minute for them to arrive (X8). */
+    /**
+     * Four minutes between comments of a stream, which has no {@code ping_s}, and half a minute for them to arrive
+     * (X8).
+     */
     private static final long STREAM_SILENCE_MS = 270_000;
 
     private static final long PING_S_DEFAULT = 240;
@@ -61,7 +65,10 @@ final class Machine {
             boolean keeps,
             DoubleSupplier random) {}
 
-    /** How a connection ended. {@code code}: of a WebSocket. {@code status}, {@code problem}: of a stream that did not begin. */
+    /**
+     * How a connection ended. {@code code}: of a WebSocket. {@code status}, {@code problem}: of a stream that did not
+     * begin.
+     */
     record End(int code, int status, @Nullable String problem, @Nullable Long retryAfterMs) {
         static final End LOST = new End(0, 0, null, null);
 
@@ -80,7 +87,9 @@ final class Machine {
     private static final class PendingCall {
         final Effect.Call call;
         final BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done;
-        @Nullable String token;
+
+        @Nullable
+        String token;
         /** 401 rejects the token once (T6). */
         boolean isRepeated;
 
@@ -183,7 +192,8 @@ final class Machine {
     }
 
     /** When {@link #advance} is due. */
-    @Nullable Long nextTimeoutMs() {
+    @Nullable
+    Long nextTimeoutMs() {
         Timers.Timer next = timers.next();
         return next == null ? null : (Long) next.atMs();
     }
@@ -325,7 +335,7 @@ final class Machine {
     void settled(long now, boolean isHandled, @Nullable Throwable cause) {
         input(now, () -> {
             if (cause != null && inflow.isPassed()) // A2
-                fail(new NoroshiException("listener_failed", "a listener failed: " + cause, cause));
+            fail(new NoroshiException("listener_failed", "a listener failed: " + cause, cause));
             inflow.settled(isHandled && cause == null);
         });
     }
@@ -565,21 +575,19 @@ final class Machine {
                 ItemCounts newest = ItemCounts.of(frame);
                 update(newest);
                 effect(new Effect.ItemsChangedBy(new ItemsEvent(
-                        frame.text("event", ""),
-                        frame.texts("ids"),
-                        Boolean.TRUE.equals(frame.flag("more")),
-                        newest)));
+                        frame.text("event", ""), frame.texts("ids"), Boolean.TRUE.equals(frame.flag("more")), newest)));
             }
             case "error" -> refused(frame);
-            case "close" -> with(frame, "reason", reason -> {
-                Long after = frame.number("after_ms");
-                closing = new Closing(
-                        reason,
-                        !Boolean.FALSE.equals(frame.flag("reconnect")),
-                        after == null ? null : (Long) Math.max(0, Math.min(after, 86_400_000)));
-                timer(Timers.Id.CONNECT, PONG_TIMEOUT_MS, () -> lost(End.LOST)); // C5
-                flush(); // A5: a draining node accepts acknowledgements until the connection ends.
-            });
+            case "close" ->
+                with(frame, "reason", reason -> {
+                    Long after = frame.number("after_ms");
+                    closing = new Closing(
+                            reason,
+                            !Boolean.FALSE.equals(frame.flag("reconnect")),
+                            after == null ? null : (Long) Math.max(0, Math.min(after, 86_400_000)));
+                    timer(Timers.Id.CONNECT, PONG_TIMEOUT_MS, () -> lost(End.LOST)); // C5
+                    flush(); // A5: a draining node accepts acknowledgements until the connection ends.
+                });
             default -> {} // F5
         }
     }
@@ -597,8 +605,7 @@ final class Machine {
         isTooSlow = true;
         detach();
         waitsForHint = true;
-        fail(new NoroshiException(
-                CloseReasons.QUEUE_FULL, Inflow.QUEUE_MAX + " messages wait for the application"));
+        fail(new NoroshiException(CloseReasons.QUEUE_FULL, Inflow.QUEUE_MAX + " messages wait for the application"));
         become(new State(State.Status.WAITING, CloseReasons.QUEUE_FULL, null, null, null));
     }
 
@@ -619,8 +626,9 @@ final class Machine {
             if (epoch != null && offset != null && session == inflow.session) inflow.reach(topic, epoch, offset); // R7
             if (isAnswer) return;
             boolean isComplete = Boolean.TRUE.equals(frame.flag("complete"));
-            effect(new Effect.RecoveryEnded(new Recovered( // R4
-                    topic, isComplete ? Recovered.Completeness.COMPLETE : Recovered.Completeness.INCOMPLETE)));
+            effect(new Effect.RecoveryEnded(
+                    new Recovered( // R4
+                            topic, isComplete ? Recovered.Completeness.COMPLETE : Recovered.Completeness.INCOMPLETE)));
         });
     }
 
@@ -916,9 +924,10 @@ final class Machine {
         input(now, () -> opened.add(ids));
     }
 
-    /** Begins a request and returns its number. {@code done} gets an answer with status 200 to 299 or 304, or an error. */
-    int request(
-            long now, Effect.Call call, BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done) {
+    /**
+     * Begins a request and returns its number. {@code done} gets an answer with status 200 to 299 or 304, or an error.
+     */
+    int request(long now, Effect.Call call, BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done) {
         int[] number = new int[1];
         input(now, () -> number[0] = request(call, done));
         return number[0];
@@ -1006,7 +1015,8 @@ final class Machine {
             try {
                 value = convert.apply(Fields.parse(answer.body()));
             } catch (Json.SyntaxError cause) {
-                done.accept(null, new NoroshiException("network", "the answer is not JSON: " + cause.getMessage(), cause));
+                done.accept(
+                        null, new NoroshiException("network", "the answer is not JSON: " + cause.getMessage(), cause));
                 return;
             }
             done.accept(value, null);
@@ -1035,7 +1045,9 @@ final class Machine {
         });
     }
 
-    /** The variant of an experiment; {@code null} if the device does not participate. Reports the exposure once (U4). */
+    /**
+     * The variant of an experiment; {@code null} if the device does not participate. Reports the exposure once (U4).
+     */
     int variant(
             long now,
             String experiment,
@@ -1093,9 +1105,7 @@ final class Machine {
     }
 
     int changeItems(
-            long now,
-            Map<String, Object> change,
-            BiConsumer<@Nullable ItemsChanged, @Nullable NoroshiException> done) {
+            long now, Map<String, Object> change, BiConsumer<@Nullable ItemsChanged, @Nullable NoroshiException> done) {
         int version = countsVersion;
         return fetch(
                 now,
@@ -1115,7 +1125,8 @@ final class Machine {
         effect(new Effect.UnreadChanged(newest));
     }
 
-    @Nullable ItemCounts counts() {
+    @Nullable
+    ItemCounts counts() {
         return counts;
     }
 }

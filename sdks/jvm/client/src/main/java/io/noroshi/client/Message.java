@@ -14,7 +14,8 @@ import org.jspecify.annotations.Nullable;
  * @param isStored whether the service keeps it until the device acknowledges it
  * @param sentAt by the clock of the service
  * @param notification the visible part, such as {@code title} and {@code body}
- * @param data what the provider sent as {@code data}, as values of the platform: maps, lists, strings, numbers, booleans
+ * @param data what the provider sent as {@code data}, as values of the platform: maps, lists, strings, numbers,
+ *     booleans
  */
 public record Message(
         String id,

@@ -42,8 +42,8 @@ import okhttp3.ResponseBody;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A device's connection to Noroshi: receives messages, subscribes to topics, recovers what it missed, acknowledges, and reads the inbox of
- * the user. It reconnects until {@link #close}.
+ * A device's connection to Noroshi: receives messages, subscribes to topics, recovers what it missed, acknowledges, and
+ * reads the inbox of the user. It reconnects until {@link #close}.
  *
  * <pre>{@code
  * NoroshiClient client = NoroshiClient.builder("https://push.example.com", request -> backend.pushToken()).build();
@@ -51,8 +51,8 @@ import org.jspecify.annotations.Nullable;
  * client.connect();
  * }</pre>
  *
- * <p>All methods may be called by any thread and do not wait, except {@link #close}. Listeners run on the executor of the client: messages
- * one at a time, and other events one at a time.
+ * <p>All methods may be called by any thread and do not wait, except {@link #close}. Listeners run on the executor of
+ * the client: messages one at a time, and other events one at a time.
  */
 public final class NoroshiClient implements AutoCloseable {
     private static final Duration REQUEST_TIMEOUT = Duration.ofSeconds(30);
@@ -162,8 +162,8 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Reports of opened messages stay in
-     * the storage. {@link #connect} may be called again.
+     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Reports of opened
+     * messages stay in the storage. {@link #connect} may be called again.
      */
     @Override
     public void close() {
@@ -207,7 +207,8 @@ public final class NoroshiClient implements AutoCloseable {
      * @param presence {@code ACTIVE} or {@code IDLE}
      */
     public void setPresence(@Nullable Presence presence) {
-        if (presence == Presence.OFFLINE) throw new IllegalArgumentException("a device is offline without a connection");
+        if (presence == Presence.OFFLINE)
+            throw new IllegalArgumentException("a device is offline without a connection");
         input(now -> machine.setPresence(now, presence));
     }
 
@@ -244,14 +245,14 @@ public final class NoroshiClient implements AutoCloseable {
     void subscriptionChanged(Subscription subscription) {
         input(now -> {
             if (subscriptions.get(subscription.topic()) == subscription)
-                machine.subscribe(
-                        now, subscription.topic(), subscription.recovers, !subscription.messages.isEmpty());
+                machine.subscribe(now, subscription.topic(), subscription.recovers, !subscription.messages.isEmpty());
         });
     }
 
     void unsubscribe(Subscription subscription) {
         input(now -> {
-            if (subscriptions.remove(subscription.topic(), subscription)) machine.unsubscribe(now, subscription.topic());
+            if (subscriptions.remove(subscription.topic(), subscription))
+                machine.unsubscribe(now, subscription.topic());
         });
     }
 
@@ -356,7 +357,9 @@ public final class NoroshiClient implements AutoCloseable {
         return call(Machine::me);
     }
 
-    /** The device's variant of an experiment; empty if it does not participate. Reports the exposure once per variant. */
+    /**
+     * The device's variant of an experiment; empty if it does not participate. Reports the exposure once per variant.
+     */
     public CompletableFuture<Optional<Variant>> variant(String experiment) {
         return variant(experiment, true);
     }
@@ -438,10 +441,12 @@ public final class NoroshiClient implements AutoCloseable {
         timerAtMs = next;
         cancelTimer = next == null
                 ? () -> {}
-                : clock.schedule(Math.max(0, next - clock.nowMs()), () -> input(now -> {
-                    timerAtMs = null;
-                    machine.advance(now);
-                }));
+                : clock.schedule(
+                        Math.max(0, next - clock.nowMs()),
+                        () -> input(now -> {
+                            timerAtMs = null;
+                            machine.advance(now);
+                        }));
     }
 
     private void carryOut(Effect effect) {
@@ -723,7 +728,9 @@ public final class NoroshiClient implements AutoCloseable {
         if (storage == null) return List.of();
         try {
             String kept = storage.load();
-            return kept == null ? List.of() : Fields.parse("{\"ids\":" + kept + "}").texts("ids");
+            return kept == null
+                    ? List.of()
+                    : Fields.parse("{\"ids\":" + kept + "}").texts("ids");
         } catch (IOException | Json.SyntaxError lost) {
             return List.of(); // not ours, or cut off
         }
@@ -811,14 +818,19 @@ public final class NoroshiClient implements AutoCloseable {
             return this;
         }
 
-        /** After which silence the client checks the connection. Default: a minute; never more than the interval of the service. */
+        /**
+         * After which silence the client checks the connection. Default: a minute; never more than the interval of the
+         * service.
+         */
         public Builder pingInterval(Duration pingInterval) {
             if (pingInterval.toMillis() <= 0) throw new IllegalArgumentException("pingInterval must be positive");
             this.pingInterval = pingInterval;
             return this;
         }
 
-        /** Which transports to use, in this order. Default: WebSocket, and server-sent events where a network blocks it. */
+        /**
+         * Which transports to use, in this order. Default: WebSocket, and server-sent events where a network blocks it.
+         */
         public Builder transports(Transport... transports) {
             if (transports.length == 0) throw new IllegalArgumentException("transports must not be empty");
             this.transports = List.copyOf(new LinkedHashSet<>(List.of(transports)));
@@ -832,8 +844,8 @@ public final class NoroshiClient implements AutoCloseable {
         }
 
         /**
-         * Runs listeners and the token source. Default: threads that do not keep the process alive. The token source and a listener may
-         * wait: use an executor with several threads, or listeners that do not wait.
+         * Runs listeners and the token source. Default: threads that do not keep the process alive. The token source
+         * and a listener may wait: use an executor with several threads, or listeners that do not wait.
          */
         public Builder executor(@Nullable Executor executor) {
             this.executor = executor;

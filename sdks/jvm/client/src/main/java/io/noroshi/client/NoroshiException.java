@@ -5,11 +5,12 @@ import org.jspecify.annotations.Nullable;
 /**
  * Every error of this library. {@link #code} is stable, texts are not.
  *
- * <p>Codes of the library itself: {@code token_failed} (the token source failed or took too long), {@code unauthorized} (the service
- * rejected several tokens in a row), {@code network} (a request found no server, or broke), {@code timeout} (a request took longer than
- * 30 seconds), {@code bad_frame} (the service sent something that is not a frame of the protocol), {@code listener_failed} (a listener
- * for messages failed; the cause is its exception), {@code queue_full} (a bounded queue dropped its oldest entry), {@code signed_out}
- * (the token source reported that nobody is signed in). Other codes are the service's.
+ * <p>Codes of the library itself: {@code token_failed} (the token source failed or took too long), {@code unauthorized}
+ * (the service rejected several tokens in a row), {@code network} (a request found no server, or broke),
+ * {@code timeout} (a request took longer than 30 seconds), {@code bad_frame} (the service sent something that is not a
+ * frame of the protocol), {@code listener_failed} (a listener for messages failed; the cause is its exception),
+ * {@code queue_full} (a bounded queue dropped its oldest entry), {@code signed_out} (the token source reported that
+ * nobody is signed in). Other codes are the service's.
  */
 public class NoroshiException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -27,11 +28,7 @@ public class NoroshiException extends RuntimeException {
     }
 
     NoroshiException(
-            String code,
-            String message,
-            @Nullable Throwable cause,
-            @Nullable String topic,
-            @Nullable String reason) {
+            String code, String message, @Nullable Throwable cause, @Nullable String topic, @Nullable String reason) {
         super(message, cause);
         this.code = code;
         this.topic = topic;

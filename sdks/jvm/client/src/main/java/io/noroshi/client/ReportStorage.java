@@ -11,7 +11,8 @@ import org.jspecify.annotations.Nullable;
 /** Keeps reports of opened messages until the service has them, across the end of the process. */
 public interface ReportStorage {
     /** What was saved last; {@code null}: nothing. */
-    @Nullable String load() throws IOException;
+    @Nullable
+    String load() throws IOException;
 
     /** Replaces what was saved. {@code null}: nothing waits. */
     void save(@Nullable String reports) throws IOException;

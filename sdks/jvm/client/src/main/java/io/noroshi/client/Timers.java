@@ -39,12 +39,12 @@ final class Timers {
     }
 
     /** The timer that is due first. */
-    @Nullable Timer next() {
+    @Nullable
+    Timer next() {
         Timer first = null;
         for (Timer timer : all.values())
-            if (first == null
-                    || timer.atMs < first.atMs
-                    || timer.atMs == first.atMs && timer.order < first.order) first = timer;
+            if (first == null || timer.atMs < first.atMs || timer.atMs == first.atMs && timer.order < first.order)
+                first = timer;
         return first;
     }
 }

@@ -6,11 +6,14 @@ import org.jspecify.annotations.Nullable;
 @FunctionalInterface
 public interface TokenSource {
     /**
-     * Called on a thread of the client's executor, which may wait for the network. Its thread is interrupted after 30 seconds.
+     * Called on a thread of the client's executor, which may wait for the network. Its thread is interrupted after 30
+     * seconds.
      *
      * @param request why a token is needed
-     * @return a token; {@code null} if nobody is signed in: the client then stays closed with the reason {@code signed_out}
+     * @return a token; {@code null} if nobody is signed in: the client then stays closed with the reason
+     *     {@code signed_out}
      * @throws Exception if there is no token now: the client tries again later
      */
-    @Nullable String token(TokenRequest request) throws Exception;
+    @Nullable
+    String token(TokenRequest request) throws Exception;
 }

@@ -8,7 +8,8 @@ import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Tokens of the application: one request at a time, a new token before the old one expires or after a rejection. CONTRACT.md T and K.
+ * Tokens of the application: one request at a time, a new token before the old one expires or after a rejection.
+ * CONTRACT.md T and K.
  */
 final class Tokens {
     private static final long TIMEOUT_MS = 30_000;
@@ -66,14 +67,13 @@ final class Tokens {
 
     void arrived(int answered, @Nullable String token, boolean isSignedOut, @Nullable Throwable cause) {
         if (!isAsking || answered != number) return;
-        if (isSignedOut)
-            settle(null, new NoroshiException(CloseReasons.SIGNED_OUT, "the token source returned null"));
+        if (isSignedOut) settle(null, new NoroshiException(CloseReasons.SIGNED_OUT, "the token source returned null"));
         else if (cause != null)
             settle(null, new NoroshiException("token_failed", "the token source failed: " + cause, cause));
         else if (token == null || token.isEmpty())
             settle(null, new NoroshiException("token_failed", "the token source returned an empty token"));
         else if (token.equals(previous)) // T3
-            settle(null, new NoroshiException("token_failed", "the token source returned the previous token"));
+        settle(null, new NoroshiException("token_failed", "the token source returned the previous token"));
         else {
             current = token;
             renewAtMs = renewal(token);

@@ -39,8 +39,7 @@ public final class Which {
 
     /** Items of a category: one and all older ones. */
     public static Which upTo(String id, @Nullable String category) {
-        return new Which(
-                List.of(category == null ? Map.of("up_to", id) : Map.of("up_to", id, "category", category)));
+        return new Which(List.of(category == null ? Map.of("up_to", id) : Map.of("up_to", id, "category", category)));
     }
 
     List<Map<String, Object>> bodies(String action) {

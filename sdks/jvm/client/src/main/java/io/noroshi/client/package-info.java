@@ -1,6 +1,4 @@
-/**
- * Client of Noroshi for devices. {@link io.noroshi.client.NoroshiClient} is where to begin.
- */
+/** Client of Noroshi for devices. {@link io.noroshi.client.NoroshiClient} is where to begin. */
 @NullMarked
 package io.noroshi.client;
 

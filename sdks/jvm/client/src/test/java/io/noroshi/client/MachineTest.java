@@ -48,8 +48,13 @@ class MachineTest {
         final ArrayDeque<Link> dialled = new ArrayDeque<>();
         final Map<Integer, Link> links = new HashMap<>();
         final ArrayDeque<Integer> requests = new ArrayDeque<>();
-        @Nullable Link current;
-        @Nullable String passed;
+
+        @Nullable
+        Link current;
+
+        @Nullable
+        String passed;
+
         boolean hasUnread;
 
         Player(Vectors.Vector vector) {
@@ -104,10 +109,8 @@ class MachineTest {
                 case "end" -> {
                     Link link = current();
                     link.isOver = true;
-                    machine.ended(
-                            now,
-                            link.dial.attempt(),
-                            Machine.End.code((int) step.fields().number("code", 0)));
+                    machine.ended(now, link.dial.attempt(), Machine.End.code((int)
+                            step.fields().number("code", 0)));
                 }
                 case "reply" -> reply(step.fields());
                 case "expect" -> {
@@ -190,11 +193,9 @@ class MachineTest {
             switch (name) {
                 case "connect" -> machine.connect(now);
                 case "close" -> machine.close(now);
-                case "subscribe" -> machine.subscribe(
-                        now,
-                        fields.text("topic", ""),
-                        Boolean.TRUE.equals(fields.flag("recover")),
-                        false);
+                case "subscribe" ->
+                    machine.subscribe(
+                            now, fields.text("topic", ""), Boolean.TRUE.equals(fields.flag("recover")), false);
                 case "unsubscribe" -> machine.unsubscribe(now, String.valueOf(argument));
                 case "ack" -> machine.ack(now, texts(argument));
                 case "opened" -> machine.reportOpened(now, texts(argument));
@@ -214,22 +215,24 @@ class MachineTest {
                     machine.wantUnread(now, true);
                 }
                 case "me" -> machine.me(now, (me, error) -> saw("me", me == null ? null : me.device(), error));
-                case "variant" -> machine.variant(
-                        now,
-                        String.valueOf(argument),
-                        true,
-                        (variant, error) -> saw("variant", variant == null ? null : variant.variant(), error));
-                case "mark_read" -> machine.changeItems(
-                        now, Map.of("action", "read", "ids", texts(argument)), (changed, error) -> {
-                            carryOut();
-                            saw("changed", changed == null ? null : (Long) changed.changed(), error);
-                        });
+                case "variant" ->
+                    machine.variant(
+                            now,
+                            String.valueOf(argument),
+                            true,
+                            (variant, error) -> saw("variant", variant == null ? null : variant.variant(), error));
+                case "mark_read" ->
+                    machine.changeItems(now, Map.of("action", "read", "ids", texts(argument)), (changed, error) -> {
+                        carryOut();
+                        saw("changed", changed == null ? null : (Long) changed.changed(), error);
+                    });
                 default -> fail("not a call: " + name);
             }
         }
 
         static List<String> texts(@Nullable Object list) {
-            return ((List<?>) Objects.requireNonNull(list)).stream().map(String::valueOf).toList();
+            return ((List<?>) Objects.requireNonNull(list))
+                    .stream().map(String::valueOf).toList();
         }
 
         void saw(String name, @Nullable Object value, @Nullable NoroshiException error) {
@@ -269,9 +272,7 @@ class MachineTest {
                 link.isOver = true;
                 dialled.remove(link);
                 Map<String, Object> close = new LinkedHashMap<>();
-                close.put(
-                        "close",
-                        link.isOpen && link.dial.transport() == Transport.WEBSOCKET ? (Long) 1000L : null);
+                close.put("close", link.isOpen && link.dial.transport() == Transport.WEBSOCKET ? (Long) 1000L : null);
                 wire.add(close);
             } else if (effect instanceof Effect.AskToken ask) {
                 Fields next = tokens.removeFirst();
@@ -287,10 +288,13 @@ class MachineTest {
                 one.put("path", request.call().path());
                 one.put("token", Vectors.tokenName(request.token()));
                 Map<String, String> query = new LinkedHashMap<>(request.call().query());
-                if (vector.options().has("app")) query.put("app", vector.options().text("app"));
+                if (vector.options().has("app"))
+                    query.put("app", vector.options().text("app"));
                 if (!query.isEmpty()) one.put("query", query);
-                if (request.call().ifNoneMatch() != null) one.put("if_none_match", request.call().ifNoneMatch());
-                if (request.call().body() != null) one.put("body", parse(request.call().body()));
+                if (request.call().ifNoneMatch() != null)
+                    one.put("if_none_match", request.call().ifNoneMatch());
+                if (request.call().body() != null)
+                    one.put("body", parse(request.call().body()));
                 wire.add(Map.of("request", one));
             } else if (effect instanceof Effect.Pass pass) {
                 switch (vector.listener()) {

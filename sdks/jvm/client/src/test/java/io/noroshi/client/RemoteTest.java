@@ -54,7 +54,8 @@ class RemoteTest {
                     .start());
         for (Process process : PROCESSES) {
             String address = process.inputReader().readLine();
-            IDLE.add(Objects.requireNonNull(address, "the scripted server did not start: npm ci in sdks/scripted-server"));
+            IDLE.add(Objects.requireNonNull(
+                    address, "the scripted server did not start: npm ci in sdks/scripted-server"));
         }
     }
 
@@ -92,7 +93,10 @@ class RemoteTest {
         final Map<String, List<Object>> heard = new ConcurrentHashMap<>();
 
         final Map<String, CompletableFuture<Void>> deferred = new ConcurrentHashMap<>();
-        /** Connections that were begun, and those whose request was written: one that is cancelled before leaves no trace. */
+        /**
+         * Connections that were begun, and those whose request was written: one that is cancelled before leaves no
+         * trace.
+         */
         final AtomicInteger begun = new AtomicInteger();
 
         final AtomicInteger written = new AtomicInteger();
@@ -155,11 +159,13 @@ class RemoteTest {
 
         void hear(Effect effect) {
             Map<String, Object> seen = Objects.requireNonNull(Vectors.local(effect, true));
-            heard.computeIfAbsent(seen.keySet().iterator().next(), kind -> Collections.synchronizedList(new ArrayList<>()))
+            heard.computeIfAbsent(
+                            seen.keySet().iterator().next(), kind -> Collections.synchronizedList(new ArrayList<>()))
                     .add(seen);
         }
 
-        @Nullable String token(TokenRequest request) throws Exception {
+        @Nullable
+        String token(TokenRequest request) throws Exception {
             Fields next;
             synchronized (tokens) {
                 next = tokens.removeFirst();
@@ -208,7 +214,8 @@ class RemoteTest {
         void step(Vectors.Step step) throws Exception {
             switch (step.name()) {
                 case "call" -> {
-                    for (Map.Entry<String, @Nullable Object> call : step.fields().members.entrySet()) {
+                    for (Map.Entry<String, @Nullable Object> call :
+                            step.fields().members.entrySet()) {
                         call(call.getKey(), call.getValue());
                         settle();
                     }
@@ -315,13 +322,14 @@ class RemoteTest {
                     client.onUnread(counts -> hear(new Effect.UnreadChanged(counts)));
                 }
                 case "me" -> result("me", client.me().thenApply(Me::device));
-                case "variant" -> result(
-                        "variant",
-                        client.variant(String.valueOf(argument))
-                                .thenApply(found -> found.map(Variant::variant).orElse(null)));
-                case "mark_read" -> result(
-                        "changed",
-                        client.inbox().markRead(Which.ids(texts(argument))).thenApply(ItemsChanged::changed));
+                case "variant" ->
+                    result("variant", client.variant(String.valueOf(argument)).thenApply(found -> found.map(
+                                    Variant::variant)
+                            .orElse(null)));
+                case "mark_read" ->
+                    result(
+                            "changed",
+                            client.inbox().markRead(Which.ids(texts(argument))).thenApply(ItemsChanged::changed));
                 default -> fail("not a call: " + name);
             }
         }
@@ -337,7 +345,8 @@ class RemoteTest {
         }
 
         static List<String> texts(@Nullable Object list) {
-            return ((List<?>) Objects.requireNonNull(list)).stream().map(String::valueOf).toList();
+            return ((List<?>) Objects.requireNonNull(list))
+                    .stream().map(String::valueOf).toList();
         }
     }
 }

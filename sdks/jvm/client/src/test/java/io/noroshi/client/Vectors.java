@@ -18,7 +18,8 @@ final class Vectors {
     /** 2026-01-01T00:00:00Z */
     static final long START_MS = 1_767_225_600_000L;
 
-    record Vector(String file, String name, Fields options, List<Fields> tokens, List<Double> random, List<Step> steps) {
+    record Vector(
+            String file, String name, Fields options, List<Fields> tokens, List<Double> random, List<Step> steps) {
         String listener() {
             return options.text("listener", "sync");
         }
@@ -66,8 +67,7 @@ final class Vectors {
         List<Vector> all = new ArrayList<>();
         List<Path> files;
         try (Stream<Path> list = Files.list(sdks().resolve("vectors"))) {
-            files = list.filter(file -> file.toString().endsWith(".json")
-                            && !file.endsWith("schema.json"))
+            files = list.filter(file -> file.toString().endsWith(".json") && !file.endsWith("schema.json"))
                     .sorted()
                     .toList();
         }
@@ -111,7 +111,9 @@ final class Vectors {
     }
 
     private static String encode(Object value) {
-        return Base64.getUrlEncoder().withoutPadding().encodeToString(Json.write(value).getBytes(StandardCharsets.UTF_8));
+        return Base64.getUrlEncoder()
+                .withoutPadding()
+                .encodeToString(Json.write(value).getBytes(StandardCharsets.UTF_8));
     }
 
     static String tokenName(String token) {
@@ -130,24 +132,28 @@ final class Vectors {
         Map<String, List<Object>> kinds = new LinkedHashMap<>();
         for (String kind : List.of("open", "frame", "close", "request")) kinds.put(kind, new ArrayList<>());
         for (Object one : observations)
-            for (String kind : kinds.keySet()) if (((Map<?, ?>) one).containsKey(kind)) {
-                kinds.get(kind).add(one);
-                break;
-            }
+            for (String kind : kinds.keySet())
+                if (((Map<?, ?>) one).containsKey(kind)) {
+                    kinds.get(kind).add(one);
+                    break;
+                }
         return kinds;
     }
 
     /** The events that players compare, in the form of the vectors. {@code null} for other effects. */
     static @Nullable Map<String, Object> local(Effect effect, boolean hasUnread) {
         Map<String, Object> seen = new LinkedHashMap<>();
-        if (effect instanceof Effect.AskToken ask) seen.put("token", ask.reason().toString());
-        else if (effect instanceof Effect.Pass pass) seen.put("message", pass.message().id());
+        if (effect instanceof Effect.AskToken ask)
+            seen.put("token", ask.reason().toString());
+        else if (effect instanceof Effect.Pass pass)
+            seen.put("message", pass.message().id());
         else if (effect instanceof Effect.StateChanged changed) {
             State state = changed.state();
             seen.put("state", state.status().name().toLowerCase());
             if (state.reason() != null) seen.put("reason", state.reason());
             if (state.retryIn() != null) seen.put("in_ms", state.retryIn().toMillis());
-            if (state.transport() != null) seen.put("transport", state.transport().toString());
+            if (state.transport() != null)
+                seen.put("transport", state.transport().toString());
         } else if (effect instanceof Effect.RecoveryEnded ended) {
             seen.put("recovered", ended.recovered().topic());
             seen.put("complete", complete(ended.recovered()));
@@ -161,7 +167,8 @@ final class Vectors {
         } else if (effect instanceof Effect.UnreadChanged unread && hasUnread) {
             seen.put("unread", unread.counts().unread());
             seen.put("categories", unread.counts().categories());
-        } else if (effect instanceof Effect.Failed failed) seen.put("error", failed.error().code());
+        } else if (effect instanceof Effect.Failed failed)
+            seen.put("error", failed.error().code());
         else return null;
         return seen;
     }

@@ -1,6 +1,4 @@
-/**
- * The API of Noroshi for backends. {@link io.noroshi.server.Noroshi} is where to begin.
- */
+/** The API of Noroshi for backends. {@link io.noroshi.server.Noroshi} is where to begin. */
 @NullMarked
 package io.noroshi.server;
 
