@@ -176,13 +176,11 @@ final class Json {
         }
         String number = text.substring(start, at);
         if (!isInteger) return Double.parseDouble(number);
-        if (number.length() > 18) {
-            BigDecimal exact = new BigDecimal(number);
-            return exact.precision() > 18 && exact.abs().compareTo(BigDecimal.valueOf(Long.MAX_VALUE)) > 0
-                    ? exact
-                    : (Object) exact.longValueExact();
+        try {
+            return Long.parseLong(number);
+        } catch (NumberFormatException tooLarge) {
+            return new BigDecimal(number);
         }
-        return Long.parseLong(number);
     }
 
     private void digits() throws SyntaxError {

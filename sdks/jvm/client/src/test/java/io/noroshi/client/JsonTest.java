@@ -16,7 +16,9 @@ class JsonTest {
 
     @Test
     void readsValues() throws Exception {
-        assertEquals(Map.of("a", List.of(1L, -2L, 0.5, 1e3, true, false), "b", Map.of()), parse(" { \"a\" : [1,-2,0.5,1E3,true,false] , \"b\":{} } "));
+        assertEquals(
+                Map.of("a", List.of(1L, -2L, 0.5, 1e3, true, false), "b", Map.of()),
+                parse(" { \"a\" : [1,-2,0.5,1E3,true,false] , \"b\":{} } "));
         assertEquals(Arrays.asList((Object) null), parse("[null]"));
         assertEquals("\"\\/\b\f\n\r\té", parse("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\""));
         assertEquals(Long.MAX_VALUE, parse("9223372036854775807"));
@@ -27,9 +29,31 @@ class JsonTest {
     @Test
     void rejectsWhatIsNotJson() {
         for (String text : List.of(
-                "", " ", "{", "[", "[1", "[1,]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "01", "-", "1.", "1e", ".5",
-                "+1", "nul", "\"", "\"\\x\"", "\"\\u12g4\"", "\"\n\"", "[1] 2", "'a'", "NaN", "[".repeat(1_000)))
-            assertThrows(Json.SyntaxError.class, () -> Json.parse(text), text);
+                "",
+                " ",
+                "{",
+                "[",
+                "[1",
+                "[1,]",
+                "{\"a\"}",
+                "{\"a\":}",
+                "{\"a\":1,}",
+                "{a:1}",
+                "01",
+                "-",
+                "1.",
+                "1e",
+                ".5",
+                "+1",
+                "nul",
+                "\"",
+                "\"\\x\"",
+                "\"\\u12g4\"",
+                "\"\n\"",
+                "[1] 2",
+                "'a'",
+                "NaN",
+                "[".repeat(1_000))) assertThrows(Json.SyntaxError.class, () -> Json.parse(text), text);
     }
 
     @Test

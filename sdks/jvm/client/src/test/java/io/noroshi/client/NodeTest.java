@@ -69,6 +69,8 @@ class NodeTest {
             log.onMessage(message -> topic.add(message.data()));
             one.client.connect();
             one.awaitConnected();
+            Node.until("the subscription", () -> own.call("GET", "/v1/topics/log", null)
+                    .contains("\"connected\":1"));
             publish(own, "{\"topic\":\"log\"}", 0);
             send(own, one, "inbox 0");
             one.awaitShown(2);
@@ -85,8 +87,7 @@ class NodeTest {
             one.awaitShown(41);
             assertEquals(41, one.shown.size());
             assertEquals(numbers(21), topic);
-            assertEquals(
-                    List.of(new Recovered("log", Recovered.Completeness.COMPLETE)), one.recovered);
+            assertEquals(List.of(new Recovered("log", Recovered.Completeness.COMPLETE)), one.recovered);
         }
     }
 
@@ -239,17 +240,24 @@ class NodeTest {
                         "{\"to\":{\"users\":[\"user-of-centre\"]},\"notification\":{\"title\":\"" + n
                                 + "\"},\"item\":{\"category\":\"orders\"}}")));
             Inbox inbox = client.inbox();
-            Node.until("three unread", () -> inbox.unread().map(ItemCounts::unread).orElse(0L) == 3);
+            Node.until(
+                    "three unread", () -> inbox.unread().map(ItemCounts::unread).orElse(0L) == 3);
             assertEquals(Map.of("orders", 3L), inbox.unread().orElseThrow().categories());
             ItemPage page = inbox.list(ItemQuery.ALL.withLimit(2)).join();
-            assertEquals(List.of(ids.get(2), ids.get(1)), page.items().stream().map(Item::id).toList());
-            ItemPage rest = inbox.list(ItemQuery.ALL.withLimit(2).withAfter(page.next())).join();
-            assertEquals(List.of(ids.get(0)), rest.items().stream().map(Item::id).toList());
+            assertEquals(
+                    List.of(ids.get(2), ids.get(1)),
+                    page.items().stream().map(Item::id).toList());
+            ItemPage rest = inbox.list(ItemQuery.ALL.withLimit(2).withAfter(page.next()))
+                    .join();
+            assertEquals(
+                    List.of(ids.get(0)), rest.items().stream().map(Item::id).toList());
             assertEquals(1, inbox.markRead(Which.ids(ids.get(0))).join().changed());
             assertEquals(2, inbox.markRead(Which.upTo(ids.get(2))).join().changed());
-            assertEquals(2, inbox.archive(Which.ids(ids.get(0), ids.get(1))).join().changed());
+            assertEquals(
+                    2, inbox.archive(Which.ids(ids.get(0), ids.get(1))).join().changed());
             assertEquals(1, inbox.unarchive(Which.ids(ids.get(0))).join().changed());
-            assertEquals(1, inbox.markUnread(Which.ids(ids.get(0))).join().counts().unread());
+            assertEquals(
+                    1, inbox.markUnread(Which.ids(ids.get(0))).join().counts().unread());
 
             client.opened(ids.get(0));
             Node.until("the report", () -> node.call("GET", "/v1/notifications/" + ids.get(0) + "/devices/centre", null)
@@ -260,17 +268,17 @@ class NodeTest {
             assertEquals(muted, client.preferences().get().join());
             client.preferences().delete().join();
             assertEquals(Preferences.NONE, client.userPreferences().get().join());
-            CompletionException failure = assertThrows(
-                    CompletionException.class,
-                    () -> client.preferences()
-                            .set(Preferences.NONE.withChannels(List.of("pigeon")))
-                            .join());
+            CompletionException failure = assertThrows(CompletionException.class, () -> client.preferences()
+                    .set(Preferences.NONE.withChannels(List.of("pigeon")))
+                    .join());
             ProblemException problem = assertInstanceOf(ProblemException.class, failure.getCause());
             assertEquals(400, problem.status());
 
             assertEquals("centre", client.me().join().device());
             Node.until("an empty inbox", () -> client.me().join().inbox() == 0);
-            Node.until("an unchanged answer", () -> client.me().join() == client.me().join());
+            Node.until(
+                    "an unchanged answer",
+                    () -> client.me().join() == client.me().join());
             assertSame(client.me().join(), client.me().join());
             Variant variant = client.variant("jvm-checkout").join().orElseThrow();
             assertEquals("green", variant.variant());

@@ -2,8 +2,8 @@ package io.noroshi.client;
 
 import io.noroshi.testing.Node;
 import java.time.Duration;
-import java.util.Collections;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.function.Consumer;
 

@@ -232,9 +232,10 @@ class HttpTest {
         assertEquals(6, seen.size());
         answers.clear();
         answers.add(new Answer(503, Map.of("Retry-After", "40"), "{}"));
-        assertThrows(
-                NoroshiException.class,
-                () -> noroshi.with(RequestOptions.builder().deadline(Duration.ofSeconds(30)).build()).publish(HELLO));
+        assertThrows(NoroshiException.class, () -> noroshi.with(RequestOptions.builder()
+                        .deadline(Duration.ofSeconds(30))
+                        .build())
+                .publish(HELLO));
         assertEquals(7, seen.size());
     }
 

@@ -114,8 +114,14 @@ class NodeTest {
                         .badge("unread")
                         .build())
                 .data(Map.of("match", 7, "teams", List.of("a", "b")))
-                .push(Push.builder().mode(PushMode.FALLBACK).after(Duration.ofMillis(2_500)).build())
-                .item(NewItem.builder().category("sport").retention(Duration.ofDays(3)).build())
+                .push(Push.builder()
+                        .mode(PushMode.FALLBACK)
+                        .after(Duration.ofMillis(2_500))
+                        .build())
+                .item(NewItem.builder()
+                        .category("sport")
+                        .retention(Duration.ofDays(3))
+                        .build())
                 .build();
         Receipt receipt = noroshi.publish(notification);
         assertNotNull(receipt.id());
@@ -130,14 +136,13 @@ class NodeTest {
                         .stream()
                         .map(ListedNotification::id)
                         .toList());
-        assertEquals(
-                1,
-                noroshi.users().itemCounts("publish-user").categories().get("sport"));
+        assertEquals(1, noroshi.users().itemCounts("publish-user").categories().get("sport"));
         assertEquals(
                 receipt.id(),
-                noroshi
-                        .users()
-                        .items("publish-user", ItemsOfUserQuery.builder().limit(1).build())
+                noroshi.users()
+                        .items(
+                                "publish-user",
+                                ItemsOfUserQuery.builder().limit(1).build())
                         .firstPage()
                         .items()
                         .get(0)
@@ -149,18 +154,32 @@ class NodeTest {
                 .notification(Shown.builder()
                         .title("x")
                         .badge(3)
-                        .sound(Sound.builder().name("chime.caf").critical(true).volume(0.5).build())
+                        .sound(Sound.builder()
+                                .name("chime.caf")
+                                .critical(true)
+                                .volume(0.5)
+                                .build())
                         .build())
                 .build());
-        assertEquals("x", Objects.requireNonNull(noroshi.topics().retained("publish/topic").notification()).get("title"));
+        assertEquals(
+                "x",
+                Objects.requireNonNull(
+                                noroshi.topics().retained("publish/topic").notification())
+                        .get("title"));
         noroshi.topics().deleteRetained("publish/topic");
         assertEquals("publish/topic", noroshi.topics().get("publish/topic").topic());
     }
 
     @Test
     void theSameIdempotencyKeyIsAcceptedOnce() {
-        Notification one = Notification.builder().to(To.users("idem")).notification(shown("1")).build();
-        Notification other = Notification.builder().to(To.users("idem")).notification(shown("2")).build();
+        Notification one = Notification.builder()
+                .to(To.users("idem"))
+                .notification(shown("1"))
+                .build();
+        Notification other = Notification.builder()
+                .to(To.users("idem"))
+                .notification(shown("2"))
+                .build();
         Noroshi keyed = noroshi.with(RequestOptions.idempotent("the-key"));
         assertEquals(keyed.publish(one).id(), keyed.publishAsync(one).join().id());
         ProblemException conflict = assertThrows(ProblemException.class, () -> keyed.publish(other));
@@ -183,8 +202,13 @@ class NodeTest {
         assertEquals(2_500, results.size());
         assertEquals(
                 List.of(1_200L),
-                results.stream().filter(one -> !one.isOk()).map(LineResult::index).toList());
-        assertEquals("invalid_field", Objects.requireNonNull(results.get(1_200).error()).code());
+                results.stream()
+                        .filter(one -> !one.isOk())
+                        .map(LineResult::index)
+                        .toList());
+        assertEquals(
+                "invalid_field",
+                Objects.requireNonNull(results.get(1_200).error()).code());
         List<Noroshi.RegisteredDevice> devices = noroshi
                 .registerDevices(List.of(
                         DeviceRegistration.builder().device("batch-1").user("u").build(),
@@ -192,7 +216,9 @@ class NodeTest {
                 .stream()
                 .map(one -> Objects.requireNonNull(one.value()))
                 .toList();
-        assertEquals(List.of("batch-1", "batch-2"), devices.stream().map(Noroshi.RegisteredDevice::device).toList());
+        assertEquals(
+                List.of("batch-1", "batch-2"),
+                devices.stream().map(Noroshi.RegisteredDevice::device).toList());
     }
 
     @Test
@@ -203,13 +229,20 @@ class NodeTest {
         assertEquals(Platform.IOS, device.platform());
         assertEquals(Map.of("plan", "pro"), device.tags());
         noroshi.devices()
-                .setPushToken("d1", "alert", NewPushToken.builder().service(PushService.APNS).token("ab".repeat(32)).build());
+                .setPushToken(
+                        "d1",
+                        "alert",
+                        NewPushToken.builder()
+                                .service(PushService.APNS)
+                                .token("ab".repeat(32))
+                                .build());
         assertEquals(1, noroshi.devices().pushTokens("d1").pushTokens().size());
         assertTrue(noroshi.devices().get("d1").pushToken() instanceof PushToken.Apns);
         noroshi.devices().removePushToken("d1", "alert");
         Preferences preferences = Preferences.builder()
                 .mutedTopics(List.of("b"))
-                .categories(Map.of("ads", CategoryPreference.builder().muted(true).build()))
+                .categories(
+                        Map.of("ads", CategoryPreference.builder().muted(true).build()))
                 .quietHours(QuietHours.builder().from("22:00").to("07:00").build())
                 .build();
         assertEquals(
@@ -219,21 +252,20 @@ class NodeTest {
         noroshi.users().clearPreferences("device-user");
         assertEquals(
                 Presence.OFFLINE,
-                Objects.requireNonNull(noroshi.presence(List.of("device-user")).get("device-user")).presence());
+                Objects.requireNonNull(noroshi.presence(List.of("device-user")).get("device-user"))
+                        .presence());
         noroshi.devices().revoke("d1");
         noroshi.users().revoke("device-user");
         noroshi.devices().delete("d1");
-        ProblemException gone = assertThrows(ProblemException.class, () -> noroshi.devices().get("d1"));
+        ProblemException gone =
+                assertThrows(ProblemException.class, () -> noroshi.devices().get("d1"));
         assertEquals(ProblemCode.NOT_FOUND, gone.code());
         for (int n = 0; n < 5; n++) register("page-" + n, "page-user");
         assertEquals(
                 5,
                 noroshi
                         .devices()
-                        .list(DevicesQuery.builder()
-                                .user("page-user")
-                                .limit(2)
-                                .build())
+                        .list(DevicesQuery.builder().user("page-user").limit(2).build())
                         .stream()
                         .count());
     }
@@ -257,24 +289,37 @@ class NodeTest {
         NewCampaign campaign = NewCampaign.builder()
                 .name("Version 2")
                 .audience(Audience.builder().topic("campaign/topic").build())
-                .message(CampaignMessage.builder().notification(shown("Hello {{name}}")).ttl(Duration.ofHours(1)).build())
+                .message(CampaignMessage.builder()
+                        .notification(shown("Hello {{name}}"))
+                        .ttl(Duration.ofHours(1))
+                        .build())
                 .variables(Map.of("name", "you"))
                 .build();
         assertEquals(3, noroshi.campaigns().count(campaign).devices());
-        Campaign sent = noroshi.awaitCampaign(noroshi.campaigns().create(campaign).id());
+        Campaign sent =
+                noroshi.awaitCampaign(noroshi.campaigns().create(campaign).id());
         assertEquals(CampaignState.DONE, sent.state());
-        assertEquals(3, sent.recipients());
+        assertEquals(Map.of("no_push_token", 3L), sent.counts());
         Campaign draft = noroshi.campaigns()
                 .createDraft(NewCampaign.builder().name("a draft").build());
         assertEquals(CampaignState.DRAFT, draft.state());
         Campaign changed = noroshi.campaigns()
-                .change(draft.id(), CampaignChange.builder().revision(draft.revision()).clearName().build());
+                .change(
+                        draft.id(),
+                        CampaignChange.builder()
+                                .revision(draft.revision())
+                                .clearName()
+                                .build());
         assertEquals(null, changed.name());
+        assertEquals(
+                CampaignState.ABORTED, noroshi.campaigns().abort(draft.id()).state());
         noroshi.campaigns().delete(draft.id());
         Campaign upload = noroshi.campaigns()
                 .create(NewCampaign.builder()
                         .audience(Audience.builder().upload(true).build())
-                        .message(CampaignMessage.builder().notification(shown("One by one")).build())
+                        .message(CampaignMessage.builder()
+                                .notification(shown("One by one"))
+                                .build())
                         .build());
         assertEquals(
                 List.of(true, true),
@@ -296,34 +341,51 @@ class NodeTest {
     void theApp() {
         AppApi app = noroshi.app("dev");
         assertEquals("dev", app.get().name());
-        Key key = app.createKey(NewKey.builder().name("reader").scopes(List.of(Scope.READ)).build());
-        Noroshi reader = Noroshi.builder(node.url(), () -> Objects.requireNonNull(key.key())).build();
+        Key key = app.createKey(
+                NewKey.builder().name("reader").scopes(List.of(Scope.READ)).build());
+        Noroshi reader = Noroshi.builder(node.url(), () -> Objects.requireNonNull(key.key()))
+                .build();
         assertEquals(
                 ProblemCode.FORBIDDEN,
                 assertThrows(
                                 ProblemException.class,
-                                () -> reader.publish(Notification.builder().to(To.everyone()).data(1).build()))
+                                () -> reader.publish(Notification.builder()
+                                        .to(To.everyone())
+                                        .data(1)
+                                        .build()))
                         .code());
         app.revokeKey(key.id());
         assertEquals(
                 401,
-                assertThrows(ProblemException.class, () -> reader.topics().list().firstPage()).status());
+                assertThrows(
+                                ProblemException.class,
+                                () -> reader.topics().list().firstPage())
+                        .status());
         app.putExperiment(
                 "checkout",
                 NewExperiment.builder()
-                        .variants(List.of(
-                                ExperimentVariant.builder().name("green").weight(1).data(Map.of("colour", "#0a0")).build()))
+                        .variants(List.of(ExperimentVariant.builder()
+                                .name("green")
+                                .weight(1)
+                                .data(Map.of("colour", "#0a0"))
+                                .build()))
                         .build());
         assertEquals(1, app.experiments().stream().count());
         assertEquals(
                 ExperimentState.KILLED,
-                app.killExperiment("checkout", ExperimentChange.builder().killed(true).build()).state());
+                app.killExperiment(
+                                "checkout",
+                                ExperimentChange.builder().killed(true).build())
+                        .state());
         app.archiveExperiment("checkout");
         TopicRules rules = TopicRules.builder()
-                .subscribe(List.of(
-                        TopicRule.builder().topic("#").allow(TopicRuleAllow.ANYONE).build()))
+                .subscribe(List.of(TopicRule.builder()
+                        .topic("#")
+                        .allow(TopicRuleAllow.ANYONE)
+                        .build()))
                 .build();
-        assertEquals(1, Objects.requireNonNull(app.setTopicRules(rules).subscribe()).size());
+        assertEquals(
+                1, Objects.requireNonNull(app.setTopicRules(rules).subscribe()).size());
         register("permitted", "u");
         noroshi.devices().topicPermission("permitted", "news");
         app.deleteTopicRules();
