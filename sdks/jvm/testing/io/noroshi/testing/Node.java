@@ -3,6 +3,7 @@ package io.noroshi.testing;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.URI;
@@ -18,6 +19,7 @@ import java.util.Base64;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
@@ -162,9 +164,9 @@ public final class Node implements AutoCloseable {
         return Base64.getUrlEncoder().withoutPadding().encodeToString(text.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** Waits for a condition, at most 20 seconds. */
+    /** Waits for a condition, at most a minute: a busy machine is slow. */
     public static void until(String what, BooleanSupplier condition) {
-        until(what, 20, condition);
+        until(what, 60, condition);
     }
 
     /** Waits for a condition. */
@@ -184,10 +186,15 @@ public final class Node implements AutoCloseable {
         }
     }
 
-    /** A port that is free now. */
+    /** A port that is free now, below the range from which outgoing connections take theirs: the node returns to it. */
     static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
+        for (int attempt = 0; ; attempt++) {
+            int port = ThreadLocalRandom.current().nextInt(11_000, 32_000);
+            try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                if (attempt > 100) throw taken;
+            }
         }
     }
 

@@ -583,6 +583,8 @@ public final class NoroshiClient implements AutoCloseable {
                 () -> {
                     try {
                         String token = tokenSource.token(new TokenRequest(ask.reason(), ask.previous()));
+                        if (token != null && !token.chars().allMatch(one -> one > ' ' && one < 127))
+                            throw new IllegalArgumentException("the token must be visible ASCII characters");
                         tokenArrived(number, token, token == null, null);
                     } catch (Throwable cause) {
                         tokenArrived(number, null, false, cause);

@@ -44,9 +44,9 @@ class ReadmeTest {
             Process listening = run(folder, node, "Listen");
             try {
                 Path output = folder.resolve("Listen.out");
-                Node.until("the client to be connected", 30, () -> read(output).contains("CONNECTED"));
-                assertTrue(run(folder, node, "Send").waitFor(30, TimeUnit.SECONDS));
-                Node.until("the message", 30, () -> read(output).contains("Hello"));
+                Node.until("the client to be connected", () -> read(output).contains("CONNECTED"));
+                assertTrue(run(folder, node, "Send").waitFor(60, TimeUnit.SECONDS));
+                Node.until("the message", () -> read(output).contains("Hello"));
             } finally {
                 listening.destroyForcibly();
             }

@@ -31,7 +31,7 @@ class KotlinTest {
                     title.complete(message.title() ?: "none")
                 }
                 client.connect()
-                val device: String? = connected.get(20, SECONDS).device()
+                val device: String? = connected.get(60, SECONDS).device()
                 assertEquals("kotlin", device)
                 val receipt =
                     noroshi.publish(
@@ -41,7 +41,7 @@ class KotlinTest {
                             .build(),
                     )
                 val id: String = receipt.id()
-                assertEquals("Hello", title.get(20, SECONDS))
+                assertEquals("Hello", title.get(60, SECONDS))
                 assertEquals(id, noroshi.notifications().get(id).id())
                 assertEquals(1, noroshi.devices().list().count { it.device() == "kotlin" })
             }

@@ -296,13 +296,17 @@ final class Http {
         }
 
         private HttpRequest request() {
+            String key = config.apiKey.get();
+            // The JDK's message about an invalid header contains the value.
+            if (!key.matches("[!-~]+"))
+                throw new IllegalArgumentException("the API key must be visible ASCII characters");
             HttpRequest.Builder request = HttpRequest.newBuilder(uri)
                     .method(
                             call.method,
                             call.body == null
                                     ? HttpRequest.BodyPublishers.noBody()
                                     : HttpRequest.BodyPublishers.ofByteArray(call.body))
-                    .header("Authorization", "Bearer " + config.apiKey.get())
+                    .header("Authorization", "Bearer " + key)
                     .header("Accept", call.contentType + ", application/problem+json")
                     .header("X-Request-Id", requestId);
             if (call.body != null) request.header("Content-Type", call.contentType);

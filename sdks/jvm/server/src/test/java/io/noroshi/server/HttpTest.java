@@ -158,6 +158,14 @@ class HttpTest {
     }
 
     @Test
+    void rejectsAKeyThatIsNoHeaderWithoutNamingIt() {
+        Noroshi broken = Noroshi.builder("http://127.0.0.1:1", "secret\n").build();
+        IllegalArgumentException error = assertThrows(IllegalArgumentException.class, () -> broken.publish(HELLO));
+        assertEquals("the API key must be visible ASCII characters", error.getMessage());
+        assertThrows(IllegalArgumentException.class, () -> Noroshi.builder("push.example.com", "k"));
+    }
+
+    @Test
     void repeatsWithTheSameIdempotencyKeyAndFullJitter() {
         answers.add(Answer.problem(500, "internal"));
         answers.add(Answer.problem(503, "overloaded"));
