@@ -67,7 +67,8 @@ class NodeTest {
                         own.url(),
                         "killed",
                         3_600,
-                        // A stream, after two attempts during the restart, has no position: the client would report a gap (X5).
+                        // A stream, after two attempts during the restart, has no position: the client would report a
+                        // gap (X5).
                         builder -> builder.transports(Transport.WEBSOCKET))) {
             Subscription log = one.client.subscribeWithRecovery("log");
             List<Object> topic = Collections.synchronizedList(new ArrayList<>());
