@@ -26,7 +26,7 @@ NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 # A missing or changed snapshot fails the test instead of updating silently.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run dist test unit console pictures e2e faults long soak check advisories bench bench-compare fuzz
+.PHONY: help run dist test unit console pictures sdks sdks-chaos e2e faults long soak check advisories bench bench-compare fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,16 @@ pictures: ## Create docs/pictures/console-*.png again: screenshots of the pages 
 	@scripts/setup build node pictures
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) scripts/pictures
+
+sdks: ## Check the client and server libraries: types, vectors, packaging, a real node, Chromium (about three minutes)
+	@scripts/setup build node python go jvm
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
+	NOROSHI_BIN=$(NOROSHI_BIN) scripts/sdks
+
+sdks-chaos: ## Run the client library of each language for MINUTES (default 10) under kill -9, drain, lost networks, revoked tokens
+	@scripts/setup build node python go jvm
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
+	NOROSHI_BIN=$(NOROSHI_BIN) scripts/sdks chaos $(or $(MINUTES),10)
 
 e2e: ## Run the end-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines

@@ -1,0 +1,3 @@
+import { subscribe } from './mqtt.mjs'
+
+export default subscribe(1)

@@ -1,0 +1,49 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Lights up the screen. Devices show the texts where they cannot show the activity. A title, a body, or both.
+ *
+ * @param title {@code title}
+ * @param body {@code body}
+ * @param sound {@code default}, or a sound of the app.
+ */
+public record ActivityAlert(@Nullable String title, @Nullable String body, @Nullable String sound) {
+    /** Builds one. */
+    public static Builder builder() {
+        return new Builder();
+    }
+
+    /** Builds a {@link ActivityAlert}. */
+    public static final class Builder {
+        private @Nullable String title;
+        private @Nullable String body;
+        private @Nullable String sound;
+
+        private Builder() {}
+
+        /** {@code title} */
+        public Builder title(@Nullable String title) {
+            this.title = title;
+            return this;
+        }
+
+        /** {@code body} */
+        public Builder body(@Nullable String body) {
+            this.body = body;
+            return this;
+        }
+
+        /** {@code default}, or a sound of the app. */
+        public Builder sound(@Nullable String sound) {
+            this.sound = sound;
+            return this;
+        }
+
+        public ActivityAlert build() {
+            return new ActivityAlert(title, body, sound);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import com.fasterxml.jackson.annotation.JsonEnumDefaultValue;
+import com.fasterxml.jackson.annotation.JsonProperty;
+
+/** Values of the API. */
+public enum AppSeriesStep {
+    @JsonProperty("10s")
+    _10S,
+    @JsonProperty("1m")
+    _1M,
+    @JsonProperty("1h")
+    _1H,
+    /** A value that this version of the library does not know. */
+    @JsonEnumDefaultValue
+    UNRECOGNIZED
+}

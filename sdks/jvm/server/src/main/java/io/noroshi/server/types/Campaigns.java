@@ -1,0 +1,13 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A part of an answer.
+ *
+ * @param campaigns {@code campaigns}
+ * @param next {@code after} of the next page.
+ */
+public record Campaigns(List<Campaign> campaigns, @Nullable String next) {}

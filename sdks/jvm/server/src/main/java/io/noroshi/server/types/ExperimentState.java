@@ -1,0 +1,22 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import com.fasterxml.jackson.annotation.JsonEnumDefaultValue;
+import com.fasterxml.jackson.annotation.JsonProperty;
+
+/** Values of the API. */
+public enum ExperimentState {
+    @JsonProperty("scheduled")
+    SCHEDULED,
+    @JsonProperty("running")
+    RUNNING,
+    @JsonProperty("killed")
+    KILLED,
+    @JsonProperty("ended")
+    ENDED,
+    @JsonProperty("archived")
+    ARCHIVED,
+    /** A value that this version of the library does not know. */
+    @JsonEnumDefaultValue
+    UNRECOGNIZED
+}

@@ -1,0 +1,11 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import java.util.List;
+
+/**
+ * A part of an answer.
+ *
+ * @param keys {@code keys}
+ */
+public record Keys(List<Key> keys) {}

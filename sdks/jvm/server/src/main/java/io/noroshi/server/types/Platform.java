@@ -1,0 +1,22 @@
+// Generated from crates/api/openapi.json by sdks/jvm/generate. Do not edit.
+package io.noroshi.server.types;
+
+import com.fasterxml.jackson.annotation.JsonEnumDefaultValue;
+import com.fasterxml.jackson.annotation.JsonProperty;
+
+/** Values of the API. */
+public enum Platform {
+    @JsonProperty("ios")
+    IOS,
+    @JsonProperty("android")
+    ANDROID,
+    @JsonProperty("web")
+    WEB,
+    @JsonProperty("console")
+    CONSOLE,
+    @JsonProperty("other")
+    OTHER,
+    /** A value that this version of the library does not know. */
+    @JsonEnumDefaultValue
+    UNRECOGNIZED
+}
