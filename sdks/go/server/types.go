@@ -1309,7 +1309,7 @@ type Endpoints struct {
 type ExperimentVariant struct {
 	// The name in the app's code.
 	Name string `json:"name"`
-	// Its share of the sum of weights. 0: assigned to nobody.
+	// Its share of the sum of weights. 0: assigned to no device.
 	Weight int64 `json:"weight"`
 	// Any JSON for the app's code, at most 4 KiB.
 	Data json.RawMessage `json:"data,omitzero"`

@@ -965,7 +965,7 @@ export interface ExperimentChange {
 export interface ExperimentVariant {
     /** The name in the app's code. */
     name: string;
-    /** Its share of the sum of weights. 0: assigned to nobody. */
+    /** Its share of the sum of weights. 0: assigned to no device. */
     weight: number;
     /** Any JSON for the app's code, at most 4 KiB. */
     data?: unknown;

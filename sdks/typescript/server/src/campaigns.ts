@@ -63,7 +63,7 @@ export class CampaignsApi {
     return this.#http.call('get', '/v1/campaigns/{id}', { path: { id } }, options)
   }
 
-  /** Replaces fields of a campaign that has not started. Rejects with `revision_conflict` if somebody else changed it. */
+  /** Replaces fields of a campaign that has not started. Rejects with `revision_conflict` if another author changed it. */
   change(id: string, change: CampaignChange, options?: RequestOptions): Promise<Campaign> {
     return this.#http.call('patch', '/v1/campaigns/{id}', { path: { id }, body: change }, options)
   }

@@ -1454,7 +1454,7 @@ export interface paths {
         /**
          * Change a campaign that has not started
          *
-         * Replaces the fields of the body. A scheduled campaign becomes a draft, which must be started again. The body names the revision that the author has changed; if somebody else changed the campaign since, the response is `409` with the code `revision_conflict`, and nothing is changed.
+         * Replaces the fields of the body. A scheduled campaign becomes a draft, which must be started again. The body names the revision that the author has changed; if another author changed the campaign since, the response is `409` with the code `revision_conflict`, and nothing is changed.
          *
          * The approval of the campaign ends.
          *

@@ -2614,7 +2614,7 @@ class ExperimentVariant(TypedDict):
     """The name in the app's code."""
 
     weight: int
-    """Its share of the sum of weights. 0: assigned to nobody."""
+    """Its share of the sum of weights. 0: assigned to no device."""
 
     data: NotRequired[Any]
     """Any JSON for the app's code, at most 4 KiB."""

@@ -119,7 +119,7 @@ public final class CampaignsApi {
      * Change a campaign that has not started.
      *
      * <p>Replaces the fields of the body. A scheduled campaign becomes a draft, which must be started again. The body
-     * names the revision that the author has changed; if somebody else changed the campaign since, the response is
+     * names the revision that the author has changed; if another author changed the campaign since, the response is
      * {@code 409} with the code {@code revision_conflict}, and nothing is changed.
      *
      * <p>The approval of the campaign ends.

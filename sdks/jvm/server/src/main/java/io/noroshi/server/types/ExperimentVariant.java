@@ -8,7 +8,7 @@ import org.jspecify.annotations.Nullable;
  * A part of a request.
  *
  * @param name The name in the app's code.
- * @param weight Its share of the sum of weights. 0: assigned to nobody.
+ * @param weight Its share of the sum of weights. 0: assigned to no device.
  * @param data Any JSON for the app's code, at most 4 KiB.
  */
 public record ExperimentVariant(String name, int weight, @Nullable Object data) {
@@ -31,7 +31,7 @@ public record ExperimentVariant(String name, int weight, @Nullable Object data) 
             return this;
         }
 
-        /** Its share of the sum of weights. 0: assigned to nobody. */
+        /** Its share of the sum of weights. 0: assigned to no device. */
         public Builder weight(int weight) {
             this.weight = weight;
             return this;
