@@ -213,6 +213,9 @@ test('useTopic: refusals and gaps', async () => {
     return <>{`${denied?.reason} ${recovered?.complete}`}</>
   }
   const { text } = await show(<News />)
+  // The answer to the subscription, which has no position, is not reported (CONTRACT.md R4).
+  await acted(() => service.send({ t: 'recovered', topic: 'news', complete: true, epoch: 'ccaa8904', offset: 1 }))
+  assert.deepEqual(gaps, [])
   await acted(() => service.send({ t: 'recovered', topic: 'news', complete: false }))
   assert.deepEqual([text(), gaps], ['undefined false', [false]])
   await acted(() => service.send({ t: 'error', code: 'topic_forbidden', message: 'no', topic: 'news', reason: 'no_rule' }))
