@@ -162,7 +162,7 @@ function Rows({ view: { tail, state, pause } }: { view: TailView }) {
 
   if (isEmpty) {
     const waits = state === 'live' || state === 'paused'
-    return <Empty icon="tail" title={t(waits ? 'tail.waiting' : 'tail.empty')} text={t(waits ? 'tail.waiting.text' : 'tail.empty.text')}>{waits && <CodeBlock label={t('devices.command')} value={'noroshi publish --user u1 --title "Hello"'} />}</Empty>
+    return <Empty icon="tail" title={t(waits ? 'tail.waiting' : 'tail.empty')} text={t(waits ? 'tail.waiting.text' : 'tail.empty.text')}>{waits && <CodeBlock label={t('devices.command')} value={'noroshi send --user u1 --title "Hello"'} />}</Empty>
   }
   const reachable = rows.some(({ key }) => key === current) ? current : rows[0]?.key
   return (

@@ -33,7 +33,7 @@ export default function Notifications() {
         withRecipients={applied.user !== undefined || applied.device !== undefined}
         empty={isFiltered
           ? <Empty icon="bell" title={t('notifications.none')} text={t('notifications.none.text')} />
-          : <Empty icon="bell" title={t('notifications.empty')} text={t('notifications.empty.text')}><CodeBlock label={t('devices.command')} value={'noroshi publish --user u1 --title "Hello"'} /></Empty>}
+          : <Empty icon="bell" title={t('notifications.empty')} text={t('notifications.empty.text')}><CodeBlock label={t('devices.command')} value={'noroshi send --user u1 --title "Hello"'} /></Empty>}
       />
     </>
   )
