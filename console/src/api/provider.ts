@@ -1589,6 +1589,7 @@ export interface components {
                 by: string;
             } | null;
             audience: components["schemas"]["Audience"];
+            authors: string[];
             complete: boolean;
             counts: {
                 [key: string]: number;
@@ -5230,6 +5231,9 @@ export interface operations {
                      *           "created_by": "key:backend",
                      *           "edited_by": "key:backend",
                      *           "edited_at": null,
+                     *           "authors": [
+                     *             "key:backend"
+                     *           ],
                      *           "approval": null
                      *         }
                      *       ],
@@ -5364,6 +5368,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -5471,6 +5478,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -5592,6 +5602,10 @@ export interface operations {
                      *       "created_by": "ann@example.com",
                      *       "edited_by": "ben@example.com",
                      *       "edited_at": "2026-01-15T09:31:00.000Z",
+                     *       "authors": [
+                     *         "ann@example.com",
+                     *         "ben@example.com"
+                     *       ],
                      *       "approval": null,
                      *       "definition": {
                      *         "name": "Spring",
@@ -5718,6 +5732,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -5937,6 +5954,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -6121,6 +6141,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -6227,6 +6250,9 @@ export interface operations {
                      *       "created_by": "key:backend",
                      *       "edited_by": "key:backend",
                      *       "edited_at": null,
+                     *       "authors": [
+                     *         "key:backend"
+                     *       ],
                      *       "approval": null
                      *     }
                      */
@@ -8668,7 +8694,7 @@ export interface operations {
                      *         {
                      *           "at": "2026-01-15T09:30:00.000Z",
                      *           "outcome": "kept",
-                     *           "explain": "kept in the device's inbox until the device acknowledges it"
+                     *           "explain": "stored in the device's inbox, to wait for its acknowledgement"
                      *         }
                      *       ],
                      *       "in_inbox": true,

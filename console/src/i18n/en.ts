@@ -573,7 +573,8 @@ export const en = {
   'topics.empty.text': 'A topic exists once a device subscribes or a message is sent to it.',
   'topics.subscriptions': 'Subscriptions',
   'topics.none': 'No subscriptions',
-  'topics.none.text': 'The app subscribes with {request}.',
+  'topics.none.text': 'The app subscribes with {request}. Topics to which a connection subscribes for its session only are not listed: they end with it.',
+  'topics.stored.text': 'Stored subscriptions. Those of a session, which end with the connection, are not listed.',
 
   // Campaigns
   'campaigns.lead': 'One message to many devices, with progress and outcomes.',

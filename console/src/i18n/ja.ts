@@ -575,7 +575,8 @@ export const ja: Messages = {
   'topics.empty.text': 'デバイスが購読するか、メッセージを送るとトピックが作られます。',
   'topics.subscriptions': '購読',
   'topics.none': '購読はありません',
-  'topics.none.text': 'アプリは {request} で購読します。',
+  'topics.none.text': 'アプリは {request} で購読します。接続中だけの購読は、接続とともに終わるため、ここには表示されません。',
+  'topics.stored.text': '保存された購読です。接続とともに終わる接続中だけの購読は表示されません。',
 
   // Campaigns
   'campaigns.lead': '1 つのメッセージを多数のデバイスへ配信し、進捗と結果を確認します。',

@@ -105,7 +105,7 @@ function Approval({ campaign, estimate, reload }: { campaign: Campaign; estimate
   const { approval, id, revision } = campaign
   if (!approval && !estimate?.needs_approval) return null
   const email = session.value?.person.email
-  const isOwn = email === campaign.created_by || email === campaign.edited_by
+  const isOwn = email !== undefined && campaign.authors.includes(email)
   const path = { params: { path: { id } } }
   const change = async (work: () => Promise<unknown>, done: string): Promise<void> => {
     await perform(work, done)

@@ -206,6 +206,8 @@ impl Observer {
         }
         match status {
             500.. => line!(WARN, "request failed"),
+            // An answer like others: searches ask whether something exists.
+            404 => line!(DEBUG, "not found"),
             400.. => line!(INFO, "request refused"),
             _ => line!(DEBUG, "request answered"),
         }

@@ -17,6 +17,8 @@ pub enum Unready {
     Revision(u64),
     Incomplete,
     Unapproved,
+    /// Who wants to approve it wrote some of it.
+    Author,
 }
 
 /// Starts a campaign that has not started.

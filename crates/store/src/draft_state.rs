@@ -35,6 +35,8 @@ pub struct DraftState {
     pub edited_at: Option<Timestamp>,
     /// Who approved this revision, and when.
     pub approved: Option<(String, Timestamp)>,
+    /// Who created it or changed any of its revisions.
+    pub authors: Vec<String>,
 }
 
 /// Who uploads recipients.

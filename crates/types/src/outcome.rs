@@ -70,7 +70,7 @@ impl Outcome {
     /// One sentence of explanation for operators.
     pub fn explain(self) -> &'static str {
         match self {
-            Outcome::Kept => "kept in the device's inbox until the device acknowledges it",
+            Outcome::Kept => "stored in the device's inbox, to wait for its acknowledgement",
             Outcome::Written => "written to the device's connection",
             Outcome::Acked => "acknowledged by the device",
             Outcome::Offline => "the device was not connected and the policy does not store messages",

@@ -137,11 +137,17 @@ async fn a_large_campaign_needs_a_second_person_and_a_recent_log_in() {
     for both in [&ann, &ben] {
         both.call(&service, Method::POST, &approve, &approval(2)).await.problem(403, "own_approval");
     }
+    let authors = json!(["ann@example.com", "ben@example.com"]);
+    assert_eq!(changed["authors"], authors);
+    // Ben wrote some of it, although Ann changed it last.
+    let changed = patch(&service, &ann, &path, json!({"revision": 2, "name": "Largest"})).await.json();
+    assert_eq!((&changed["edited_by"], &changed["authors"]), (&json!("ann@example.com"), &authors));
+    ben.call(&service, Method::POST, &approve, &approval(3)).await.problem(403, "own_approval");
     let cid = author(&service, "cid@example.com").await;
-    assert_eq!(cid.call(&service, Method::POST, &approve, &approval(2)).await.status, 200);
+    assert_eq!(cid.call(&service, Method::POST, &approve, &approval(3)).await.status, 200);
     assert_eq!(cid.call(&service, Method::DELETE, &approve, "").await.json()["approval"], Value::Null);
     ann.call(&service, Method::POST, &start, "").await.problem(409, "approval_required");
-    assert_eq!(cid.call(&service, Method::POST, &approve, &approval(2)).await.status, 200);
+    assert_eq!(cid.call(&service, Method::POST, &approve, &approval(3)).await.status, 200);
 
     service.clock.set(Timestamp(NOW.0 + 600_000));
     ann.call(&service, Method::POST, &start, "").await.problem(403, "confirm_log_in");
@@ -149,7 +155,7 @@ async fn a_large_campaign_needs_a_second_person_and_a_recent_log_in() {
     assert_eq!(ann.call(&service, Method::POST, "/v1/session/confirm", &password).await.status, 200);
     let started = ann.call(&service, Method::POST, &start, "").await;
     assert_eq!(started.json()["state"], json!("running"), "{}", started.text);
-    cid.call(&service, Method::POST, &approve, &approval(2)).await.problem(409, "wrong_state");
+    cid.call(&service, Method::POST, &approve, &approval(3)).await.problem(409, "wrong_state");
 }
 
 #[tokio::test]

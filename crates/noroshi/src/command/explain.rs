@@ -62,12 +62,24 @@ impl Arguments {
                 // Ids of the others are UUIDs, and a front knows notifications only.
                 Err(failure @ Failure::Answered { status: 400 | 404 | 421, .. }) => match unknown {
                     Some(Failure::Answered { status: 404, .. }) => {}
+                    Some(Failure::Answered { status: 400, .. }) => unknown = Some(no_uuid(failure)),
                     _ => unknown = Some(failure),
                 },
                 answer => return Ok((kind, answer?)),
             }
         }
         Err(unknown.expect("every kind that was asked is unknown"))
+    }
+}
+
+/// The id of no activity, which cannot be one of a notification either.
+fn no_uuid(failure: Failure) -> Failure {
+    match failure {
+        Failure::Answered { status, code, detail, retry_after } => {
+            let detail = format!("{detail}; the id of a notification or broadcast is a whole UUID");
+            Failure::Answered { status, code, detail, retry_after }
+        }
+        failure => failure,
     }
 }
 

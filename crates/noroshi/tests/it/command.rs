@@ -21,11 +21,12 @@ fn a_notification_is_sent_and_explained() {
     let whole = node.json(&["explain", id]);
     assert_eq!((&whole["counts"]["kept"], &whole["counts"]["unknown"]), (&json!(1), &json!(1)), "{whole}");
     let shown = node.run(&["explain", id]);
-    assert!(shown.contains("kept in the device's inbox until the device acknowledges it"), "{shown}");
+    assert!(shown.contains("stored in the device's inbox, to wait for its acknowledgement"), "{shown}");
     let trace = node.json(&["explain", id, "d1"]);
     assert_eq!(trace["steps"][0]["outcome"], "kept", "{trace}");
     assert!(node.run(&["explain", id, "d1"]).contains("kept"));
     node.fails(1, &["explain", "01890a5d-ac96-774b-bcce-b302099a8057"]);
+    assert!(node.fails(1, &["explain", &id[..8]]).contains("is a whole UUID"));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(crate) fn state_of(row: &(impl Record + ?Sized), column: usize) -> Result<Ca
 }
 
 pub(crate) const COLUMNS: &str = "num, id, app, spec, state, created_at, started_at, finished_at, notification, cursor, \
-     walked, recipients, uploaded, revision, complete, created_by, edited_by, edited_at, approved_by, approved_at";
+     walked, recipients, uploaded, revision, complete, created_by, edited_by, edited_at, approved_by, approved_at, authors";
 
 /// Counts by outcome and reason.
 pub(crate) type Counts = Vec<(Outcome, String, u64)>;

@@ -3,7 +3,7 @@
 use noroshi_types::{AppId, CampaignId, DeviceId, DeviceNum, JsonText, Timestamp, UserId, When};
 
 use super::campaign::{self, CampaignNum, id_of, state_of};
-use super::draft_row::{COLUMNS, define, state};
+use super::draft_row::{COLUMNS, authors, define, state};
 use super::notification::push_text;
 use super::record::Record;
 use super::session::{self, Session, values};
@@ -167,9 +167,10 @@ pub(crate) async fn edit<S: Session>(
         return Ok(Err(Unready::Revision(draft.revision)));
     }
     let sql = "UPDATE campaigns SET spec = $2, state = $3, revision = revision + 1, name = $4, start_at = $5,
-                   complete = $6, edited_by = $7, edited_at = $8, approved_by = NULL, approved_at = NULL
+                   complete = $6, edited_by = $7, edited_at = $8, authors = $9, approved_by = NULL, approved_at = NULL
                WHERE num = $1";
     let changed = &new.draft;
+    let authors = authors(draft, &changed.by)?;
     let values = values![
         num,
         new.spec.as_str(),
@@ -179,6 +180,7 @@ pub(crate) async fn edit<S: Session>(
         changed.is_complete,
         &changed.by,
         now,
+        &authors,
     ];
     session.execute(sql, &values).await?;
     let sql = "UPDATE notifications SET expires_at = $2, delivery = $3, urgency = $4, notification = $5, data = $6, push = $7
@@ -237,6 +239,9 @@ pub(crate) async fn approve<S: Session>(
     if let Err(unready) = ready(state, CampaignState::Draft, &draft, revision) {
         return Ok(Err(unready));
     }
+    if by.is_some_and(|by| draft.authors.contains(by)) {
+        return Ok(Err(Unready::Author));
+    }
     let sql = "UPDATE campaigns SET approved_by = $2, approved_at = $3 WHERE num = $1";
     session.execute(sql, &values![num, by, by.map(|_| now)]).await?;
     Ok(Ok(()))
@@ -281,10 +286,12 @@ pub(crate) async fn uploaded<S: Session>(
     by: &str,
     now: Timestamp,
 ) -> Result<(), S::Error> {
-    let sql =
-        "UPDATE campaigns SET revision = revision + 1, edited_by = $2, edited_at = $3, approved_by = NULL,
-                   approved_at = NULL
+    let sql = format!("SELECT {COLUMNS} FROM campaigns WHERE num = $1");
+    let draft = session::first(session, &sql, &values![num], |row| state(row, 0)).await?;
+    let authors = authors(draft.ok_or(Error::NotFound)?, by)?;
+    let sql = "UPDATE campaigns SET revision = revision + 1, edited_by = $2, edited_at = $3, authors = $4,
+                   approved_by = NULL, approved_at = NULL
                WHERE num = $1";
-    session.execute(sql, &values![num, by, now]).await?;
+    session.execute(sql, &values![num, by, now, &authors]).await?;
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 32] = [
+const MIGRATIONS: [&str; 33] = [
     include_str!("../../migrations/postgres/0001_initial.sql"),
     include_str!("../../migrations/postgres/0002_cells.sql"),
     include_str!("../../migrations/postgres/0003_deleted_apps.sql"),
@@ -47,6 +47,7 @@ const MIGRATIONS: [&str; 32] = [
     include_str!("../../migrations/postgres/0030_drafts.sql"),
     include_str!("../../migrations/postgres/0031_key_expiry.sql"),
     include_str!("../../migrations/postgres/0032_device_seen.sql"),
+    include_str!("../../migrations/postgres/0033_authors.sql"),
 ];
 
 /// Indexes of large tables, made without keeping writers out. That takes no transaction, so each start makes those that

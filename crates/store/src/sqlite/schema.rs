@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::statement::Db;
 
 /// Applied in order; the version of a database is the number of migrations applied.
-const MIGRATIONS: [&str; 35] = [
+const MIGRATIONS: [&str; 36] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
@@ -50,6 +50,7 @@ const MIGRATIONS: [&str; 35] = [
     include_str!("../../migrations/0033_listing.sql"),
     include_str!("../../migrations/0034_key_expiry.sql"),
     include_str!("../../migrations/0035_device_seen.sql"),
+    include_str!("../../migrations/0036_authors.sql"),
 ];
 
 /// The schema version this program writes.

@@ -179,7 +179,7 @@ macro_rules! conformance_tests {
             traces: a_trace_knows_who_was_named, a_trace_knows_since_when_a_device_subscribes, a_trace_knows_which_push_waits,
                 a_trace_of_a_campaign_covers_all_that_it_sends, a_trace_has_the_attempts_at_a_device;
             drafts: a_draft_is_changed_at_its_revision, only_an_approved_revision_starts, new_recipients_change_a_draft,
-                campaigns_are_filtered, a_definition_ends_with_its_campaign, ids_of_devices_are_read;
+                campaigns_are_filtered, no_author_of_any_revision_approves_it, a_definition_ends_with_its_campaign, ids_of_devices_are_read;
             clean_up: a_deleted_device_is_remembered_until_its_tokens_expire, deleted_devices_are_pruned_in_bounded_steps,
                 a_topic_that_nothing_needs_is_removed, the_use_of_a_marked_topic_clears_the_mark,
                 a_removed_topic_starts_again, everyones_topic_is_never_removed,

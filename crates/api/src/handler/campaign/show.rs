@@ -65,6 +65,7 @@ pub(super) struct CampaignBody {
     created_by: Option<String>,
     edited_by: Option<String>,
     edited_at: Option<String>,
+    authors: Vec<String>,
     approval: Option<ApprovalBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     definition: Option<Box<RawValue>>,
@@ -366,6 +367,7 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         created_by: Some(campaign.draft.created_by).filter(|by| !by.is_empty()),
         edited_by: Some(campaign.draft.edited_by).filter(|by| !by.is_empty()),
         edited_at: campaign.draft.edited_at.map(|at| at.to_string()),
+        authors: campaign.draft.authors,
         approval: campaign.draft.approved.map(|(by, at)| ApprovalBody { by, at: at.to_string() }),
         definition: None,
         problems: Vec::new(),

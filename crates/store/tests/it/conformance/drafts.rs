@@ -127,6 +127,39 @@ pub(crate) async fn only_an_approved_revision_starts(store: &dyn Store) {
     assert_eq!(approve(store, app, id, 4).await, Err(Unready::State(CampaignState::Running)));
 }
 
+pub(crate) async fn no_author_of_any_revision_approves_it(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let id = made(store, draft(app, "one", "ann"), 0).await;
+    let edit = async |revision, by: &str| {
+        store.edit_campaign(id, revision, draft(app, "two", by), at(3)).await.map(|edited| edited.expect("ready"))
+    };
+    let approve =
+        async |by: &str, revision| store.approve_campaign(app, id, revision, Some(by.to_owned()), at(5)).await;
+    assert_eq!(approve("ann", 1).await.expect("known"), Err(Unready::Author));
+    assert_eq!(edit(1, "ben").await.expect("changed"), 2);
+    let line = UploadLine { user: UserId::parse("u1").expect("a user"), line: JsonText::from_valid("{}") };
+    let uploader = Uploader { by: "cid".to_owned(), scheduled_max: None };
+    store.upload(app, id, vec![line], uploader, at(4)).await.expect("uploaded");
+    assert_eq!(edit(3, "key:backend").await.expect("changed"), 4);
+    assert_eq!(edit(4, "ben").await.expect("changed"), 5);
+    assert_eq!(edit(5, "key:backend").await.expect("changed"), 6);
+    let authors = ["ann", "ben", "cid", "key:backend"];
+    let mut found = store.campaign(app, id, NOW).await.expect("read").expect("found").draft.authors;
+    found.sort();
+    assert_eq!(found, authors);
+    for author in authors {
+        assert_eq!(approve(author, 6).await.expect("known"), Err(Unready::Author), "{author}");
+    }
+    // Eve may be writing the next revision now.
+    assert_eq!(approve("eve", 7).await.expect("known"), Err(Unready::Revision(6)));
+    assert_eq!(approve("eve", 6).await.expect("known"), Ok(()));
+    for number in 4..100 {
+        edit(number + 2, &format!("author {number}")).await.expect("changed");
+    }
+    assert!(matches!(edit(102, "one more").await, Err(Error::Limit(_))));
+    edit(102, "ann").await.expect("no new author");
+}
+
 pub(crate) async fn new_recipients_change_a_draft(store: &dyn Store) {
     let app = app(store, "shop").await;
     let id = made(store, draft(app, "one", "ann"), 0).await;

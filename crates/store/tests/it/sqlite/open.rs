@@ -151,6 +151,7 @@ const BEFORE_PUSH_TOKENS: &str =
     ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
     ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
     ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
+    ALTER TABLE campaigns DROP COLUMN authors;
     CREATE INDEX campaigns_by_app ON campaigns (app, id);
     DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
@@ -194,6 +195,7 @@ const BEFORE_THE_CLEAN_UP: &str =
     ALTER TABLE campaigns DROP COLUMN revision; ALTER TABLE campaigns DROP COLUMN complete; ALTER TABLE campaigns DROP COLUMN name;
     ALTER TABLE campaigns DROP COLUMN start_at; ALTER TABLE campaigns DROP COLUMN created_by; ALTER TABLE campaigns DROP COLUMN edited_by;
     ALTER TABLE campaigns DROP COLUMN edited_at; ALTER TABLE campaigns DROP COLUMN approved_by; ALTER TABLE campaigns DROP COLUMN approved_at;
+    ALTER TABLE campaigns DROP COLUMN authors;
     CREATE INDEX campaigns_by_app ON campaigns (app, id);
     DROP TABLE series; DROP TABLE people; DROP TABLE person_roles; DROP TABLE person_sessions; DROP TABLE tickets; DROP TABLE audit;
     DROP INDEX deleted_devices_by_age; ALTER TABLE deleted_devices DROP COLUMN deleted_at;
