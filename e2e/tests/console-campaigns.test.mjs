@@ -190,6 +190,11 @@ test('two tabs change the same draft', visit({ as: 'mika' }, async (visitor, pag
 
 test('an incomplete draft says what is missing, in Japanese, on a phone', visit({ as: 'mika', language: 'ja', width: 390, theme: 'dark' }, async (visitor, page) => {
   await visitor.visit('new-campaign?app=dev')
+  // Escape closes the menu and gives the focus back.
+  await page.locator('.burger').click()
+  await page.locator('.burger[aria-expanded=true]').waitFor()
+  await page.keyboard.press('Escape')
+  await page.locator('.burger[aria-expanded=false]:focus').waitFor()
   await page.getByLabel('名前').fill('週末のお知らせ')
   await page.locator('.save-line.saved').waitFor()
   await page.getByLabel('配信先').selectOption('topic')

@@ -22,7 +22,12 @@ export function Shell() {
   const [overlay, setOverlay] = useState<'palette' | 'help' | undefined>(undefined)
   const [menu, setMenu] = useState(false)
   const search = useRef<HTMLInputElement>(null)
+  const burger = useRef<HTMLButtonElement>(null)
   const close = (): void => setOverlay(undefined)
+  function closeMenu(): void {
+    setMenu(false)
+    burger.current?.focus()
+  }
 
   useEffect(() => listen({
     search: () => search.current?.select(),
@@ -33,13 +38,13 @@ export function Shell() {
   useEffect(() => withdrawQuestion, [visit.value, app.value])
 
   return (
-    <div class={`shell${menu ? ' menu-open' : ''}`}>
+    <div class={`shell${menu ? ' menu-open' : ''}`} onKeyDown={(event) => menu && event.key === 'Escape' && closeMenu()}>
       <a class="skip" href="#content">{t('shell.skip')}</a>
       <Sidebar />
       <div class="veil" onClick={() => setMenu(false)} />
       <div class="column">
         <header class="topbar">
-          <button type="button" class="copy burger" aria-label={t('shell.menu')} aria-expanded={menu} aria-controls="sidebar" onClick={() => setMenu(!menu)}><Icon name="menu" /></button>
+          <button ref={burger} type="button" class="copy burger" aria-label={t('shell.menu')} aria-expanded={menu} aria-controls="sidebar" onClick={() => setMenu(!menu)}><Icon name="menu" /></button>
           <form class="search" role="search" onSubmit={(event) => { event.preventDefault(); const q = search.current?.value.trim(); if (q) go(at('search', { q })) }}>
             <Icon name="search" />
             <input

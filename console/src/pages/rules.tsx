@@ -1,6 +1,6 @@
 /** Topic rules: who may subscribe and publish. The first rule that fits decides. */
 
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 
 import { admin, body, type Schemas } from '../api/client'
 import { isMissing } from '../api/error'
@@ -118,13 +118,17 @@ interface FieldsProps { kind: (typeof KINDS)[number]; rules: readonly Rule[]; on
 
 function RuleFields({ kind, rules, onChange }: FieldsProps) {
   const amend = (index: number, change: Partial<Rule>): void => onChange(rules.map((rule, here) => here === index ? { ...rule, ...change } : rule))
+  const box = useRef<HTMLFieldSetElement>(null)
   function up(index: number): void {
+    // The focus follows the rule.
+    const row = box.current?.querySelectorAll('.field-row')[index - 1]
+    row?.querySelector<HTMLElement>(index > 1 ? 'button' : 'input')?.focus()
     const moved = rules[index]
     const rest = rules.filter((_, here) => here !== index)
     if (moved) onChange([...rest.slice(0, index - 1), moved, ...rest.slice(index - 1)])
   }
   return (
-    <fieldset class="group">
+    <fieldset ref={box} class="group">
       <legend>{t(`rules.${kind}`)}</legend>
       {rules.map((rule, index) => (
         <div class="field-row" key={index}>

@@ -7,6 +7,7 @@ import { t } from '../i18n'
 import { Button } from './button'
 import { ErrorBox } from './error'
 import { Icon } from './icon'
+import { Toasts } from './toast'
 
 interface Props {
   title: string
@@ -44,6 +45,8 @@ export function Dialog({ title, onClose, children, wide }: Props) {
         <button type="button" class="copy" aria-label={t('action.close')} onClick={onClose}><Icon name="close" /></button>
       </header>
       {children}
+      {/* Those of the page lie behind the dialog, out of reach. */}
+      <Toasts />
     </dialog>
   )
 }

@@ -230,10 +230,12 @@ impl Console {
             return Err(Refused::LogIn);
         };
         if person.login.totp_is_on {
-            let ticket = self.tickets.issue(person.id, now.saturating_add(TICKET_LIFETIME));
+            let until = now.saturating_add(TICKET_LIFETIME);
+            let ticket = self.tickets.issue(person.id, person.login.password.as_deref(), until);
             return Ok(Step::Code { ticket });
         }
-        Ok(Step::LoggedIn(Box::new(self.begin(person, client, now, now).await?)))
+        let logged_in = self.begin_with_password(person, client, now).await?.ok_or(Refused::LogIn)?;
+        Ok(Step::LoggedIn(Box::new(logged_in)))
     }
 
     /// The second step of [`Self::log_in`].
@@ -244,10 +246,31 @@ impl Console {
         client: &Client,
         now: Timestamp,
     ) -> Result<LoggedIn, Refused> {
-        let id = self.tickets.open(ticket, now).ok_or(Refused::Ticket)?;
-        let person = self.store.person(id).await?.filter(can_log_in).ok_or(Refused::Ticket)?;
+        let ticket = self.tickets.open(ticket, now).ok_or(Refused::Ticket)?;
+        let person = self.store.person(ticket.person).await?.filter(can_log_in);
+        let person = person.filter(|person| ticket.is_for(person.login.password.as_deref()));
+        let person = person.ok_or(Refused::Ticket)?;
         self.check_code(&person, code, now).await?;
-        self.begin(person, client, now, now).await
+        self.begin_with_password(person, client, now).await?.ok_or(Refused::Ticket)
+    }
+
+    /// A session for a person whose password was right when it was read. `None`: it changed meanwhile. A change after this
+    /// check ends the session.
+    async fn begin_with_password(
+        &self,
+        person: Person,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Option<LoggedIn>, Refused> {
+        let proved = person.login.password.clone();
+        let logged_in = self.begin(person, client, now, now).await?;
+        let Caller { person, session } = &logged_in.caller;
+        let present = self.store.person(person.id).await?.and_then(|person| person.login.password);
+        if present == proved {
+            return Ok(Some(logged_in));
+        }
+        self.store.end_session(person.id, session.id).await?;
+        Ok(None)
     }
 
     /// With a link that another person, or the operator, made.

@@ -53,20 +53,41 @@ impl Tickets {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    pub(crate) fn issue(&self, person: PersonId, expires_at: Timestamp) -> String {
-        let payload = [person.0.to_be_bytes(), expires_at.0.to_be_bytes()].concat();
+    /// `password` is the stored hash: the ticket ends when the password changes.
+    pub(crate) fn issue(&self, person: PersonId, password: Option<&str>, expires_at: Timestamp) -> String {
+        let numbers = [person.0.to_be_bytes(), expires_at.0.to_be_bytes()].concat();
+        let payload = [&*numbers, &of_password(password)].concat();
         let tag = hmac::sign(&self.0, &payload);
         URL_SAFE_NO_PAD.encode([&payload, tag.as_ref()].concat())
     }
 
-    pub(crate) fn open(&self, ticket: &str, now: Timestamp) -> Option<PersonId> {
+    pub(crate) fn open(&self, ticket: &str, now: Timestamp) -> Option<Ticket> {
         let bytes = URL_SAFE_NO_PAD.decode(ticket).ok()?;
-        let (payload, tag) = bytes.split_first_chunk::<16>()?;
+        let (payload, tag) = bytes.split_first_chunk::<{ 16 + size_of::<TokenHash>() }>()?;
         hmac::verify(&self.0, payload, tag).ok()?;
-        let (person, expires_at) = payload.split_first_chunk::<8>()?;
-        let expires_at = u64::from_be_bytes(expires_at.try_into().ok()?);
-        (expires_at > now.0).then(|| PersonId(u64::from_be_bytes(*person)))
+        let (person, rest) = payload.split_first_chunk::<8>()?;
+        let (expires_at, password) = rest.split_first_chunk::<8>()?;
+        let ticket =
+            Ticket { person: PersonId(u64::from_be_bytes(*person)), password: password.try_into().ok()? };
+        (u64::from_be_bytes(*expires_at) > now.0).then_some(ticket)
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) person: PersonId,
+    password: TokenHash,
+}
+
+impl Ticket {
+    /// Whether the person still has the password that they proved.
+    pub(crate) fn is_for(&self, password: Option<&str>) -> bool {
+        self.password == of_password(password)
+    }
+}
+
+fn of_password(hash: Option<&str>) -> TokenHash {
+    sha256(&[b"noroshi password\0", hash.unwrap_or_default().as_bytes()])
 }
 
 #[cfg(test)]
@@ -85,8 +106,10 @@ mod tests {
     #[test]
     fn a_changed_or_expired_ticket_is_refused() {
         let tickets = Tickets::new(&[7; 32]);
-        let ticket = tickets.issue(PersonId(9), Timestamp(100));
-        assert_eq!(tickets.open(&ticket, Timestamp(99)), Some(PersonId(9)));
+        let ticket = tickets.issue(PersonId(9), Some("one"), Timestamp(100));
+        let opened = tickets.open(&ticket, Timestamp(99)).expect("valid");
+        assert_eq!(opened.person, PersonId(9));
+        assert!(opened.is_for(Some("one")) && !opened.is_for(Some("two")) && !opened.is_for(None));
         assert_eq!(tickets.open(&ticket, Timestamp(100)), None);
         assert_eq!(Tickets::new(&[8; 32]).open(&ticket, Timestamp(0)), None);
         for at in 0..ticket.len() {

@@ -176,13 +176,18 @@ async fn an_authenticator_app_is_a_second_factor() {
     assert!(matches!(enter(&recovery[0], next).await, Err(Refused::Code)), "a recovery code works once");
     let late = enter(&recovery[1], later(TICKET_LIFETIME)).await;
     assert!(matches!(late, Err(Refused::Ticket)), "{late:?}");
+    let new = "another long password".to_owned();
+    let (caller, former) = (reload().await, Some(PASSWORD.to_owned()));
+    console.change_password(&caller, former, new.clone(), &client(), NOW).await.expect("changed");
+    let outdated = enter(&recovery[1], next).await;
+    assert!(matches!(outdated, Err(Refused::Ticket)), "the password of the ticket is not theirs any more: {outdated:?}");
 
     let again = console.begin_totp(&reload().await, NOW).await;
     assert!(matches!(again, Err(Refused::State(_))), "{again:?}");
     let stale = console.turn_off_totp(&reload().await, later(CONFIRMED_FOR)).await;
     assert!(matches!(stale, Err(Refused::NotConfirmed(_))), "{stale:?}");
     console.turn_off_totp(&reload().await, NOW).await.expect("off");
-    assert!(matches!(log_in(&console, PASSWORD, NOW).await, Ok(Step::LoggedIn(_))));
+    assert!(matches!(log_in(&console, &new, NOW).await, Ok(Step::LoggedIn(_))));
 }
 
 #[tokio::test]
@@ -227,6 +232,18 @@ async fn a_new_password_ends_the_other_sessions() {
     console.caller(&ann.token, Made::ByPerson, NOW).await.expect("this session stays");
     assert!(matches!(log_in(&console, PASSWORD, NOW).await, Err(Refused::LogIn)));
     assert!(log_in(&console, NEW, NOW).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_password_that_changes_during_the_log_in_is_worth_nothing() {
+    let (_folder, console) = fresh().await;
+    let ann = owner(&console).await;
+    let former = console.store.person(ann.caller.person.id).await.expect("read").expect("there");
+    let new = "another long password".to_owned();
+    console.change_password(&ann.caller, Some(PASSWORD.to_owned()), new, &client(), NOW).await.expect("changed");
+    let late = console.begin_with_password(former, &client(), NOW).await.expect("checked");
+    assert!(late.is_none());
+    assert_eq!(console.sessions(&ann.caller, NOW).await.expect("listed").len(), 1, "the late session ended");
 }
 
 #[tokio::test]
