@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Listens as a device of a user, with the Python package `websockets`.
+"""Listens as a device of a user, with the Python packages `noroshi-server` and `noroshi-client`.
 
-    pip install websockets
+    pip install ./sdks/python/server ./sdks/python/client
     NOROSHI_KEY=... python3 examples/listen.py u1 news sports
 
-Registers a device, subscribes it to the given topics, prints each message and acknowledges it. It reconnects when the
-service asks for it or the connection breaks, and then receives the messages stored meanwhile.
+Registers a device, subscribes it to the given topics, prints each message and acknowledges it. It reconnects, and then
+receives the messages stored meanwhile.
 
 In an app the backend registers the device (or signs a JWT for it) and gives it the token: the API key never leaves the
 backend.
@@ -14,52 +14,38 @@ backend.
 import asyncio
 import json
 import os
-import random
 import sys
-import urllib.request
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from noroshi_client import Noroshi as Device
+from noroshi_client import NoroshiError, State
+from noroshi_server import Noroshi
 
 BASE = os.environ.get("NOROSHI_URL", "http://127.0.0.1:8080")
 
 
-def register(user: str, topics: list[str]) -> dict:
-    request = urllib.request.Request(BASE + "/v1/devices", method="POST")
-    request.add_header("Authorization", f"Bearer {os.environ['NOROSHI_KEY']}")
-    request.add_header("Content-Type", "application/json")
-    # The same id each time: this script is one device, however often it starts.
-    body = {"device": f"listen-py-{user}", "user": user, "platform": "other", "topics": topics}
-    with urllib.request.urlopen(request, json.dumps(body).encode()) as answer:
-        return json.load(answer)
+def register(user: str, topics: list[str]) -> str:
+    with Noroshi(BASE, os.environ["NOROSHI_KEY"]) as noroshi:
+        # The same id each time: this script is one device, however often it starts.
+        device = f"listen-py-{user}"
+        return noroshi.devices.register({"device": device, "user": user, "platform": "other", "topics": topics})["token"]
 
 
-async def listen(url: str, token: str) -> float | None:
-    """Runs one connection. Returns the seconds to wait before the next, or None if it must not reconnect."""
-    headers = {"Authorization": f"Bearer {token}"}
-    try:
-        async with connect(url, subprotocols=["noroshi.v1"], additional_headers=headers) as socket:
-            async for text in socket:
-                frame = json.loads(text)
-                if frame["t"] == "ready":
-                    print(f"connected as {frame['device']}", flush=True)
-                elif frame["t"] == "msg":
-                    print(json.dumps({k: frame[k] for k in ("topic", "notification", "data") if k in frame}), flush=True)
-                    if frame.get("ack"):
-                        await socket.send(json.dumps({"t": "ack", "ids": [frame["id"]]}))
-                elif frame["t"] == "close":
-                    print(f"the service closed the connection: {frame['reason']}", flush=True)
-                    return frame["after_ms"] / 1_000 if frame["reconnect"] else None
-    except (OSError, ConnectionClosed) as error:
-        print(f"not connected: {error}", file=sys.stderr)
-    # The service gave no delay: randomise it, so that devices do not reconnect all at once.
-    return 1 + random.random() * 4
+def show(state: State) -> None:
+    if state.state == "connected":
+        print(f"connected as {state.device}", flush=True)
+    elif state.reason:
+        print(f"{state.state}: {state.reason}", file=sys.stderr)
 
 
 async def main() -> None:
-    device = register(sys.argv[1], sys.argv[2:])
-    while (wait_s := await listen(device["connect"]["websocket"], device["token"])) is not None:
-        await asyncio.sleep(wait_s)
+    user, *topics = sys.argv[1:]
+    noroshi = Device(BASE, lambda request: register(user, topics))
+    noroshi.on("state", show)
+    async with noroshi:
+        # The end of the loop's body acknowledges the message.
+        async for message in noroshi.messages():
+            fields = {"topic": message.topic, "notification": message.notification, "data": message.data}
+            print(json.dumps({name: value for name, value in fields.items() if value}), flush=True)
 
 
 if __name__ == "__main__":
@@ -69,3 +55,5 @@ if __name__ == "__main__":
         asyncio.run(main())
     except KeyboardInterrupt:
         pass
+    except NoroshiError as error:
+        sys.exit(f"{error.code}: {error}")

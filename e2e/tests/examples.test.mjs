@@ -18,10 +18,13 @@ let node
 before(async () => (node = await Node.start()))
 after(() => node?.stop())
 
+// The libraries of listen.py, from their sources.
+const PYTHONPATH = ['client', 'server'].map((name) => fileURLToPath(new URL(`../../sdks/python/${name}/src`, import.meta.url))).join(':')
+
 function start(command, args) {
   const child = spawn(command, args, {
     stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, NOROSHI_URL: node.http, NOROSHI_KEY: KEY },
+    env: { ...process.env, PYTHONPATH, NOROSHI_URL: node.http, NOROSHI_KEY: KEY },
   })
   const run = { child, text: '' }
   child.stdout.on('data', (chunk) => (run.text += chunk))
