@@ -1,3 +1,5 @@
+import { fileURLToPath } from 'node:url'
+
 import { defineConfig } from 'vitest/config'
 
 /** What every page needs comes in two files, one that rarely changes and one that changes with the console. */
@@ -9,6 +11,8 @@ function chunk(id: string): string | undefined {
 
 export default defineConfig({
   base: '/console/',
+  // The preview of the inbox is the bell of the library, from its sources.
+  resolve: { alias: { '@noroshi/inbox': fileURLToPath(new URL('../sdks/typescript/inbox/src', import.meta.url)) } },
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact', legalComments: 'none' },
   build: {
     target: 'es2022',

@@ -3,6 +3,7 @@
 import { app } from '../app/session'
 import { t } from '../i18n'
 import { Mark } from '../app/mark'
+import { InboxPreview } from './preview-inbox'
 
 const KINDS = ['ios', 'android', 'web'] as const
 
@@ -26,17 +27,7 @@ export function Preview({ title, text, url, of }: Props) {
           </div>
         </figure>
       ))}
-      <figure class="preview inbox">
-        <figcaption>{t('preview.inbox')}</figcaption>
-        <div class="preview-card">
-          <span class="preview-unread" aria-hidden="true" />
-          <div class="preview-text">
-            <p class="preview-meta"><span class="preview-title">{title || t('preview.noTitle')}</span><span>{t('preview.now')}</span></p>
-            {text && <p class="preview-body">{text}</p>}
-            {url && <p class="preview-link">{url}</p>}
-          </div>
-        </div>
-      </figure>
+      <InboxPreview title={title} text={text} url={url} />
     </div>
   )
 }

@@ -65,6 +65,9 @@ struct ActionBody {
     url: Option<String>,
 }
 
+/// Schemes whose URLs run or contain scripts in a web page that links to them.
+const SCRIPTS: [&str; 3] = ["javascript", "data", "vbscript"];
+
 struct LanguageTag;
 struct Color;
 struct AnalyticsLabel;
@@ -87,9 +90,12 @@ pub(in crate::body) fn shown(raw: &RawValue, field: &str, template: bool) -> Res
             return Err(Problem::field(at(name), "must be an http or https URL"));
         }
     }
-    let absolute = |field: String, address: Option<&str>| match address.filter(known) {
-        Some(address) if scheme(address).is_none() => {
+    let absolute = |field: String, address: Option<&str>| match address.filter(known).map(scheme) {
+        Some(None) => {
             Err(Problem::field(field, "must be an absolute URL: it starts with a scheme such as https:"))
+        }
+        Some(Some(scheme)) if SCRIPTS.iter().any(|script| scheme.eq_ignore_ascii_case(script)) => {
+            Err(Problem::field(field, format!("must not run a script: {scheme}: is not allowed")))
         }
         _ => Ok(()),
     };
