@@ -15,7 +15,7 @@ type Shown struct {
 	Body  string `json:"body,omitzero"`
 	// An http or https URL.
 	Image string `json:"image,omitzero"`
-	// Absolute URL that a tap opens.
+	// Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected.
 	URL string `json:"url,omitzero"`
 	// How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in
 	// browsers too. Android before 8: the priority; later versions use the channel's importance.
@@ -71,7 +71,7 @@ type Action struct {
 	// What the app learns when the user presses it.
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Absolute URL that it opens.
+	// Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected.
 	URL string `json:"url,omitzero"`
 }
 

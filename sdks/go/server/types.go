@@ -17,7 +17,7 @@ type Shown struct {
 	Body  string `json:"body,omitzero"`
 	// An http or https URL.
 	Image string `json:"image,omitzero"`
-	// Absolute URL that a tap opens.
+	// Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected.
 	URL string `json:"url,omitzero"`
 	// How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in
 	// browsers too. Android before 8: the priority; later versions use the channel's importance.
@@ -73,7 +73,7 @@ type Action struct {
 	// What the app learns when the user presses it.
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Absolute URL that it opens.
+	// Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected.
 	URL string `json:"url,omitzero"`
 }
 
@@ -1166,6 +1166,10 @@ type Campaign struct {
 	// Who changed it last, in the format of `created_by`.
 	EditedBy string    `json:"edited_by,omitzero"`
 	EditedAt time.Time `json:"edited_at,omitzero"`
+	// Who created it, changed any of its revisions or uploaded recipients, in the format of
+	// `created_by`. None of them may approve it. A change by a further author gets `409` with the code
+	// `limit_exceeded`.
+	Authors []string `json:"authors"`
 	// The approval of the present revision. Every change and new recipients remove it.
 	Approval *CampaignApproval `json:"approval,omitzero"`
 	// The request as its author wrote it. Absent in lists, and for campaigns that cannot be changed.

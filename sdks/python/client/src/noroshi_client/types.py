@@ -373,7 +373,7 @@ class Action(TypedDict):
     title: str
 
     url: NotRequired[str | None]
-    """Absolute URL that it opens."""
+    """Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected."""
 
 
 class Shown(TypedDict):
@@ -390,7 +390,7 @@ class Shown(TypedDict):
     """An http or https URL."""
 
     url: NotRequired[str | None]
-    """Absolute URL that a tap opens."""
+    """Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected."""
 
     level: NotRequired[Literal["passive", "active", "time-sensitive", "critical"] | None]
     """How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in browsers too.

@@ -311,7 +311,7 @@ class Action(TypedDict):
     title: str
 
     url: NotRequired[str | None]
-    """Absolute URL that it opens."""
+    """Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected."""
 
 
 class Shown(TypedDict):
@@ -328,7 +328,7 @@ class Shown(TypedDict):
     """An http or https URL."""
 
     url: NotRequired[str | None]
-    """Absolute URL that a tap opens."""
+    """Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected."""
 
     level: NotRequired[Literal["passive", "active", "time-sensitive", "critical"] | None]
     """How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in browsers too.
@@ -2445,6 +2445,11 @@ class Campaign(TypedDict):
 
     edited_at: str | None
     """RFC 3339, UTC."""
+
+    authors: list[str]
+    """Who created it, changed any of its revisions or uploaded recipients, in the format of `created_by`. None
+    of them may approve it. A change by a further author gets `409` with the code `limit_exceeded`.
+    """
 
     approval: CampaignApproval | None
     """The approval of the present revision. Every change and new recipients remove it."""

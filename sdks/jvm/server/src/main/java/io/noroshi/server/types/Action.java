@@ -9,7 +9,8 @@ import org.jspecify.annotations.Nullable;
  *
  * @param id What the app learns when the user presses it.
  * @param title {@code title}
- * @param url Absolute URL that it opens.
+ * @param url Absolute URL that it opens. The schemes {@code javascript}, {@code data} and {@code vbscript} are
+ *     rejected.
  */
 public record Action(String id, String title, @Nullable String url) {
     /** Builds one. */
@@ -37,7 +38,9 @@ public record Action(String id, String title, @Nullable String url) {
             return this;
         }
 
-        /** Absolute URL that it opens. */
+        /**
+         * Absolute URL that it opens. The schemes {@code javascript}, {@code data} and {@code vbscript} are rejected.
+         */
         public Builder url(@Nullable String url) {
             this.url = url;
             return this;

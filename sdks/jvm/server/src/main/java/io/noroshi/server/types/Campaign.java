@@ -46,6 +46,9 @@ import org.jspecify.annotations.Nullable;
  *     created it.
  * @param editedBy Who changed it last, in the format of {@code created_by}.
  * @param editedAt RFC 3339, UTC.
+ * @param authors Who created it, changed any of its revisions or uploaded recipients, in the format of
+ *     {@code created_by}. None of them may approve it. A change by a further author gets {@code 409} with the code
+ *     {@code limit_exceeded}.
  * @param approval The approval of the present revision. Every change and new recipients remove it.
  * @param definition The request as its author wrote it. Absent in lists, and for campaigns that cannot be changed.
  * @param problems What is missing or invalid in a draft. Absent if there is nothing, and in lists.
@@ -84,6 +87,7 @@ public record Campaign(
         @JsonProperty("created_by") @Nullable String createdBy,
         @JsonProperty("edited_by") @Nullable String editedBy,
         @JsonProperty("edited_at") @Nullable Instant editedAt,
+        List<String> authors,
         @Nullable CampaignApproval approval,
         @Nullable Map<String, @Nullable Object> definition,
         @Nullable List<CampaignProblem> problems,

@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
  * @param title {@code title}
  * @param body {@code body}
  * @param image An http or https URL.
- * @param url Absolute URL that a tap opens.
+ * @param url Absolute URL that a tap opens. The schemes {@code javascript}, {@code data} and {@code vbscript} are
+ *     rejected.
  * @param level How much it may interrupt, in Apple's terms ({@code interruption-level}). {@code passive} is silent in
  *     browsers too. Android before 8: the priority; later versions use the channel's importance.
  * @param relevance iOS features the notification with the highest score in its summary ({@code relevance-score}).
@@ -108,7 +109,10 @@ public record Shown(
             return this;
         }
 
-        /** Absolute URL that a tap opens. */
+        /**
+         * Absolute URL that a tap opens. The schemes {@code javascript}, {@code data} and {@code vbscript} are
+         * rejected.
+         */
         public Builder url(@Nullable String url) {
             this.url = url;
             return this;
