@@ -62,10 +62,12 @@ export function NotificationTable({ load, empty, withRecipients = false }: Props
   )
 }
 
-function Content({ listed: { id, title, text } }: { listed: Listed }) {
+function Content({ listed: { id, title, text, recipients } }: { listed: Listed }) {
+  // In the list of a user or a device, the link opens the story there.
+  const device = recipients?.[0]?.device
   return (
     <>
-      <a href={at('notification', { id })}>{title || text || t('notifications.onlyData')}</a>
+      <a href={at('notification', device === undefined ? { id } : { id, device })}>{title || text || t('notifications.onlyData')}</a>
       {title && text && <small class="below">{text}</small>}
     </>
   )
