@@ -180,7 +180,10 @@ async fn an_authenticator_app_is_a_second_factor() {
     let (caller, former) = (reload().await, Some(PASSWORD.to_owned()));
     console.change_password(&caller, former, new.clone(), &client(), NOW).await.expect("changed");
     let outdated = enter(&recovery[1], next).await;
-    assert!(matches!(outdated, Err(Refused::Ticket)), "the password of the ticket is not theirs any more: {outdated:?}");
+    assert!(
+        matches!(outdated, Err(Refused::Ticket)),
+        "the password of the ticket is not theirs any more: {outdated:?}"
+    );
 
     let again = console.begin_totp(&reload().await, NOW).await;
     assert!(matches!(again, Err(Refused::State(_))), "{again:?}");
@@ -240,7 +243,10 @@ async fn a_password_that_changes_during_the_log_in_is_worth_nothing() {
     let ann = owner(&console).await;
     let former = console.store.person(ann.caller.person.id).await.expect("read").expect("there");
     let new = "another long password".to_owned();
-    console.change_password(&ann.caller, Some(PASSWORD.to_owned()), new, &client(), NOW).await.expect("changed");
+    console
+        .change_password(&ann.caller, Some(PASSWORD.to_owned()), new, &client(), NOW)
+        .await
+        .expect("changed");
     let late = console.begin_with_password(former, &client(), NOW).await.expect("checked");
     assert!(late.is_none());
     assert_eq!(console.sessions(&ann.caller, NOW).await.expect("listed").len(), 1, "the late session ended");

@@ -163,7 +163,10 @@ fn fields_keep_their_rules() {
     check(r#""notification": {"url": "/relative"}"#, "notification.url");
     check(r#""notification": {"url": "https://a b"}"#, "notification.url");
     check(r#""notification": {"url": "JavaScript:alert(1)"}"#, "notification.url");
-    check(r#""notification": {"actions": [{"id": "a", "title": "A", "url": "data:text/html,x"}]}"#, "notification.actions[0].url");
+    check(
+        r#""notification": {"actions": [{"id": "a", "title": "A", "url": "data:text/html,x"}]}"#,
+        "notification.actions[0].url",
+    );
     check(r#""push": {"mode": "sometimes"}"#, "push.mode");
     check(r#""push": {"after": "10s"}"#, "push.after");
     check(r#""ttl": 5, "push": {"mode": "fallback", "after": 6}"#, "push.after");

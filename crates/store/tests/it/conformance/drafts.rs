@@ -131,10 +131,14 @@ pub(crate) async fn no_author_of_any_revision_approves_it(store: &dyn Store) {
     let app = app(store, "shop").await;
     let id = made(store, draft(app, "one", "ann"), 0).await;
     let edit = async |revision, by: &str| {
-        store.edit_campaign(id, revision, draft(app, "two", by), at(3)).await.map(|edited| edited.expect("ready"))
+        store
+            .edit_campaign(id, revision, draft(app, "two", by), at(3))
+            .await
+            .map(|edited| edited.expect("ready"))
     };
-    let approve =
-        async |by: &str, revision| store.approve_campaign(app, id, revision, Some(by.to_owned()), at(5)).await;
+    let approve = async |by: &str, revision| {
+        store.approve_campaign(app, id, revision, Some(by.to_owned()), at(5)).await
+    };
     assert_eq!(approve("ann", 1).await.expect("known"), Err(Unready::Author));
     assert_eq!(edit(1, "ben").await.expect("changed"), 2);
     let line = UploadLine { user: UserId::parse("u1").expect("a user"), line: JsonText::from_valid("{}") };
