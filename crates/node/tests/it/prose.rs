@@ -26,7 +26,7 @@ fn pattern_of(pattern: &str) -> Regex {
 }
 
 fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
-    let skipped = ["target", "node_modules", ".cache", ".git", "noroshi-data"];
+    let skipped = ["target", "node_modules", ".venv", ".cache", ".git", "noroshi-data"];
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
