@@ -110,6 +110,8 @@ fn calls_and_records_keep_the_limits() {
         let bench = Bench::new();
         let log = bench.start(&bench.config(|firehose| firehose.record_bytes = record_bytes));
         (0..20_000).for_each(|n| tell(&log.events, n));
+        // A drain has a deadline.
+        wait_until("all arrived", || bench.heard.lock().len() >= 20_000);
         assert_eq!(log.service.drain().spooled, 0);
         bench.in_order(20_000, 1);
         let counts = bench.fake.counts();
