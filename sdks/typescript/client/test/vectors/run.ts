@@ -18,9 +18,12 @@ export interface Vector {
 
 const FOLDER = new URL('../../../../vectors/', import.meta.url)
 
-export const vectors: (Vector & { file: string })[] = readdirSync(FOLDER)
-  .filter((file) => file.endsWith('.json') && file !== 'schema.json')
-  .sort()
+/** `next`: rules that libraries of other languages do not follow yet. */
+export const files = ['', 'next/'].flatMap((folder) =>
+  readdirSync(new URL(folder, FOLDER)).filter((file) => file.endsWith('.json') && file !== 'schema.json').sort().map((file) => folder + file),
+)
+
+export const vectors: (Vector & { file: string })[] = files
   .flatMap((file) => (JSON.parse(readFileSync(new URL(file, FOLDER), 'utf8')).vectors as Vector[]).map((vector) => ({ file, ...vector })))
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
