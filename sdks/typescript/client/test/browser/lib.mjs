@@ -14,6 +14,8 @@ export class Site {
   /** Seconds for which a token is valid. */
   lifetime = 3600
   asked = []
+  /** Answers the request for `/hold`: a page that waits for it hangs. */
+  release = () => {}
 
   static async open() {
     const site = new Site()
@@ -25,6 +27,10 @@ export class Site {
         const device = searchParams.get('device')
         site.asked.push(searchParams.get('reason'))
         return response.end(hs256(JWT_SECRET, { sub: `user-of-${device}`, device, iat: now(), exp: now() + site.lifetime, jti: `${site.asked.length}` }))
+      }
+      if (pathname === '/hold') {
+        site.release = () => response.end()
+        return
       }
       const isScript = pathname === '/index.js'
       response.writeHead(200, { 'content-type': isScript ? 'text/javascript' : 'text/html' })
@@ -49,6 +55,13 @@ export class Site {
       failures,
       get: (name) => page.evaluate((name) => window[name], name),
       state: () => page.evaluate(() => window.noroshi.state.state),
+      /** Nothing of the page runs until `site.release()`. */
+      hang: () =>
+        page.evaluate(() => {
+          const request = new XMLHttpRequest()
+          request.open('GET', '/hold', false)
+          request.send()
+        }),
       connected: () => until('a tab to be connected', async () => (await tab.state()) === 'connected'),
       shows: (count) => until(`a tab to show ${count} messages`, async () => (await page.evaluate(() => window.shown.length)) >= count),
     }

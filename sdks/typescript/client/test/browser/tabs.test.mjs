@@ -82,6 +82,35 @@ test('the leader tab is killed: another one takes over', { skip }, async (t) => 
   await allShow(left, 36)
 })
 
+for (const how of ['is frozen', 'hangs']) {
+  test(`a leader that ${how} is deposed, and follows when it returns`, { skip }, async (t) => {
+    const device = `tabs-${how.replace(' ', '-')}`
+    // Only a hidden page is frozen, and Playwright shows all pages: the events come from here.
+    const event = (name) => how === 'is frozen' && tabs[0].page.evaluate((name) => document.dispatchEvent(new Event(name)), name)
+    const tabs = await four(t, device, { topic: `tabs/${device}`, hurry: '' })
+    const { publish } = publisher(device)
+    await publish(5)
+    await allShow(tabs, 5)
+    await event('freeze')
+    const hung = tabs[0].hang()
+    await publish(5)
+    await allShow(tabs.slice(1), 10)
+    await node.api.publish({ to: { topic: `tabs/${device}` }, data: 10 })
+    await allShow(tabs.slice(1), 11)
+    site.release()
+    await hung
+    await event('resume')
+    await allShow(tabs, 11)
+    for (let n = 11; n < 16; n++) await node.api.publish({ to: { users: [`user-of-${device}`] }, data: n })
+    await allShow(tabs, 16)
+    await until('every message to be acknowledged', async () => (await tabs[0].page.evaluate(() => window.noroshi.me())).inbox === 0)
+    for (const tab of tabs) {
+      assert.equal(await tab.state(), 'connected')
+      assert.ok((await tab.get('states')).every((state) => !state.startsWith('closed')))
+    }
+  })
+}
+
 test('a renderer that crashes is not waited for', { skip }, async (t) => {
   const tabs = await four(t, 'tabs-crash')
   const { publish } = publisher('tabs-crash')

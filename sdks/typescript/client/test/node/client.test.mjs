@@ -162,6 +162,22 @@ test('server-sent events: messages, acknowledgements and resumption', async () =
   await own.stop()
 })
 
+test('a topic with a comma: a stream leaves it out, a WebSocket has it', async () => {
+  for (const transport of ['sse', 'websocket']) {
+    const one = client(node.http, `comma-${transport}`, { transports: [transport] })
+    one.noroshi.topic('comma/a,b')
+    one.noroshi.topic(`comma/${transport}`)
+    await one.connected(transport)
+    await until('the subscription', async () => (await node.api.publish({ to: { topic: `comma/${transport}` }, data: 'probe' }), one.shown.includes('probe')))
+    await node.api.publish({ to: { topic: 'comma/a,b' }, data: 'both' })
+    await send(one, 'end')
+    await until('the end', () => one.shown.includes('end'))
+    assert.equal(one.shown.includes('both'), transport === 'websocket')
+    assert.deepEqual(one.errors.map(({ code, topic }) => [code, topic]), transport === 'sse' ? [['bad_topic', 'comma/a,b']] : [])
+    one.noroshi.close()
+  }
+})
+
 test('where WebSockets are blocked, the client falls back to server-sent events', async () => {
   class Blocked {
     constructor() {
@@ -199,7 +215,8 @@ test('items, unread counts, opened, preferences, the first call with its ETag, a
   assert.equal((await one.noroshi.inbox.unarchive(ids[0])).changed, 1)
   assert.equal((await one.noroshi.inbox.markUnread(ids[0])).unread, 1)
 
-  one.noroshi.opened(ids[0])
+  // The service rejects all ids of a request for a bad one.
+  one.noroshi.opened('no id', ids[0], ids[1])
   await until('the report', async () => (await node.api.trace(ids[0], 'centre')).opened_at ?? JSON.stringify(await node.api.trace(ids[0], 'centre')).includes('opened'))
 
   assert.deepEqual(await one.noroshi.preferences.set({ muted_topics: ['x'] }), { muted_topics: ['x'] })
@@ -215,7 +232,7 @@ test('items, unread counts, opened, preferences, the first call with its ETag, a
   assert.equal(await one.noroshi.me(), fresh, 'the same object: 304')
   assert.deepEqual(await one.noroshi.variant('sdk-checkout'), { variant: 'green', data: { colour: '#0a0' } })
   assert.equal(await one.noroshi.variant('another'), undefined)
-  assert.deepEqual(one.errors, [])
+  assert.deepEqual(one.errors.map(({ code, field }) => [code, field]), [['invalid_field', 'ids[0]']])
   one.noroshi.close()
 })
 
