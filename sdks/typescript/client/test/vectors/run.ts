@@ -100,7 +100,7 @@ export async function play(vector: Vector, wire: Wire): Promise<void> {
         else if (name === 'expect') {
           await wire.expect(value.wire ?? [])
           await settle()
-          for (let i = 0; i < 50 && local.length < (value.local?.length ?? 0); i++) await new Promise((resolve) => setTimeout(resolve, 10))
+          for (let i = 0; i < 500 && local.length < (value.local?.length ?? 0); i++) await new Promise((resolve) => setTimeout(resolve, 10))
           assert.deepEqual(local.splice(0), value.local ?? [])
         } else await wire.step(step)
       } catch (error) {
