@@ -271,7 +271,9 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     const handle = async (): Promise<Outcome> => {
       let outcome: Outcome
       try {
-        outcome = (await combine([this.ask('message', message)])) === UNHANDLED ? 'none' : 'handled'
+        // S4: what waits is dropped.
+        const isDropped = this.state.state === 'closed'
+        outcome = isDropped || (await combine([this.ask('message', message)])) === UNHANDLED ? 'none' : 'handled'
       } catch (cause) {
         outcome = cause === UNHANDLED ? 'none' : 'failed'
         if (typeof cause !== 'symbol') this.emit('error', new NoroshiError('listener_failed', `a listener failed: ${cause}`, { cause }))

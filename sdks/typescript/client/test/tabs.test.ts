@@ -347,6 +347,34 @@ test('N9: at most 1,000 messages wait in a tab that hangs; the others go on', as
   assert.deepEqual([...new Set(errors)], ['queue_full'])
 })
 
+test('S4: a tab that closes drops what waits for its listeners', async () => {
+  const one = tab()
+  const seen: string[] = []
+  let finish = () => {}
+  one.noroshi.on('message', ({ id }) => {
+    seen.push(id)
+    return new Promise<void>((resolve) => (finish = resolve))
+  })
+  await one.start()
+  await logIn()
+  await wire.step({ send: message('m1') })
+  await wire.step({ send: message('m2') })
+  one.noroshi.close()
+  finish()
+  await settle()
+  assert.deepEqual(seen, ['m1'])
+  await wire.expect([{ close: 1000 }])
+  await one.start()
+  await logIn()
+  await wire.step({ send: message('m1') })
+  await wire.step({ send: message('m2') })
+  finish()
+  await settle()
+  assert.deepEqual(seen, ['m1', 'm2'])
+  await clock.advance(100)
+  await wire.expect([ack('m1'), ack('m2')])
+})
+
 test('without Web Locks an error says that tabs do not share the connection', async () => {
   vi.stubGlobal('navigator', {})
   const one = tab()
