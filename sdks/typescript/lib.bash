@@ -7,13 +7,15 @@ use_nodejs || { echo "Node.js 20.19 or newer is missing and could not be install
 export NOROSHI_BIN="${NOROSHI_BIN:-$PWD/../../target/debug/noroshi}"
 [ -x "$NOROSHI_BIN" ] || { echo "$NOROSHI_BIN is not there: cargo build -p noroshi, or set NOROSHI_BIN" >&2 && exit 1; }
 
+root="$(realpath ../..)"
 install() {
     cmp -s package-lock.json node_modules/.installed && return
-    echo "sdks: npm ci in ${PWD##*/sdks/}"
+    echo "sdks: npm ci in $(realpath --relative-to="$root" .)"
     npm ci --ignore-scripts --no-audit --no-fund
     cp package-lock.json node_modules/.installed
 }
 install
 (cd ../scripted-server && install)
+(cd ../../examples/web && install)
 
 node scripts/build.mjs

@@ -1,10 +1,10 @@
-/** The chat survives a killed tab, a killed node, a minute without network, and expired tokens. */
+/** The chat survives a killed tab, a killed node, a minute without network (NOROSHI_EXAMPLES_OFFLINE), and expired tokens. */
 
 import { after, before, test } from 'node:test'
 import assert from 'node:assert/strict'
 
 import { sleep } from '../../../e2e/lib/until.mjs'
-import { Example, skip } from './lib.mjs'
+import { Example, OFFLINE_MS, skip } from './lib.mjs'
 
 let chat
 before(async () => {
@@ -42,9 +42,9 @@ test('four tabs of a chat show every message once, in order', { skip, timeout: 2
   const tokens = chat.requests.get('/token')
   chat.proxy.freeze()
   await say(10)
-  await sleep(60_000)
+  await sleep(OFFLINE_MS)
   await chat.proxy.heal()
-  await chat.all('what was said in a minute without network', shown, expected)
+  await chat.all('what was said without network', shown, expected)
   assert.ok(chat.requests.get('/token') > tokens, 'the token expired meanwhile')
 
   // A tab writes too.

@@ -13,6 +13,8 @@ import { until } from '../../../e2e/lib/until.mjs'
 const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find(existsSync)
 export const skip = executablePath || process.env.CI ? false : 'no Chromium (Debian package chromium)'
 const TABS = 4
+/** Without a network. A minute; quick checks have less time. */
+export const OFFLINE_MS = Number(process.env.NOROSHI_EXAMPLES_OFFLINE ?? 60) * 1_000
 
 export class Example {
   /** Requests of the tabs to the example's server, by path. */
@@ -33,7 +35,7 @@ export class Example {
       NOROSHI_KEY: KEY,
       NOROSHI_JWT_SECRET: JWT_SECRET,
       // Expires several times, also while the tabs are offline.
-      TOKEN_SECONDS: '25',
+      TOKEN_SECONDS: String(Math.max(4, Math.floor(OFFLINE_MS / 2_500))),
       PORT: String(port),
     }
     const program = fileURLToPath(new URL(`../${name}/server.mjs`, import.meta.url))
@@ -42,7 +44,8 @@ export class Example {
       example.server.stdout.once('data', resolve)
       example.server.once('exit', (code) => reject(new Error(`the example ended with ${code}`)))
     })
-    example.browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--no-first-run'] })
+    const shared = process.env.NOROSHI_CHROMIUM
+    example.browser = shared ? await chromium.connect(shared) : await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--no-first-run'] })
     example.context = await example.browser.newContext()
     return example
   }
@@ -107,7 +110,8 @@ export class Example {
     await this.browser?.close()
     this.server?.kill()
     await this.proxy?.stop()
-    await this.node?.stop()
+    await this.node?.kill()
+    this.node?.removeData()
     assert.deepEqual(this.failures, [])
   }
 }

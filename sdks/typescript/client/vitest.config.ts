@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    maxConcurrency: 8,
+    maxConcurrency: 16,
     reporters: ['dot'],
     // A slow machine makes a test slow, but never fail.
     testTimeout: 120_000,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -10,7 +10,10 @@ import { fileURLToPath } from 'node:url'
 
 import { KEY, Node } from '../../../e2e/lib/node.mjs'
 import { until } from '../../../e2e/lib/until.mjs'
-import { bundle, Site, skip } from './site.mjs'
+import { install } from '../scripts/pack.mjs'
+import { skip } from './chromium.mjs'
+import { discard } from './discard.mjs'
+import { bundle, Site } from './site.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -18,19 +21,14 @@ let folder, node, site
 before(async () => {
   if (skip) return
   folder = mkdtempSync(join(tmpdir(), 'noroshi-readme-'))
-  for (const name of ['client', 'inbox', 'react', 'web-push']) {
-    const [{ filename }] = JSON.parse(execFileSync('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], { cwd: join(root, name), encoding: 'utf8' }))
-    const installed = join(folder, 'node_modules', '@noroshi', name)
-    mkdirSync(installed, { recursive: true })
-    execFileSync('tar', ['-xzf', join(folder, filename), '-C', installed, '--strip-components=1'])
-  }
+  install(['client', 'inbox', 'react', 'web-push'], folder)
   for (const name of ['react', 'react-dom', 'scheduler']) symlinkSync(join(root, 'node_modules', name), join(folder, 'node_modules', name))
   node = await Node.start()
   site = await Site.open({})
 })
 after(async () => {
   await site?.close()
-  await node?.stop()
+  await discard(node)
   if (folder) rmSync(folder, { recursive: true, force: true })
 })
 

@@ -1,17 +1,12 @@
 /** Chromium with the pages of a site, which also issues tokens. */
 
-import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
-import { chromium } from 'playwright-core'
 
 import { hs256, now } from '../../../e2e/lib/jwt.mjs'
 import { JWT_SECRET } from '../../../e2e/lib/node.mjs'
-
-export const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
-
-export const skip = executablePath || process.env.CI ? false : 'no Chromium (Debian package chromium)'
+import { launch } from './chromium.mjs'
 
 /** A program for browsers, with everything it imports. */
 export async function bundle(path, options = {}) {
@@ -35,7 +30,7 @@ export class Site {
   isSignedIn = true
 
   /** `files`: path to `{type, text}`. */
-  static async open(files, { headless = true } = {}) {
+  static async open(files) {
     const site = new Site()
     site.files = files
     site.server = createServer((request, response) => {
@@ -53,8 +48,7 @@ export class Site {
     })
     await new Promise((resolve) => site.server.listen(0, '127.0.0.1', resolve))
     site.url = `http://127.0.0.1:${site.server.address().port}`
-    const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update']
-    site.browser = await chromium.launch({ executablePath, args, headless })
+    site.browser = await launch()
     return site
   }
 

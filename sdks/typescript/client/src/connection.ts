@@ -63,6 +63,8 @@ export interface ConnectionOptions {
   transports?: Transport[]
   /** @internal */
   parallel?: number
+  /** Called before each attempt to connect. @internal */
+  permit?: () => Promise<unknown>
   /** @internal */
   ignoresPage?: boolean
 }
@@ -171,6 +173,7 @@ export class Connection extends Emitter<ConnectionEvents> {
   /** Sends pending acknowledgements, and ends the connection. */
   close(): void {
     if (/idle|closed/.test(this.state.state)) return
+    this.#closing = { t: 'close' }
     this.#flush()
     this.#stop('closed')
   }
@@ -260,6 +263,7 @@ export class Connection extends Emitter<ConnectionEvents> {
   #become(state: State): void {
     this.state = state
     this.emit('state', state)
+    if (state.state === 'closed') this.finish(state.reason!)
   }
 
   #open(): void {
@@ -269,7 +273,8 @@ export class Connection extends Emitter<ConnectionEvents> {
     this.#become({ state: 'connecting' })
     // The application may have called `close` in its listener.
     if (attempt !== this.#attempt) return
-    const token = this.tokens.take()
+    const { permit } = this.#options
+    const token = permit ? permit().then(() => this.tokens.take()) : this.tokens.take()
     if (typeof token === 'string') return this.#dial(token)
     token.then(
       (token) => attempt === this.#attempt && this.#dial(token),
@@ -301,7 +306,7 @@ export class Connection extends Emitter<ConnectionEvents> {
     this.#token = token
     try {
       this.#link = this.#transport.open(
-        { url, app, token, topics: [...this.#topics.keys()], lastId: this.#inflow.lastId, runtime: this.runtime },
+        { url, app, token, topics: this.#dialed, lastId: this.#inflow.lastId, runtime: this.runtime },
         {
           opened: isCurrent(() => {
             isOpen = true
@@ -517,6 +522,7 @@ export class Connection extends Emitter<ConnectionEvents> {
     this.#unwatch = undefined
     this.#timer('idle')
     this.#isTooSlow = false
+    this.#inflow.clear()
     this.#become({ state: 'closed', reason })
   }
 
@@ -584,7 +590,11 @@ export class Connection extends Emitter<ConnectionEvents> {
     if (!oneWay) for (const part of parts(this.#toUnsub)) send({ t: 'unsub', topics: part })
     this.#toUnsub.clear()
     this.#toSub.clear()
-    for (const topic of topics) this.#joined.add(topic)
+    for (const topic of topics) {
+      this.#joined.add(topic)
+      // X4
+      if (oneWay && topic.includes(',')) this.emit('error', new NoroshiError('bad_topic', 'a stream has no topics with a comma', { topic }))
+    }
     if (!oneWay) {
       for (const part of parts(topics)) {
         const since: Record<string, Position | null> = {}
@@ -599,11 +609,12 @@ export class Connection extends Emitter<ConnectionEvents> {
     }
     for (const ids of parts(this.#acks)) send({ t: 'ack', ids })
     this.#acks.clear()
-    if (oneWay && this.#dialed !== this.#topicNames()) this.#reopen() // X4
+    if (oneWay && !this.#closing && this.#dialed !== this.#topicNames()) this.#reopen() // X4
   }
 
+  /** Of a stream: the comma separates them. */
   #topicNames(): string {
-    return [...this.#topics.keys()].sort().join()
+    return [...this.#topics.keys()].filter((topic) => !topic.includes(',')).join()
   }
 }
 

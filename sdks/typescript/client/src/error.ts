@@ -12,6 +12,8 @@ export type ClientErrorCode =
   | 'bad_frame'
   /** A listener for messages threw an error, or its promise was rejected. `cause` is that error. */
   | 'listener_failed'
+  /** Server-sent events cannot carry this topic, whose name has a comma; a WebSocket will. */
+  | 'bad_topic'
   /** A bounded queue is full; the oldest entry was dropped. */
   | 'queue_full'
   /** This browser, or this insecure page, has no Web Locks: tabs cannot share a connection. */

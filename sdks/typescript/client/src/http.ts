@@ -1,4 +1,4 @@
-/** Requests of the device's API, with one retry after a rejected token. */
+/** Requests of the device's API: one retry after a rejected token, and of reads if the service asks for it. */
 
 import { NoroshiError, ProblemError } from './error.js'
 import { retryAfter, type Runtime } from './runtime.js'
@@ -10,6 +10,9 @@ export interface RequestOptions {
 }
 
 const TIMEOUT_MS = 30_000
+/** U6: from the call to the last repetition of a read. */
+const REPEAT_MS = 30_000
+const REPEATS_MAX = 2
 
 /** @internal */
 export interface Call extends RequestOptions {
@@ -24,6 +27,7 @@ export interface Call extends RequestOptions {
 export interface Answer {
   status: number
   headers: Headers
+  token: string
   json(): unknown
 }
 
@@ -38,10 +42,12 @@ export class Http {
 
   /** The answer with status 200 to 299 or 304; every other one is a `ProblemError`. */
   async request(method: string, path: string, call: Call = {}): Promise<Answer> {
-    for (let attempt = 0; ; attempt++) {
-      call.signal?.throwIfAborted()
-      const token = await this.tokens.take()
-      call.signal?.throwIfAborted()
+    const { signal } = call
+    const { now, setTimeout, clearTimeout } = this.runtime
+    const end = now() + REPEAT_MS
+    let isRejected = false
+    for (let repeats = 0; ; ) {
+      const token = await unlessAborted(signal, this.tokens.take())
       const { status, headers, text } = await this.#send(method, path, token, call)
       const json = () => {
         try {
@@ -50,9 +56,20 @@ export class Http {
           throw new NoroshiError('network', `${method} ${path}: the answer is not JSON`, { cause })
         }
       }
-      if ((status >= 200 && status < 300) || status === 304) return { status, headers, json }
-      if (status === 401 && attempt === 0) {
+      if ((status >= 200 && status < 300) || status === 304) return { status, headers, json, token }
+      if (status === 401 && !isRejected) {
+        isRejected = true
         this.tokens.reject(token) // T6
+        continue
+      }
+      const wait = retryAfter(headers.get('retry-after'), now())
+      if (method === 'GET' && (status === 429 || status === 503) && wait !== undefined && now() + wait <= end && repeats++ < REPEATS_MAX) {
+        let timer
+        try {
+          await unlessAborted(signal, new Promise<void>((resolve) => (timer = setTimeout(resolve, wait))))
+        } finally {
+          clearTimeout(timer)
+        }
         continue
       }
       let problem = {}
@@ -61,7 +78,7 @@ export class Http {
       } catch {
         // a proxy's page
       }
-      throw new ProblemError(status, problem, retryAfter(headers.get('retry-after'), this.runtime.now()))
+      throw new ProblemError(status, problem, wait)
     }
   }
 
@@ -96,5 +113,18 @@ export class Http {
       this.runtime.clearTimeout(timer)
       signal?.removeEventListener('abort', stop)
     }
+  }
+}
+
+/** Waits for the promise, but not longer than until the signal is aborted. */
+async function unlessAborted<Value>(signal: AbortSignal | undefined, promise: Value | Promise<Value>): Promise<Value> {
+  signal?.throwIfAborted()
+  let abort = () => {}
+  const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal!.reason)))
+  signal?.addEventListener('abort', abort)
+  try {
+    return await Promise.race([promise, aborted])
+  } finally {
+    signal?.removeEventListener('abort', abort)
   }
 }

@@ -52,10 +52,6 @@ export class Inflow {
     private readonly drained: () => void = () => {},
   ) {}
 
-  get length(): number {
-    return this.#queue.length
-  }
-
   /** A new session: unhandled messages arrive again. */
   restart(isStream = false): void {
     this.session++
@@ -79,6 +75,11 @@ export class Inflow {
     this.#queue.push({ message, outcome: 0, session: this.session })
     this.#pump()
     return true
+  }
+
+  /** Drops what the application has not begun to handle (S4). */
+  clear(): void {
+    for (const { message } of this.#queue.splice(this.#started)) if (message) this.#waiting.delete(message.id)
   }
 
   /** Passes a message on again if it arrives again. */
@@ -137,7 +138,7 @@ export class Inflow {
 
   #settle(entry: Entry, outcome: 1 | 2, error?: unknown): void {
     entry.outcome = outcome
-    if (error !== undefined && error !== UNHANDLED) this.failed(error)
+    if (error !== undefined && typeof error !== 'symbol') this.failed(error)
     while (this.#queue[0]?.outcome) {
       const { message, then, outcome, session } = this.#queue.shift()!
       this.#started--

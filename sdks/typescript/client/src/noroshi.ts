@@ -125,7 +125,7 @@ export class Topic<Data = unknown, Name extends string = string> extends Emitter
     this.#leave()
   }
 
-  /** The messages, each acknowledged after the body of the loop. */
+  /** The messages, each acknowledged when the loop asks for the next one; until the topic is unsubscribed. */
   messages(options?: ListenOptions): AsyncGenerator<Message<Data> & { topic: Name }, void, void> {
     return this.events('message', options)
   }
@@ -136,6 +136,8 @@ export class Topic<Data = unknown, Name extends string = string> extends Emitter
 }
 
 const EXPERIMENTS_MAX = 100
+/** U5: how long variants count without another request. */
+const VARIANTS_MS = 60_000
 
 export class Noroshi<Topics extends object = Record<string, unknown>> extends Emitter<NoroshiEvents<Topics>> {
   /** The notification centre of the user. */
@@ -144,12 +146,17 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
   readonly preferences: Preferences & { readonly user: Preferences }
   readonly #session: Connection | SharedConnection
   readonly #http: Http
+  readonly #tokens: Tokens
+  readonly #now: () => number
   readonly #topics = new Map<string, Topic<any, any>>()
   readonly #opened: Outbox
   readonly #exposures: Outbox
   readonly #outboxes: Outbox[]
   readonly #exposed = new Set<string>()
   #me: Me | undefined
+  /** When `#me` was asked for, and with which token. */
+  #askedAt = 0
+  #token: string | undefined
   #etag: string | null = null
 
   constructor({ shareTabs, group = '', transports = ['websocket', 'sse'], storage, ...options }: NoroshiOptions) {
@@ -157,7 +164,8 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
     const runtime = { ...defaultRuntime(), ...options.runtime }
     const failed = (error: NoroshiError) => this.emit('error', error)
     const isShared = shareTabs === true && canShare()
-    const tokens = new Tokens(options.getToken, runtime)
+    const tokens = (this.#tokens = new Tokens(options.getToken, runtime))
+    this.#now = runtime.now
     const { url, app } = options
     const http = (this.#http = new Http(url, app, tokens, runtime))
     const events = sse(http, runtime, failed)
@@ -169,7 +177,7 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
     const key = `noroshi:opened:${url}:${app ?? ''}:${group}`
     this.#opened = new Outbox(http, runtime, failed, { path: '/v1/me/opened', field: 'ids', batch: 1_000, max: 1_000, storage, key })
     this.#exposures = new Outbox(http, runtime, failed, { path: '/v1/me/exposures', field: 'experiments', batch: 100, max: EXPERIMENTS_MAX })
-    this.#outboxes = [this.#opened, this.#exposures, events.acks]
+    this.#outboxes = [this.#opened, this.#exposures, ...events.outboxes]
     this.inbox = new Inbox(http, (counts) => this.emit('unread', counts))
     this.preferences = Object.assign(new Preferences(http, '/v1/me/preferences'), { user: new Preferences(http, '/v1/me/user/preferences') })
 
@@ -183,6 +191,7 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
         this.#refresh()
       }
       this.emit('state', state)
+      if (state.state === 'closed') for (const one of [this, ...this.#topics.values()]) one.finish(state.reason!)
     })
     session.on('items', (change) => {
       this.inbox.update(change)
@@ -196,6 +205,7 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
       const topic = this.#topics.get(event.topic)
       this.#topics.delete(event.topic)
       topic?.emit('denied', event)
+      topic?.finish(event.code)
       this.emit('denied', event)
     })
     session.on('error', failed)
@@ -234,6 +244,7 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
         if (this.#topics.get(name) !== topic) return
         this.#topics.delete(name)
         this.#session.unsubscribe(name)
+        topic!.finish('closed')
       })
       this.#topics.set(name, topic)
       this.#session.subscribe(name, options)
@@ -241,7 +252,7 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
     return topic
   }
 
-  /** All messages, each acknowledged after the body of the loop. */
+  /** All messages, each acknowledged when the loop asks for the next one. */
   messages(options?: ListenOptions): AsyncGenerator<AnyMessage<Topics>, void, void> {
     return this.events('message', options)
   }
@@ -259,20 +270,25 @@ export class Noroshi<Topics extends object = Record<string, unknown>> extends Em
   /** The device's state. Unchanged answers cost no body. */
   async me({ signal }: RequestOptions = {}): Promise<Me> {
     const headers = this.#etag === null ? {} : { 'if-none-match': this.#etag }
+    const askedAt = this.#now()
     const response = await this.#http.request('GET', '/v1/me', { headers, signal })
     if (response.status !== 304) {
       this.#me = response.json() as Me
       // Pages of another origin cannot read it; there the browser's cache asks with it.
       this.#etag = response.headers.get('etag')
     }
+    this.#askedAt = askedAt
+    this.#token = response.token
     return this.#me!
   }
 
-  /** The device's variant of an experiment, if it participates; reports the exposure once per variant. */
+  /** The device's variant of an experiment, if it participates, at most a minute old; reports the exposure once per variant and user. */
   async variant<Data = unknown>(experiment: string, { expose = true, signal }: RequestOptions & { expose?: boolean } = {}): Promise<Variant<Data> | undefined> {
-    const me = this.#me ?? (await this.me({ signal }))
+    // Another token may be that of another user.
+    const isFresh = this.#me && this.#token === this.#tokens.current && this.#now() - this.#askedAt < VARIANTS_MS
+    const me = isFresh ? this.#me! : await this.me({ signal })
     const variant = me.experiments?.[experiment] as Variant<Data> | undefined
-    const key = `${experiment} ${variant?.variant}`
+    const key = [me.device, me.user, experiment, variant?.variant].join()
     if (variant && expose && !this.#exposed.has(key)) {
       this.#exposed.add(key)
       this.#exposures.add([experiment])

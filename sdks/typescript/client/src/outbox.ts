@@ -14,8 +14,9 @@ export interface ReportStorage {
 /** @internal */
 export interface OutboxOptions {
   path: string
-  /** The field of the body with the entries. */
+  /** The field of the body with the entries; with `isState` with the newest alone, which replaces earlier ones. */
   field: string
+  isState?: true
   /** Entries of a request. */
   batch: number
   /** Entries that wait. */
@@ -27,6 +28,8 @@ export interface OutboxOptions {
 /** @internal */
 export class Outbox {
   readonly #waiting = new Set<string>()
+  /** O4: less while a bad entry is sought. */
+  #size: number
   #failures = 0
   #timer: unknown
   #isBusy = false
@@ -38,6 +41,7 @@ export class Outbox {
     private readonly failed: (error: NoroshiError) => void,
     private readonly options: OutboxOptions,
   ) {
+    this.#size = options.batch
     const kept = this.#kept()
     if (kept.length) this.add(kept)
   }
@@ -56,11 +60,15 @@ export class Outbox {
       this.#waiting.add(entry)
       if (this.#waiting.size > this.options.max) {
         this.#waiting.delete(this.#waiting.values().next().value!)
-        this.failed(new NoroshiError('queue_full', `more than ${this.options.max} reports wait for ${this.options.path}`))
+        if (!this.options.isState) this.failed(new NoroshiError('queue_full', `more than ${this.options.max} reports wait for ${this.options.path}`))
       }
     }
     this.#keep()
     if (this.#timer === undefined && !this.#isBusy) queueMicrotask(() => this.#send())
+  }
+
+  clear(): void {
+    this.#waiting.clear()
   }
 
   /** The network has returned. */
@@ -100,17 +108,23 @@ export class Outbox {
     this.runtime.clearTimeout(this.#timer)
     this.#timer = undefined
     this.#isBusy = true
-    const { path, field, batch } = this.options
-    const entries = [...this.#waiting].slice(0, batch)
+    const { path, field, isState, batch } = this.options
+    let entries = [...this.#waiting].slice(0, this.#size)
     let failure: unknown
     try {
-      await this.http.request('POST', path, { body: { [field]: entries }, keepalive: entries.length <= 100 })
+      await this.http.request(isState ? 'PUT' : 'POST', path, { body: { [field]: isState ? entries[0] : entries }, keepalive: entries.length <= 100 })
       this.#failures = 0
     } catch (error) {
       const status = error instanceof ProblemError ? error.status : 0
       // O4: another attempt cannot help against an answer about the request itself.
-      if (error instanceof ProblemError && status < 500 && ![401, 408, 429].includes(status)) this.failed(error)
-      else failure = error
+      if (!(error instanceof ProblemError) || status > 499 || [401, 408, 429].includes(status)) failure = error
+      else if ([400, 413, 422].includes(status) && entries.length > 1) {
+        this.#size = entries.length >> 1
+        entries = []
+      } else {
+        this.#size = batch
+        this.failed(error)
+      }
     }
     this.#isBusy = false
     if (failure === undefined) {

@@ -13,18 +13,20 @@ import { address, type Transport } from './transport.js'
 const EVENT_UNITS_MAX = 16 << 20
 
 /** @internal */
-export function sse(http: Http, runtime: Runtime, failed: (error: NoroshiError) => void): Transport & { acks: Outbox } {
+export function sse(http: Http, runtime: Runtime, failed: (error: NoroshiError) => void): Transport & { outboxes: Outbox[] } {
   const acks = new Outbox(http, runtime, failed, { path: '/v1/me/inbox/ack', field: 'ids', batch: 1_000, max: 10_000 })
+  const presence = new Outbox(http, runtime, failed, { path: '/v1/me/presence', field: 'state', isState: true, batch: 1, max: 1 })
   return {
     name: 'sse',
     oneWay: true,
-    acks,
+    outboxes: [acks, presence],
     open({ url, app, token, topics, lastId, runtime }, events) {
       const abort = new AbortController()
+      presence.clear() // P2
       const read = async () => {
         const headers: Record<string, string> = { accept: 'text/event-stream', authorization: `Bearer ${token}` }
         if (lastId !== undefined) headers['last-event-id'] = lastId
-        const href = address(url, '/v1/events', { topics: topics.join(), app })
+        const href = address(url, '/v1/events', { topics, app })
         const response = await runtime.fetch(href, { headers, signal: abort.signal, cache: 'no-store' })
         if (!response.ok || !response.body) {
           const { code } = await response.json().catch(() => ({}))
@@ -58,9 +60,12 @@ export function sse(http: Http, runtime: Runtime, failed: (error: NoroshiError) 
         send(frame) {
           const { t, ids, state } = frame as { t: string; ids: string[]; state: string }
           if (t === 'ack') acks.add(ids)
-          else if (t === 'presence') http.request('PUT', '/v1/me/presence', { body: { state } }).catch(failed)
+          else if (t === 'presence') presence.add([state])
         },
-        close: () => abort.abort(),
+        close() {
+          abort.abort()
+          presence.clear()
+        },
       }
     },
   }

@@ -2,9 +2,10 @@
  * One connection for all tabs of a browser. The tab with the lock `leader` has it and passes on what it receives; a message is
  * acknowledged after every tab has handled it. When the leader ends, the lock passes to another tab, which connects, recovers
  * topics from the last position that was passed on, and gets all unacknowledged messages; each tab drops what it has already
- * handled. CONTRACT.md N1 to N8.
+ * handled. CONTRACT.md N1 to N10.
  *
- * A tab holds a lock of its own for as long as it lives: the browser releases it however the tab ends.
+ * A tab holds a lock of its own for as long as it lives: the browser releases it however the tab ends. A leader that the browser
+ * has frozen, or that hangs, answers no question: another tab steals its lock, and it becomes a follower.
  */
 
 import { Connection, type ConnectionEvents, type ConnectionOptions, type State, type SubscribeOptions } from './connection.js'
@@ -14,23 +15,26 @@ import { watchPage, type PageChange } from './page.js'
 import { QUEUE_MAX } from './inflow.js'
 import type { Message, Position } from './protocol.js'
 import { Recent } from './recent.js'
+import type { Runtime } from './runtime.js'
 
 type Outcome = 'handled' | 'failed' | 'none'
 
 type Note =
   | { k: 'hello'; from: string; topics: [string, SubscribeOptions][]; hidden: boolean; positions: [string, Position][]; follows: boolean }
-  | { k: 'leader'; from: string }
-  | { k: 'welcome'; to: string; state: State; positions: [string, Position][] }
+  | { k: 'leader' | 'here'; from: string }
+  | { k: 'welcome'; from: string; to: string; state: State; positions: [string, Position][] }
   | { k: 'msg'; from: string; n: number; message: Message; ofSession: boolean }
   | { k: 'done'; to: string; from: string; n: number; outcome: Outcome }
-  | { k: 'event'; type: 'state' | 'recovered' | 'position' | 'items' | 'denied'; event: any }
-  | { k: 'error'; code: string; message: string; topic?: string | undefined; reason?: string | undefined }
+  | { k: 'event'; from: string; type: 'state' | 'recovered' | 'position' | 'items' | 'denied'; event: any }
+  | { k: 'error'; from: string; code: string; message: string; topic?: string | undefined; reason?: string | undefined }
   | { k: 'ack'; ids: string[] }
-  | { k: 'connect' | 'online' }
+  | { k: 'connect' | 'online' | 'ask' }
 
 /** How long the leader waits for a tab, which the browser may have frozen. Its messages stay in the tab's own queue. */
 const TAB_TIMEOUT_MS = 30_000
 const HELLO_TIMEOUT_MS = 2_000
+/** N10: between questions to a leader that is silent. After two without an answer the lock is stolen. */
+const ASK_MS = 4_000
 /** Messages on their way through the tabs. */
 const PARALLEL = 64
 const POSITIONS_MAX = 1_000
@@ -55,6 +59,13 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
   #channel: BroadcastChannel | undefined
   #leader: Leader | undefined
   #end: AbortController | undefined
+  /** Ends this tab's leadership, or its wait for it. */
+  #tenure: AbortController | undefined
+  /** Which tab leads: a deposed one may not have noticed. */
+  #leading: string | undefined
+  /** How often `ASK_MS` passed without a sign of the leader. */
+  #silence = 0
+  #timer: unknown
   #unwatch: (() => void) | undefined
   #preference: 'auto' | 'active' | 'idle' = 'auto'
   #isPageHidden = false
@@ -80,32 +91,68 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     this.#set({ state: 'connecting' })
     this.#unwatch = watchPage((page) => this.pageChanged(page))
     const ended = new Promise<void>((resolve) => end.signal.addEventListener('abort', () => resolve()))
-    const { locks } = navigator
-    const failed = (cause: unknown) => {
-      if (end.signal.aborted) return
-      this.emit('error', cause instanceof NoroshiError ? cause : new NoroshiError('tabs_unavailable', `no lock: ${cause}`, { cause }))
-      this.close()
-    }
-    locks
+    navigator.locks
       .request(this.#lock(this.#id), { signal: end.signal }, () => {
-        this.announce()
-        locks
-          .request(`${this.#name}:leader`, { signal: end.signal }, async () => {
-            this.#leader = new Leader(this, channel, this.#name, this.#id, end.signal)
-            await this.#leader.begin()
-            await ended
-          })
-          .catch(failed)
+        this.#follow()
+        this.#ask()
+        for (const type of ['freeze', 'resume']) {
+          globalThis.document?.addEventListener(type, () => this.#resign(type === 'resume'), { signal: end.signal })
+        }
         return ended
       })
-      .catch(failed)
+      .catch((cause) => end.signal.aborted || this.#failed(cause))
+  }
+
+  #failed(cause: unknown): void {
+    this.emit('error', cause instanceof NoroshiError ? cause : new NoroshiError('tabs_unavailable', `no lock: ${cause}`, { cause }))
+    this.close()
+  }
+
+  /** Waits for the lock of the leader, or takes it from a leader that is silent. */
+  #follow(steal = false): void {
+    const { signal } = (this.#tenure = new AbortController())
+    const ended = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+    navigator.locks
+      .request(`${this.#name}:leader`, steal ? { steal } : { signal }, async () => {
+        if (signal.aborted) return
+        this.#leader = new Leader(this, this.#channel!, this.#name, this.#id, signal)
+        await this.#leader.begin()
+        await ended
+      })
+      .catch((cause) => {
+        if (signal.aborted) return
+        if (cause.name === 'AbortError') this.#resign(true)
+        else this.#failed(cause)
+      })
+    this.announce()
+  }
+
+  /** Another tab leads, or shall lead. */
+  #resign(follows: boolean): void {
+    const leader = this.#leader
+    this.#leader = undefined
+    this.#tenure?.abort()
+    leader?.close()
+    this.#follows ||= !!leader
+    this.#silence = 0
+    if (follows) this.#follow()
+  }
+
+  /** N10 */
+  #ask(): void {
+    this.#timer = (this.options.runtime as Runtime).setTimeout(() => this.#ask(), ASK_MS)
+    if (this.#leader) return
+    if (this.#silence > 2) {
+      this.#resign(false)
+      return this.#follow(true)
+    }
+    if (this.#silence++) this.#post({ k: 'ask' })
   }
 
   close(): void {
     if (!this.#channel) return
-    const leader = this.#leader
-    this.#leader = undefined
-    leader?.close()
+    this.#resign(false)
+    ;(this.options.runtime as Runtime).clearTimeout(this.#timer)
     this.#unwatch?.()
     this.#channel.close()
     this.#channel = undefined
@@ -120,6 +167,7 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
   }
 
   unsubscribe(topic: string): void {
+    this.#positions.delete(topic)
     if (this.#topics.delete(topic)) this.announce()
   }
 
@@ -167,10 +215,15 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
   }
 
   #receive(note: Note): void {
+    if (note.k === 'leader' && this.#leader) this.#resign(true)
     if (this.#leader) return this.#leader.receive(note)
-    if (note.k === 'leader') this.announce()
-    else if (note.k === 'welcome') {
+    if (note.k === 'leader' || note.k === 'here') this.#silence = 0
+    if (note.k === 'leader') {
+      this.#leading = note.from
+      this.announce()
+    } else if (note.k === 'welcome') {
       if (note.to !== this.#id) return
+      this.#leading = note.from
       this.#follows = true
       for (const [topic, position] of note.positions) this.#positions.set(topic, position)
       this.#set(note.state)
@@ -179,7 +232,7 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
       void this.take(note.message, note.ofSession).then((outcome) =>
         this.#channel?.postMessage({ k: 'done', to: from, from: this.#id, n, outcome } satisfies Note),
       )
-    } else this.heard(note)
+    } else if ((note as { from?: string }).from === this.#leading) this.heard(note)
   }
 
   /** An event of the connection, for the listeners in this tab. */
@@ -218,10 +271,12 @@ export class SharedConnection extends Emitter<ConnectionEvents> {
     const handle = async (): Promise<Outcome> => {
       let outcome: Outcome
       try {
-        outcome = (await combine([this.ask('message', message)])) === UNHANDLED ? 'none' : 'handled'
+        // S4: what waits is dropped.
+        const isDropped = this.state.state === 'closed'
+        outcome = isDropped || (await combine([this.ask('message', message)])) === UNHANDLED ? 'none' : 'handled'
       } catch (cause) {
         outcome = cause === UNHANDLED ? 'none' : 'failed'
-        if (outcome === 'failed') this.emit('error', new NoroshiError('listener_failed', `a listener failed: ${cause}`, { cause }))
+        if (typeof cause !== 'symbol') this.emit('error', new NoroshiError('listener_failed', `a listener failed: ${cause}`, { cause }))
       }
       this.#waiting--
       if (outcome !== 'handled') this.#seen.delete(id)
@@ -272,15 +327,25 @@ class Leader {
     private readonly id: string,
     private readonly signal: AbortSignal,
   ) {
-    const connection = (this.#connection = new Connection({ ...own.options, parallel: PARALLEL, ignoresPage: true }))
+    const connection = (this.#connection = new Connection({ ...own.options, parallel: PARALLEL, ignoresPage: true, permit: () => this.#stillLeads() }))
     connection.on('message', (message) => this.#pass(message))
     for (const type of ['state', 'recovered', 'position', 'items', 'denied'] as const) {
       connection.on(type, (event) => {
         if (type === 'denied') for (const { topics } of this.#tabs.values()) topics.delete((event as { topic: string }).topic)
-        this.#tell({ k: 'event', type, event })
+        const tell = () => this.#tell({ k: 'event', type, event })
+        // The connection of this tab's successor replaced it.
+        if ((event as State).reason === 'replaced') void this.#stillLeads().then(tell)
+        else tell()
       })
     }
     connection.on('error', ({ code, message, topic, reason }) => this.#tell({ k: 'error', code, message, topic, reason }))
+  }
+
+  /** Never, if this tab was frozen, its lock was stolen, and it has not noticed yet. */
+  async #stillLeads(): Promise<void> {
+    const { held = [] } = await navigator.locks.query()
+    const holder = (lock: string) => held.find(({ name }) => name === `${this.name}:${lock}`)?.clientId
+    if (holder('leader') !== holder('tab:' + this.id)) await new Promise(() => {})
   }
 
   /** Learns which tabs there are and what they need, and connects. */
@@ -326,6 +391,7 @@ class Leader {
       if (tab) tab.isFrozen = false
       if (note.to === this.id) this.#settle(note.n, note.from, note.outcome)
     } else if (note.k === 'ack') this.#connection.ack(note.ids)
+    else if (note.k === 'ask') this.#send({ k: 'here' })
     else if (note.k === 'connect') this.#connection.connect()
     else if (note.k === 'online') this.#connection.pageChanged({ online: true })
   }
@@ -348,7 +414,12 @@ class Leader {
     if (!this.#expected.size) this.#allExpected()
     if (!this.#isReady) return
     // N6: the retained message of a topic is sent to new subscriptions only.
-    for (const [topic] of topics) if (!known?.topics.has(topic) && this.#subscribed.has(topic)) this.#connection.rejoin(topic)
+    for (const [topic] of topics) {
+      if (known?.topics.has(topic)) continue
+      if (this.#subscribed.has(topic)) this.#connection.rejoin(topic)
+      // It was frozen when this leader began.
+      else if (!known && follows) this.#connection.adopt(topic, new Map(positions).get(topic))
+    }
     this.#apply()
   }
 
@@ -417,10 +488,10 @@ class Leader {
   }
 
   /** All tabs, and the listeners of this one. */
-  #tell(note: Note): void {
+  #tell(note: DistributedOmit<Extract<Note, { k: 'event' | 'error' }>, 'from'>): void {
     if (this.#isClosed) return
-    this.channel.postMessage(note)
-    this.own.heard(note)
+    this.#send(note)
+    this.own.heard({ ...note, from: this.id })
   }
 }
 

@@ -7,8 +7,8 @@ export interface Dial {
   url: string
   app?: string | undefined
   token: string
-  /** Session subscriptions, for transports that need them at the start. */
-  topics: string[]
+  /** Session subscriptions, separated by commas, for transports that need them at the start. */
+  topics: string
   /** The last handled stored message, for transports that resume behind it. */
   lastId?: string | undefined
   runtime: Runtime

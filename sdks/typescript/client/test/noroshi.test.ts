@@ -73,7 +73,7 @@ test('the same topic is the same object until it is unsubscribed, and keeps its 
   noroshi.close()
 })
 
-test('an iterator of a topic acknowledges after the body of its loop', async () => {
+test('A8: an iterator of a topic acknowledges when the next message is asked for', async () => {
   const { wire, clock, noroshi, send } = await connected()
   await wire.expect(LOGIN)
   const iterator = noroshi.topic('news').messages()
@@ -93,7 +93,112 @@ test('an iterator of a topic acknowledges after the body of its loop', async () 
   await second
   await iterator.return()
   await settle()
-  await wire.expect([ack('m2')])
+  await wire.expect([])
+  noroshi.close()
+})
+
+test('A8: a loop whose body throws leaves its message, which arrives again', async () => {
+  const { wire, clock, noroshi, send } = await connected()
+  await wire.expect(LOGIN)
+  const errors: string[] = []
+  noroshi.on('error', ({ code }) => errors.push(code))
+  const seen: string[] = []
+  const loop = async () => {
+    for await (const { id } of noroshi.messages()) {
+      seen.push(id)
+      if (seen.length === 1) throw new Error('the body failed')
+    }
+  }
+  const first = loop().catch(({ message }) => message)
+  await settle()
+  await send(message('m1'))
+  assert.equal(await first, 'the body failed')
+  await clock.advance(1_000)
+  await wire.expect([])
+  const second = loop()
+  await settle()
+  await send(message('m1'))
+  await wire.expect([ack('m1')])
+  assert.deepEqual([seen, errors], [['m1', 'm1'], []])
+  noroshi.close()
+  await second
+})
+
+test('A8: loops end with the client, and those of a topic with its subscription', async () => {
+  const ended = async (end: (noroshi: Noroshi, send: (frame: object) => Promise<void>) => unknown) => {
+    const { noroshi, send } = await connected()
+    const loops = [noroshi.messages(), noroshi.topic('news').messages(), noroshi.events('state')]
+    const results = loops.map(async (loop) => {
+      for await (const _ of loop);
+    })
+    const all = Promise.all(results.map((loop) => loop.then(() => 'ended', ({ code }) => code)))
+    await settle()
+    await end(noroshi, send)
+    noroshi.close()
+    return all
+  }
+  assert.deepEqual(await ended(() => {}), ['ended', 'ended', 'ended'])
+  assert.deepEqual(await ended((noroshi) => noroshi.topic('news').unsubscribe()), ['ended', 'ended', 'ended'])
+  assert.deepEqual(await ended((_, send) => send({ t: 'close', reason: 'replaced', reconnect: false }).then(() => send({ t: 'error', code: 'x' }))), ['ended', 'ended', 'ended'])
+  const denied = { t: 'error', code: 'topic_forbidden', topic: 'news', reason: 'no_rule', message: '' }
+  assert.deepEqual(await ended((_, send) => send(denied)), ['ended', 'topic_forbidden', 'ended'])
+})
+
+test('A8: loops of a client that was replaced throw', async () => {
+  const { wire, noroshi, send } = await connected()
+  const loop = (async () => {
+    for await (const _ of noroshi.messages());
+  })().then(() => 'ended', (error) => [error instanceof NoroshiError, error.code])
+  await send({ t: 'close', reason: 'replaced', reconnect: false })
+  await wire.step({ end: { code: 4001 } })
+  assert.deepEqual(await loop, [true, 'replaced'])
+})
+
+test('a request is aborted while the token is awaited, and between repetitions', async () => {
+  const clock = new Clock()
+  let asked = 0
+  const runtime = { ...clock.runtime, WebSocket: undefined, fetch: async () => (asked++, new Response('{}', { status: 503, headers: { 'retry-after': '5' } })) }
+  let token!: (token: string) => void
+  const noroshi = new Noroshi({ url: 'http://service.test', getToken: () => new Promise<string>((resolve) => (token = resolve)), runtime })
+  for (const isToken of [true, false]) {
+    const abort = new AbortController()
+    const request = noroshi.me({ signal: abort.signal })
+    await settle()
+    if (!isToken) token('t1')
+    await settle()
+    abort.abort(new Error('the page changed'))
+    await assert.rejects(request, /the page changed/)
+  }
+  assert.equal(asked, 1)
+  await clock.advance(60_000)
+  assert.equal(asked, 1)
+})
+
+test('a bad id of a thousand costs twenty requests, and is the only one that is lost', async () => {
+  const wire = new LocalWire()
+  const clock = new Clock()
+  const sent: string[][] = []
+  const kept: string[] = []
+  const runtime = {
+    ...wire.runtime,
+    ...clock.runtime,
+    fetch: (async (_: unknown, { body }: RequestInit) => {
+      const { ids } = JSON.parse(body as string)
+      sent.push(ids)
+      if (ids.includes('bad')) return new Response('{"code":"invalid_field"}', { status: 400 })
+      kept.push(...ids)
+      return new Response('{}')
+    }) as typeof fetch,
+  }
+  const noroshi = new Noroshi({ url: wire.url, getToken: () => 't1', runtime })
+  const errors: string[] = []
+  noroshi.on('error', ({ code }) => errors.push(code))
+  const ids = Array.from({ length: 1_000 }, (_, n) => (n === 700 ? 'bad' : `${n}`))
+  noroshi.opened(...ids)
+  for (let n = 0; n < 20; n++) await settle()
+  assert.deepEqual(kept, ids.filter((id) => id !== 'bad'))
+  assert.deepEqual(errors, ['invalid_field'])
+  assert.ok(sent.length <= 21, `${sent.length} requests`)
   noroshi.close()
 })
 
@@ -119,9 +224,9 @@ test('errors are typed: a problem, a page of a proxy, a network that breaks, a t
     await wire.step({ reply })
     return (await request) as ProblemError
   }
-  const problem = await failure({ status: 429, headers: { 'retry-after': '3' }, body: { code: 'too_many_requests', detail: 'wait', field: 'limit' } })
+  const problem = await failure({ status: 429, headers: { 'retry-after': '31' }, body: { code: 'too_many_requests', detail: 'wait', field: 'limit' } })
   assert.ok(problem instanceof ProblemError && problem instanceof NoroshiError)
-  assert.deepEqual([problem.code, problem.status, problem.retryAfterMs, problem.field, problem.message], ['too_many_requests', 429, 3_000, 'limit', 'wait'])
+  assert.deepEqual([problem.code, problem.status, problem.retryAfterMs, problem.field, problem.message], ['too_many_requests', 429, 31_000, 'limit', 'wait'])
   assert.equal((await failure({ status: 502 })).code, 'http_502')
   assert.equal((await failure({ status: 200 })).code, 'network')
   assert.equal((await failure({ status: 0 })).code, 'network')

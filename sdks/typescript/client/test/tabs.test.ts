@@ -10,9 +10,14 @@ import { LocalWire } from './vectors/wire.js'
 /** The part of Web Locks that the library uses. */
 class Locks {
   readonly #held = new Map<string, Promise<unknown>>()
+  readonly #stolen = new Map<string, (error: Error) => void>()
   readonly #queues = new Map<string, (() => void)[]>()
 
-  async request(name: string, { signal }: { signal?: AbortSignal }, callback: () => unknown): Promise<unknown> {
+  async request(name: string, { signal, steal }: { signal?: AbortSignal; steal?: boolean }, callback: () => unknown): Promise<unknown> {
+    if (steal) {
+      this.#held.delete(name)
+      this.#stolen.get(name)?.(new DOMException('stolen', 'AbortError'))
+    }
     while (this.#held.has(name)) {
       await new Promise<void>((resolve, reject) => {
         this.#queues.set(name, [...(this.#queues.get(name) ?? []), resolve])
@@ -20,9 +25,11 @@ class Locks {
       })
     }
     signal?.throwIfAborted()
+    const stolen = new Promise<never>((_, reject) => this.#stolen.set(name, (error) => thawed.then(() => reject(error))))
     const held = Promise.resolve().then(callback)
     this.#held.set(name, held)
-    return held.finally(() => {
+    return Promise.race([held, stolen]).finally(() => {
+      if (this.#held.get(name) !== held) return
       this.#held.delete(name)
       for (const wake of this.#queues.get(name) ?? []) wake()
       this.#queues.delete(name)
@@ -32,15 +39,24 @@ class Locks {
   query = async () => ({ held: [...this.#held.keys()].map((name) => ({ name })) })
 }
 
+/** Until then the tab that hangs does not learn that its lock was stolen. */
+let thawed = Promise.resolve()
+
 const channels = new Set<Channel>()
 class Channel {
   onmessage: ((event: { data: any }) => void) | null = null
+  /** What arrived while the tab hangs. */
+  queue: { data: any }[] | undefined
+  receive(event: { data: any }): void {
+    if (this.queue) this.queue.push(event)
+    else this.onmessage?.(event)
+  }
   constructor(readonly name: string) {
     channels.add(this)
   }
   postMessage(data: unknown): void {
     const copy = structuredClone(data)
-    for (const other of channels) if (other !== this && other.name === this.name) queueMicrotask(() => other.onmessage?.({ data: copy }))
+    for (const other of channels) if (other !== this && other.name === this.name) queueMicrotask(() => other.receive({ data: copy }))
   }
   close = () => channels.delete(this)
 }
@@ -187,6 +203,98 @@ test('N4, R7: a successor recovers from the position of a topic without messages
   await wire.expect([{ close: 1000 }, ...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: { epoch: 'e', offset: 7 } } } }])
 })
 
+/** Two tabs of which the first one leads, then hangs until the second one has taken over. */
+async function takeover(hang: (channel: Channel, page: EventTarget) => () => void) {
+  const [one, two] = [tab(), tab()]
+  for (const { noroshi } of [one, two]) noroshi.topic('news', { recover: true })
+  one.noroshi.topic('alone', { recover: true })
+  const page = new EventTarget()
+  vi.stubGlobal('document', page)
+  await one.start()
+  vi.stubGlobal('document', new EventTarget())
+  const [channel] = channels
+  await two.start()
+  await wire.step({ accept: {} })
+  await wire.step({ send: READY })
+  await wire.expect([...LOGIN, { frame: { t: 'sub', topics: ['news', 'alone'], since: { news: null, alone: null } } }])
+  await wire.step({ send: { t: 'recovered', topic: 'alone', complete: true, epoch: 'e', offset: 4 } })
+  const news = (id: string, offset: number) => ({ ...message(id), topic: 'news', epoch: 'e', offset })
+  await clock.advance(1_000)
+  await wire.step({ send: news('m1', 1) })
+  await wire.expect([ack('m1')])
+  const states: string[] = []
+  for (const { noroshi } of [one, two]) noroshi.on('state', ({ state }) => states.push(state))
+  const thaw = hang(channel!, page)
+  await settle()
+  return { one, two, channel: channel!, news, states, thaw }
+}
+
+test('N10: a leader that hangs loses its lock, and follows when it returns', async () => {
+  const { one, two, channel, news, states, thaw } = await takeover((channel) => {
+    channel.queue = []
+    let resolve = () => {}
+    thawed = new Promise((done) => (resolve = done))
+    return resolve
+  })
+  // Two questions, and two seconds for the tab that does not announce itself.
+  await clock.advance(12_999)
+  await wire.expect([])
+  await clock.advance(1)
+  await wire.step({ accept: {} })
+  await wire.step({ send: READY })
+  await wire.expect([...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: { epoch: 'e', offset: 1 } } } }])
+  await clock.advance(1_000)
+  await wire.step({ send: news('m2', 2) })
+  await wire.expect([ack('m2')])
+  assert.deepEqual([one.shown, two.shown], [['m1'], ['m1', 'm2']])
+  thaw()
+  await settle()
+  for (const event of channel.queue!.splice(0)) channel.onmessage?.(event)
+  channel.queue = undefined
+  await clock.advance(1_000)
+  await wire.expect([{ close: 1000 }, { frame: { t: 'unsub', topics: ['news'] } }, { frame: { t: 'sub', topics: ['news', 'alone'], since: { news: { epoch: 'e', offset: 2 }, alone: { epoch: 'e', offset: 4 } } } }])
+  await wire.step({ send: news('m2', 2) })
+  await wire.step({ send: news('m3', 3) })
+  await clock.advance(100)
+  await wire.expect([ack('m2'), ack('m3')])
+  assert.deepEqual([one.shown, two.shown], [['m1', 'm2', 'm3'], ['m1', 'm2', 'm3']])
+  assert.deepEqual([one.noroshi.state.state, two.noroshi.state.state], ['connected', 'connected'])
+  assert.ok(!states.includes('closed'), states.join())
+})
+
+test('N10: a leader whose page is frozen gives up its lock', async () => {
+  const { one, two, channel, news, thaw } = await takeover((channel, page) => {
+    page.dispatchEvent(new Event('freeze'))
+    channel.queue = []
+    return () => page.dispatchEvent(new Event('resume'))
+  })
+  await clock.advance(2_000)
+  await wire.step({ accept: {} })
+  await wire.step({ send: READY })
+  await wire.expect([{ close: 1000 }, ...LOGIN, { frame: { t: 'sub', topics: ['news'], since: { news: { epoch: 'e', offset: 1 } } } }])
+  await clock.advance(1_000)
+  await wire.step({ send: news('m2', 2) })
+  await wire.expect([ack('m2')])
+  thaw()
+  for (const event of channel.queue!.splice(0)) channel.onmessage?.(event)
+  channel.queue = undefined
+  await clock.advance(1_000)
+  assert.deepEqual([one.shown, two.shown], [['m1', 'm2'], ['m1', 'm2']])
+  assert.equal(one.noroshi.state.state, 'connected')
+})
+
+test('N10: a leader that answers keeps its lock', async () => {
+  const [one, two] = [tab(), tab()]
+  await one.start()
+  await two.start()
+  await logIn()
+  for (let n = 0; n < 6; n++) {
+    await clock.advance(10_000)
+    await wire.step({ send: { t: 'pong' } })
+  }
+  await wire.expect([])
+})
+
 test('N6, N7: topics are those of all tabs, and the device is active if one tab is', async () => {
   const [one, two] = [tab(), tab()]
   one.noroshi.topic('a')
@@ -237,6 +345,34 @@ test('N9: at most 1,000 messages wait in a tab that hangs; the others go on', as
   await settle()
   assert.equal(one.shown.length, 1_100)
   assert.deepEqual([...new Set(errors)], ['queue_full'])
+})
+
+test('S4: a tab that closes drops what waits for its listeners', async () => {
+  const one = tab()
+  const seen: string[] = []
+  let finish = () => {}
+  one.noroshi.on('message', ({ id }) => {
+    seen.push(id)
+    return new Promise<void>((resolve) => (finish = resolve))
+  })
+  await one.start()
+  await logIn()
+  await wire.step({ send: message('m1') })
+  await wire.step({ send: message('m2') })
+  one.noroshi.close()
+  finish()
+  await settle()
+  assert.deepEqual(seen, ['m1'])
+  await wire.expect([{ close: 1000 }])
+  await one.start()
+  await logIn()
+  await wire.step({ send: message('m1') })
+  await wire.step({ send: message('m2') })
+  finish()
+  await settle()
+  assert.deepEqual(seen, ['m1', 'm2'])
+  await clock.advance(100)
+  await wire.expect([ack('m1'), ack('m2')])
 })
 
 test('without Web Locks an error says that tabs do not share the connection', async () => {

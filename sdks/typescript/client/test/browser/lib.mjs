@@ -1,19 +1,20 @@
 /** Chromium with tabs of one site, which also issues tokens. */
 
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { chromium } from 'playwright-core'
 
 import { hs256, now } from '../../../../../e2e/lib/jwt.mjs'
 import { JWT_SECRET } from '../../../../../e2e/lib/node.mjs'
-import { until } from '../../../../../e2e/lib/until.mjs'
+import { DEADLINE_MS } from '../../../../../e2e/lib/until.mjs'
+import { launch } from '../../../test/chromium.mjs'
 
-export const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+/** In the page: a question from here takes milliseconds of both processors. */
+const POLL = { polling: 50, timeout: DEADLINE_MS }
 
 export class Site {
-  /** Seconds for which a token is valid. */
-  lifetime = 3600
   asked = []
+  /** Answers a device's request for `/hold`: the page that waits for it hangs. */
+  holds = new Map()
 
   static async open() {
     const site = new Site()
@@ -23,16 +24,17 @@ export class Site {
       const { pathname, searchParams } = new URL(request.url, 'http://site')
       if (pathname === '/token') {
         const device = searchParams.get('device')
-        site.asked.push(searchParams.get('reason'))
-        return response.end(hs256(JWT_SECRET, { sub: `user-of-${device}`, device, iat: now(), exp: now() + site.lifetime, jti: `${site.asked.length}` }))
+        const lifetime = Number(searchParams.get('lifetime') ?? 3600)
+        site.asked.push({ device, reason: searchParams.get('reason') })
+        return response.end(hs256(JWT_SECRET, { sub: `user-of-${device}`, device, iat: now(), exp: now() + lifetime, jti: `${site.asked.length}` }))
       }
+      if (pathname === '/hold') return site.holds.set(searchParams.get('device'), () => response.end())
       const isScript = pathname === '/index.js'
       response.writeHead(200, { 'content-type': isScript ? 'text/javascript' : 'text/html' })
       response.end(isScript ? script : page)
     })
     await new Promise((resolve) => site.server.listen(0, '127.0.0.1', resolve))
-    const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update']
-    site.browser = await chromium.launch({ executablePath, args })
+    site.browser = await launch()
     site.context = await site.browser.newContext()
     return site
   }
@@ -49,8 +51,15 @@ export class Site {
       failures,
       get: (name) => page.evaluate((name) => window[name], name),
       state: () => page.evaluate(() => window.noroshi.state.state),
-      connected: () => until('a tab to be connected', async () => (await tab.state()) === 'connected'),
-      shows: (count) => until(`a tab to show ${count} messages`, async () => (await page.evaluate(() => window.shown.length)) >= count),
+      /** Nothing of the page runs until its hold is released. */
+      hang: () =>
+        page.evaluate((device) => {
+          const request = new XMLHttpRequest()
+          request.open('GET', `/hold?device=${device}`, false)
+          request.send()
+        }, device),
+      connected: () => page.waitForFunction(() => window.noroshi?.state.state === 'connected', null, POLL),
+      shows: (count) => page.waitForFunction((count) => window.shown.length >= count, count, POLL),
     }
     return tab
   }

@@ -7,7 +7,9 @@ import { after, before, describe, test } from 'node:test'
 
 import { Node } from '../../../../../e2e/lib/node.mjs'
 import { until } from '../../../../../e2e/lib/until.mjs'
-import { bundle, Site, skip } from '../../../test/site.mjs'
+import { skip } from '../../../test/chromium.mjs'
+import { discard } from '../../../test/discard.mjs'
+import { bundle, Site } from '../../../test/site.mjs'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 /** A folder for screenshots, to look at. */
@@ -44,26 +46,31 @@ before(async () => {
 })
 after(async () => {
   await site?.close()
-  await node?.stop()
+  await discard(node)
 })
 
 let users = 0
+/** Pages that earlier tests left: a new one takes Chromium three times as long as another address. */
+let context
+const idle = []
+const VIEWPORT = { width: 1280, height: 720 }
 
 for (const name of ['react', 'element']) {
   describe(name, { skip, concurrency: 3 }, () => {
     /** A page of a new user who has these notifications, oldest first. */
-    async function open(t, notifications, { context = {}, before = async () => {}, ...query } = {}) {
+    async function open(t, notifications, { viewport = VIEWPORT, colorScheme = 'light', before, ...query } = {}) {
       const device = `bell-${++users}`
-      const own = await site.browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', ...context })
-      const page = await own.newPage()
-      t.after(() => own.close())
+      context ??= await site.browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', viewport: VIEWPORT })
+      const page = idle.pop() ?? (await context.newPage())
+      await page.setViewportSize(viewport)
+      await page.emulateMedia({ colorScheme })
       const failures = []
       page.on('pageerror', (error) => failures.push(String(error)))
       page.on('console', (message) => message.type() === 'error' && !/net::ERR|Failed to load/.test(message.text()) && failures.push(message.text()))
       const publish = (notification, item = {}) => node.api.publish({ to: { users: [`user-of-${device}`] }, notification, item })
       const ids = []
       for (const notification of notifications) ids.push((await publish(notification)).id)
-      await before(page)
+      await before?.(page)
       await page.goto(`${site.url}/${name}?${new URLSearchParams({ url: node.http, device, ...query })}`)
       const bell = page.locator('button[aria-haspopup=dialog]')
       await bell.waitFor()
@@ -76,7 +83,11 @@ for (const name of ['react', 'element']) {
         })
       const focus = (wanted) => until(`the focus on ${wanted}`, async () => (await focused()) === wanted)
       const label = (wanted) => until(`the button to be called ${wanted}`, async () => (await bell.getAttribute('aria-label')) === wanted)
-      t.after(() => assert.deepEqual(failures, []))
+      t.after(() => {
+        assert.deepEqual(failures, [])
+        page.removeAllListeners()
+        if (!before) idle.push(page)
+      })
       return { page, bell, panel, ids, focus, label, publish, failures, rows: panel.getByRole('row'), status: page.locator('[role=status][aria-live]') }
     }
 
@@ -237,9 +248,9 @@ for (const name of ['react', 'element']) {
       ]
       const cases = [
         ['light', many, {}],
-        ['dark', many, { context: { colorScheme: 'dark' } }],
+        ['dark', many, { colorScheme: 'dark' }],
         ['dark-attribute', many, { theme: 'dark' }],
-        ['narrow', many, { context: { viewport: { width: 360, height: 640 } } }],
+        ['narrow', many, { viewport: { width: 360, height: 640 } }],
         ['japanese', japanese, { locale: 'ja' }],
         ['empty', [], {}],
       ]
@@ -266,7 +277,7 @@ for (const name of ['react', 'element']) {
     })
 
     test('the panel has a place at both sides of the window', async (t) => {
-      const { page, bell, panel } = await open(t, titles('One'), { context: { viewport: { width: 700, height: 600 } } })
+      const { page, bell, panel } = await open(t, titles('One'), { viewport: { width: 700, height: 600 } })
       await page.addStyleTag({ content: 'header { justify-content: flex-start !important }' })
       await bell.click()
       await panel.waitFor()

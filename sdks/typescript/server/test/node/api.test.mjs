@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { JWT_SECRET, KEY } from '../../../../../e2e/lib/node.mjs'
 import { DevPush, unique } from '../../../../../e2e/lib/push.mjs'
 import { until } from '../../../../../e2e/lib/until.mjs'
+import { discard } from '../../../test/discard.mjs'
 import { JwtSigner, NoroshiError, ProblemError } from '../../dist/index.js'
 import { operations } from '../openapi.mjs'
 import { called, client, closeDevices, collect, device } from './lib.mjs'
@@ -19,7 +20,7 @@ before(async () => {
 })
 after(async () => {
   closeDevices()
-  await node?.stop()
+  await discard(node)
   await push?.stop()
 })
 

@@ -6,13 +6,14 @@ import { after, before, test } from 'node:test'
 import { Node } from '../../../../../e2e/lib/node.mjs'
 import { Proxy } from '../../../../../e2e/lib/proxy.mjs'
 import { sleep, until } from '../../../../../e2e/lib/until.mjs'
+import { discard } from '../../../test/discard.mjs'
 import { client, closeDevices, collect, device } from './lib.mjs'
 
 let node
 before(async () => (node = await Node.start()))
 after(async () => {
   closeDevices()
-  await node?.stop()
+  await discard(node)
 })
 
 /** Short waits between attempts, so that tests are quick. */

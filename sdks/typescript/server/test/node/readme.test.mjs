@@ -11,6 +11,9 @@ import { fileURLToPath } from 'node:url'
 
 import { BIN, KEY, Node } from '../../../../../e2e/lib/node.mjs'
 import { until } from '../../../../../e2e/lib/until.mjs'
+import { install } from '../../../scripts/pack.mjs'
+import { tsc } from '../../../scripts/packages.mjs'
+import { discard } from '../../../test/discard.mjs'
 import { client } from './lib.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -22,13 +25,7 @@ const first = readme.slice(0, readme.indexOf('## In a backend'))
 let folder
 before(() => {
   folder = mkdtempSync(join(tmpdir(), 'noroshi-readme-'))
-  const [{ filename, files }] = JSON.parse(execFileSync('npm', ['pack', '--json', '--pack-destination', folder], { cwd: root, encoding: 'utf8' }))
-  assert.deepEqual(files.map(({ path }) => path).sort(), [
-    'CHANGELOG.md', 'LICENSE', 'README.md', 'dist/index.cjs', 'dist/index.d.cts', 'dist/index.d.ts', 'dist/index.js', 'package.json',
-  ])
-  const installed = join(folder, 'node_modules', '@noroshi', 'server')
-  mkdirSync(installed, { recursive: true })
-  execFileSync('tar', ['-xzf', join(folder, filename), '-C', installed, '--strip-components=1'])
+  install(['server'], folder)
 })
 after(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -50,7 +47,7 @@ test('the README leads to a first message', async () => {
     await until('the message', () => printed.includes('Hello'))
   } finally {
     listening.kill()
-    await node.stop()
+    await discard(node)
   }
 })
 
@@ -84,10 +81,11 @@ declare const log: { warn(...values: unknown[]): void }
   for (const name of ['@types/node', 'undici-types']) symlinkSync(dirname(require.resolve(`${name}/package.json`)), join(folder, 'node_modules', name))
   const compilerOptions = { target: 'ES2022', lib: ['ES2022'], types: ['node'], module: 'NodeNext', strict: true, exactOptionalPropertyTypes: true, noEmit: true, skipLibCheck: false, preserveSymlinks: true }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }))
-  const tsc = require.resolve('typescript/bin/tsc')
   try {
     execFileSync(process.execPath, [tsc, '-p', folder], { encoding: 'utf8' })
   } catch (error) {
-    assert.fail(error.stdout)
+    // Version 7 finds errors in the types of Node.js too.
+    const errors = error.stdout.split('\n').filter((line) => line.includes(': error ') && !line.includes('/@types/node/'))
+    assert.deepEqual(errors, [], error.stdout)
   }
 })

@@ -12,6 +12,7 @@ import { JWT_SECRET, Node } from '../../../../../e2e/lib/node.mjs'
 import { operatorToken } from '../../../../../e2e/lib/push.mjs'
 import { until } from '../../../../../e2e/lib/until.mjs'
 import { JwtSigner, webhookNodeHandler } from '../../dist/index.js'
+import { discard } from '../../../test/discard.mjs'
 import { client, closeDevices } from './lib.mjs'
 
 const secret = `whsec_${randomBytes(32).toString('base64')}`
@@ -55,7 +56,7 @@ before(async () => {
 })
 after(async () => {
   closeDevices()
-  await node?.stop()
+  await discard(node)
   server?.close()
   rmSync(folder, { recursive: true, force: true })
 })

@@ -9,7 +9,9 @@ import { after, before, test } from 'node:test'
 
 import { DevPush } from '../../../../../e2e/lib/push.mjs'
 import { until } from '../../../../../e2e/lib/until.mjs'
-import { bundle, Site, skip } from '../../../test/site.mjs'
+import { skip } from '../../../test/chromium.mjs'
+import { discard } from '../../../test/discard.mjs'
+import { bundle, Site } from '../../../test/site.mjs'
 
 /** Subscriptions of the fake, which the browser "makes". They survive the page, as in a browser. */
 const PUSH_MANAGER = `
@@ -66,7 +68,7 @@ before(async () => {
 })
 after(async () => {
   await site?.close()
-  await node?.stop()
+  await discard(node)
   await fakes?.stop()
 })
 
