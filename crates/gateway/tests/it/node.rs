@@ -227,7 +227,11 @@ impl Node {
         let values: Vec<u64> = text
             .lines()
             .filter_map(|line| line.strip_prefix(name)?.strip_prefix(['{', ' ']))
-            .map(|rest| rest.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a whole number"))
+            .map(|rest| {
+                let value = rest.rsplit(' ').next().unwrap_or_default();
+                // As the sum of a histogram ends.
+                value.strip_suffix(".0").unwrap_or(value).parse().expect("a whole number")
+            })
             .collect();
         assert!(!values.is_empty(), "no {name} in {text}");
         values.iter().sum()

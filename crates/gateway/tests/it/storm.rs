@@ -35,8 +35,8 @@ async fn connect_all(node: &Arc<Node>, count: usize) -> Vec<Client> {
     clients
 }
 
-/// The number of commits once no more follow.
-async fn settled_commits(node: &Node) -> u64 {
+/// The number of operations in all commits, once no more commits follow.
+async fn settled_operations(node: &Node) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -46,7 +46,7 @@ async fn settled_commits(node: &Node) -> u64 {
     }
     // One may take longer than that.
     node.until_written().await;
-    node.metric("noroshi_store_commits_total")
+    node.metric("noroshi_store_commit_operations_sum")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,11 +61,12 @@ async fn a_thousand_disconnects_at_once_write_nothing_and_leak_nothing() {
     assert_eq!(node.gateway.sessions_count(), COUNT);
     let news = Topic::parse("news").expect("a topic");
     assert_eq!(node.gateway.topic_sessions(node.app, &news), COUNT as u64);
-    let commits = settled_commits(&node).await;
+    let operations = settled_operations(&node).await;
     drop(sockets);
     node.until("all are gone", |node| node.gateway.connections() == 0).await;
-    // But for the one that is waited for.
-    assert_eq!(settled_commits(&node).await, commits + 1, "a disconnect is not written down");
+    // Background work may write meanwhile, a few operations.
+    let written = settled_operations(&node).await - operations;
+    assert!(written < COUNT as u64 / 10, "a disconnect is not written down: {written} operations");
     assert_eq!(node.gateway.sessions_count(), 0);
     for topic in [news, Topic::everyone()] {
         assert_eq!(node.gateway.topic_sessions(node.app, &topic), 0);

@@ -164,7 +164,7 @@ fn fields_keep_their_rules() {
     check(r#""notification": {"url": "https://a b"}"#, "notification.url");
     check(r#""notification": {"url": "JavaScript:alert(1)"}"#, "notification.url");
     check(
-        r#""notification": {"actions": [{"id": "a", "title": "A", "url": "data:text/html,x"}]}"#,
+        r#""notification": {"title": "T", "actions": [{"id": "a", "title": "A", "url": "data:text/html,x"}]}"#,
         "notification.actions[0].url",
     );
     check(r#""push": {"mode": "sometimes"}"#, "push.mode");
