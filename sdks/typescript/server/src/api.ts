@@ -6,7 +6,7 @@ export interface Action {
     id: string;
     title: string;
     /**
-     * Absolute URL that it opens.
+     * Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected.
      */
     url?: string | null;
 }
@@ -446,6 +446,8 @@ export interface Campaign {
      * RFC 3339, UTC.
      */
     edited_at: string | null;
+    /** Who created it, changed any of its revisions or uploaded recipients, in the format of `created_by`. None of them may approve it. A change by a further author gets `409` with the code `limit_exceeded`. */
+    authors: string[];
     /** The approval of the present revision. Every change and new recipients remove it. */
     approval: {
         /** E-mail address of the second person. */
@@ -1920,7 +1922,7 @@ export interface Shown {
      */
     image?: string | null;
     /**
-     * Absolute URL that a tap opens.
+     * Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected.
      */
     url?: string | null;
     /**
