@@ -38,6 +38,13 @@ macro_rules! open_enum {
             }
         }
 
+        /// For an answer without the field.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::Unrecognized(String::new())
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())

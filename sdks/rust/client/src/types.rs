@@ -46,7 +46,7 @@ impl<T: Serialize> Serialize for Patch<T> {
 /// What the user sees, hears and can press. At least one of `title`, `body`, `image`, `url`,
 /// `badge`; at most 4 KiB of JSON in total. Live and inbox clients receive it unchanged;
 /// docs/push.md says what each push service makes of it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Shown {
     pub title: Option<String>,
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for Badge {
 }
 
 /// A sound with its options.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Sound {
     pub name: Option<String>,
@@ -171,23 +171,27 @@ pub struct Sound {
 }
 
 /// A button.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Action {
     /// What the app learns when the user presses it.
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub title: String,
     /// Absolute URL that it opens.
     pub url: Option<String>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PushTokenKeys {
     /// 65 bytes, base64url.
+    #[serde(default)]
     pub p256dh: String,
     /// 16 bytes, base64url.
+    #[serde(default)]
     pub auth: String,
 }
 
@@ -205,6 +209,7 @@ impl PushTokenKeys {
 pub enum PushToken {
     #[serde(rename = "apns")]
     Apns {
+        #[serde(default)]
         token: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         environment: Option<PushEnvironment>,
@@ -213,22 +218,36 @@ pub enum PushToken {
         topic: Option<String>,
     },
     #[serde(rename = "fcm")]
-    Fcm { token: String },
+    Fcm {
+        #[serde(default)]
+        token: String,
+    },
     #[serde(rename = "webpush")]
-    Webpush { endpoint: String, keys: PushTokenKeys },
+    Webpush {
+        #[serde(default)]
+        endpoint: String,
+        #[serde(default)]
+        keys: PushTokenKeys,
+    },
     #[serde(rename = "webhook")]
     Webhook {
         /// The name of the provider's credential.
+        #[serde(default)]
         provider: String,
         /// An address that the provider understands: a vendor's token, an e-mail address, a phone
         /// number. At most 1,024 bytes.
+        #[serde(default)]
         token: String,
     },
     #[serde(rename = "hms")]
-    Hms { token: String },
+    Hms {
+        #[serde(default)]
+        token: String,
+    },
     #[serde(rename = "wns")]
     Wns {
         /// The channel URI. Its host is below notify.windows.com.
+        #[serde(default)]
         channel: String,
     },
     /// Of a later version of the service.
@@ -372,14 +391,18 @@ impl NewPushTokenKeys {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct DevicePushToken {
+    #[serde(default)]
     pub kind: PushTokenKind,
     /// Empty: none.
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub service: PushService,
+    #[serde(default)]
     pub environment: PushEnvironment,
     /// APNs: the app's bundle id, if the token has its own.
     pub topic: Option<String>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub registered_at: SystemTime,
     /// Nothing is sent to the token from then on. `null`: never.
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
@@ -387,6 +410,7 @@ pub struct DevicePushToken {
     /// The token is suspended since then, until it is registered again.
     pub suspect: Option<DevicePushTokenSuspect>,
     /// Ordinary pushes go to this token: the message token that was registered last.
+    #[serde(default)]
     pub main: bool,
     pub token: Option<PushToken>,
 }
@@ -395,14 +419,15 @@ pub struct DevicePushToken {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct DevicePushTokenSuspect {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
     /// The push service's reason.
+    #[serde(default)]
     pub reason: String,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct DevicePushTokens {
     /// The main token first.
@@ -546,17 +571,19 @@ impl DeviceChange {
 #[non_exhaustive]
 pub struct Item {
     /// The notification.
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub state: ItemState,
     pub category: Option<String>,
     /// When the notification was accepted. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// When the state changed last. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub changed_at: SystemTime,
     /// It is not listed from then on. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     pub notification: Option<Shown>,
     /// Any JSON, as in the request.
@@ -564,7 +591,7 @@ pub struct Item {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Items {
     #[serde(default)]
@@ -574,10 +601,11 @@ pub struct Items {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ItemCounts {
     /// All unread items.
+    #[serde(default)]
     pub unread: u64,
     /// Unread items by category, at most 100 categories. Items of no category are only in `unread`.
     #[serde(default)]
@@ -585,11 +613,13 @@ pub struct ItemCounts {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ItemsChanged {
+    #[serde(default)]
     pub changed: u64,
     /// All unread items after the change.
+    #[serde(default)]
     pub unread: u64,
     /// Unread items by category, at most 100 categories. Items of no category are only in `unread`.
     #[serde(default)]
@@ -705,12 +735,14 @@ impl CategoryPreference {
 }
 
 /// From `from` until before `to`, each day. It spans midnight if `to` is earlier.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct QuietHours {
     /// Hours and minutes of a local clock.
+    #[serde(default)]
     pub from: String,
     /// Another time than `from`.
+    #[serde(default)]
     pub to: String,
     /// IANA name. Default: the time zone of the device, or UTC if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -732,7 +764,7 @@ impl QuietHours {
 }
 
 /// The preferences that concern the device. Null: there are none.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct OwnPreferences {
     /// Of the device's user.
@@ -746,6 +778,7 @@ pub struct OwnPreferences {
 #[non_exhaustive]
 pub struct Me {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     /// A user id, chosen by the app: 1 to 255 bytes without control characters.
     pub user: Option<String>,
@@ -765,13 +798,17 @@ pub struct Me {
     /// All push tokens without the tokens themselves, the main one first.
     #[serde(default)]
     pub push_tokens: Vec<DevicePushToken>,
+    #[serde(default)]
     pub presence: Presence,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// Number of unacknowledged messages.
+    #[serde(default)]
     pub inbox: i64,
     /// Number of unread items of the user.
+    #[serde(default)]
     pub unread_items: i64,
+    #[serde(default)]
     pub preferences: OwnPreferences,
     /// The newest messages of the inbox, newest first, at most 10.
     #[serde(default)]
@@ -784,6 +821,7 @@ pub struct Me {
     pub maintenance: Vec<MeMaintenance>,
     /// Where to connect, by protocol. MQTT and XMPP over TCP are present if the operator set
     /// `mqtt.public_url` and `xmpp.public_url`.
+    #[serde(default)]
     pub connect: MeConnect,
 }
 
@@ -791,16 +829,18 @@ pub struct Me {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct MePushSuspect {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
     /// The push service's reason.
+    #[serde(default)]
     pub reason: String,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Variant {
+    #[serde(default)]
     pub variant: String,
     /// The data of the variant.
     pub data: Option<Value>,
@@ -810,11 +850,13 @@ pub struct Variant {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct MeMaintenance {
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub state: MeMaintenanceState,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub starts_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub ends_at: SystemTime,
     pub notification: Option<Map<String, Value>>,
     /// As defined.
@@ -823,13 +865,18 @@ pub struct MeMaintenance {
 
 /// Where to connect, by protocol. MQTT and XMPP over TCP are present if the operator set
 /// `mqtt.public_url` and `xmpp.public_url`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct MeConnect {
+    #[serde(default)]
     pub websocket: String,
+    #[serde(default)]
     pub sse: String,
+    #[serde(default)]
     pub socketio: String,
+    #[serde(default)]
     pub mqtt: String,
+    #[serde(default)]
     pub xmpp: String,
     /// `mqtts://host:port` or `mqtt://host:port`.
     pub mqtt_tcp: Option<String>,
@@ -900,6 +947,7 @@ impl NewEndpoint {
 #[non_exhaustive]
 pub struct Endpoint {
     /// The value of `data.web_push.endpoint` in its messages.
+    #[serde(default)]
     pub id: String,
     /// The address for application servers: anyone who knows it may post. Only in the response that
     /// creates it.
@@ -911,15 +959,16 @@ pub struct Endpoint {
     pub vapid_key: Option<String>,
     /// An idle device receives messages of at least this urgency; others wait until it is in use
     /// (RFC 8030 §5.3). Default: `normal`.
+    #[serde(default)]
     pub idle_urgency: Urgency,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub expires_at: Option<SystemTime>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Endpoints {
     #[serde(default)]

@@ -388,11 +388,13 @@ impl Sound {
 }
 
 /// A button.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Action {
     /// What the app learns when the user presses it.
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub title: String,
     /// Absolute URL that it opens.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -724,10 +726,11 @@ impl Notification {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Receipt {
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
     /// Number of distinct users or devices in the request. Null for topics, conditions and
     /// everyone.
@@ -739,12 +742,15 @@ pub struct Receipt {
 }
 
 /// What a push service of the app does not show.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Warning {
+    #[serde(default)]
     pub service: PushService,
     /// Its path in the request.
+    #[serde(default)]
     pub field: String,
+    #[serde(default)]
     pub warning: String,
 }
 
@@ -753,11 +759,16 @@ pub struct Warning {
 #[non_exhaustive]
 pub struct NotificationState {
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
     /// `pending`: in an inbox or a topic's log, not expired.
+    #[serde(default)]
     pub state: NotificationStateState,
+    #[serde(default)]
     pub when: When,
+    #[serde(default)]
     pub urgency: Urgency,
+    #[serde(default)]
     pub target: NotificationStateTarget,
     pub targets: Option<i64>,
     /// Number of devices by outcome. Outcomes that are not listed are zero.
@@ -768,10 +779,11 @@ pub struct NotificationState {
     /// The category was essential when Noroshi accepted the notification: preferences do not apply.
     /// Absent if not.
     pub essential: Option<bool>,
+    #[serde(default)]
     pub retain: bool,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub sent_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     /// Its trace, from the request's `traceparent` (docs/tracing.md). Absent if it was not traced.
     pub trace: Option<String>,
@@ -781,9 +793,10 @@ pub struct NotificationState {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct NotificationStateTarget {
+    #[serde(default)]
     pub kind: TargetKind,
     /// 1 to 255 bytes of UTF-8 without control characters, `+` and `#`. A topic that begins with
     /// `$` is `$maintenance`, or one that topic rules allow to MQTT clients.
@@ -792,7 +805,7 @@ pub struct NotificationStateTarget {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Notifications {
     #[serde(default)]
@@ -809,13 +822,17 @@ pub struct Notifications {
 #[non_exhaustive]
 pub struct ListedNotification {
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub sent_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
+    #[serde(default)]
     pub when: When,
+    #[serde(default)]
     pub urgency: Urgency,
+    #[serde(default)]
     pub target: ListedNotificationTarget,
     pub targets: Option<i64>,
     /// At most 200 characters of it.
@@ -835,9 +852,10 @@ pub struct ListedNotification {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ListedNotificationTarget {
+    #[serde(default)]
     pub kind: TargetKind,
     /// 1 to 255 bytes of UTF-8 without control characters, `+` and `#`. A topic that begins with
     /// `$` is `$maintenance`, or one that topic rules allow to MQTT clients.
@@ -846,10 +864,11 @@ pub struct ListedNotificationTarget {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct NotificationRecipient {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     /// The newest step on the device. `null`: none is recorded, or there are too many to look for
     /// it.
@@ -860,31 +879,39 @@ pub struct NotificationRecipient {
     /// The push service's own reason.
     pub reason: Option<String>,
     /// It waits in the device's inbox.
+    #[serde(default)]
     pub in_inbox: bool,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Trace {
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     #[serde(default)]
     pub steps: Vec<TraceStep>,
     /// It is in the device's inbox now.
+    #[serde(default)]
     pub in_inbox: bool,
     /// The device is connected now.
+    #[serde(default)]
     pub connected: bool,
     /// The device has a durable subscription to its topic.
+    #[serde(default)]
     pub subscribed: bool,
     /// What made it a notification for the device: its own name, its user, a durable subscription,
     /// a subscription of a session, a condition, everyone, the audience or the uploaded users of a
     /// campaign. `none`: it was not for the device. `unknown`: not recorded.
+    #[serde(default)]
     pub targeted_by: TraceTargetedBy,
     /// A sentence about `targeted_by`. It also states what is no longer known, such as
     /// subscriptions that have ended.
+    #[serde(default)]
     pub targeting: String,
     /// Why it did not arrive, or not yet. If several reasons apply, it is the one that ended the
     /// notification, otherwise that of the push service, otherwise that of connection and inbox.
@@ -904,6 +931,7 @@ pub struct Trace {
     /// Its trace, from the request's `traceparent` (docs/tracing.md). Absent if it was not traced.
     pub trace: Option<String>,
     /// Why the device received it or not: first connection and inbox, then push services.
+    #[serde(default)]
     pub summary: String,
 }
 
@@ -911,9 +939,11 @@ pub struct Trace {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct TraceStep {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
+    #[serde(default)]
     pub outcome: Outcome,
+    #[serde(default)]
     pub explain: String,
     /// The push service's reason, such as `BadDeviceToken`, or ours, such as `timeout`. Absent if
     /// there is none.
@@ -924,17 +954,20 @@ pub struct TraceStep {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct PushAttempt {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub sent_at: SystemTime,
     /// Milliseconds until the response, or until the node gave up.
+    #[serde(default)]
     pub took_ms: f64,
     /// It contains the push token, or names the subscription, for APNs and Web Push.
+    #[serde(default)]
     pub url: String,
     /// Without `authorization`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// The payload: JSON as it was sent, other text as a string, anything else as `{"base64": …}`.
     /// For Web Push it is the content before encryption.
+    #[serde(default)]
     pub body: Value,
     /// Absent if there was no response.
     pub response: Option<PushAttemptResponse>,
@@ -944,21 +977,24 @@ pub struct PushAttempt {
 }
 
 /// Absent if there was no response.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PushAttemptResponse {
+    #[serde(default)]
     pub status: u64,
     /// As `body` above, at most 1,024 bytes. Absent if it is empty.
     pub body: Option<Value>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Cancelled {
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
     /// Number of inbox rows removed.
+    #[serde(default)]
     pub removed: i64,
 }
 
@@ -977,7 +1013,7 @@ impl PresenceQuery {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PresenceAnswer {
     #[serde(default)]
@@ -985,9 +1021,10 @@ pub struct PresenceAnswer {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PresenceAnswerUser {
+    #[serde(default)]
     pub presence: Presence,
     /// Connected devices.
     #[serde(default)]
@@ -995,36 +1032,44 @@ pub struct PresenceAnswerUser {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PresenceAnswerUserDevice {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
+    #[serde(default)]
     pub presence: Presence,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Topic {
     /// 1 to 255 bytes of UTF-8 without control characters, `+` and `#`. A topic that begins with
     /// `$` is `$maintenance`, or one that topic rules allow to MQTT clients.
+    #[serde(default)]
     pub topic: String,
     /// Devices with a durable subscription.
+    #[serde(default)]
     pub subscribers: i64,
     /// Connections that receive it now.
+    #[serde(default)]
     pub connected: i64,
     /// Identifies one lifetime of the topic's log. Null if nothing was ever published.
     pub epoch: Option<String>,
     /// The last assigned offset.
+    #[serde(default)]
     pub offset: i64,
     /// Messages in the log.
+    #[serde(default)]
     pub log: i64,
+    #[serde(default)]
     pub retained: bool,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Topics {
     #[serde(default)]
@@ -1037,8 +1082,10 @@ pub struct Topics {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
+    #[serde(default)]
     pub t: String,
     /// UUIDv7: ids sort by the time they were accepted.
+    #[serde(default)]
     pub id: String,
     pub topic: Option<String>,
     pub epoch: Option<String>,
@@ -1048,17 +1095,19 @@ pub struct Message {
     pub data: Option<Value>,
     /// Present if the device must acknowledge it.
     pub ack: Option<bool>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub sent_at: SystemTime,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PushTokenKeys {
     /// 65 bytes, base64url.
+    #[serde(default)]
     pub p256dh: String,
     /// 16 bytes, base64url.
+    #[serde(default)]
     pub auth: String,
 }
 
@@ -1076,6 +1125,7 @@ impl PushTokenKeys {
 pub enum PushToken {
     #[serde(rename = "apns")]
     Apns {
+        #[serde(default)]
         token: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         environment: Option<PushEnvironment>,
@@ -1084,22 +1134,36 @@ pub enum PushToken {
         topic: Option<String>,
     },
     #[serde(rename = "fcm")]
-    Fcm { token: String },
+    Fcm {
+        #[serde(default)]
+        token: String,
+    },
     #[serde(rename = "webpush")]
-    Webpush { endpoint: String, keys: PushTokenKeys },
+    Webpush {
+        #[serde(default)]
+        endpoint: String,
+        #[serde(default)]
+        keys: PushTokenKeys,
+    },
     #[serde(rename = "webhook")]
     Webhook {
         /// The name of the provider's credential.
+        #[serde(default)]
         provider: String,
         /// An address that the provider understands: a vendor's token, an e-mail address, a phone
         /// number. At most 1,024 bytes.
+        #[serde(default)]
         token: String,
     },
     #[serde(rename = "hms")]
-    Hms { token: String },
+    Hms {
+        #[serde(default)]
+        token: String,
+    },
     #[serde(rename = "wns")]
     Wns {
         /// The channel URI. Its host is below notify.windows.com.
+        #[serde(default)]
         channel: String,
     },
     /// Of a later version of the service.
@@ -1399,14 +1463,18 @@ impl NamedPushTokenKeys {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct DevicePushToken {
+    #[serde(default)]
     pub kind: PushTokenKind,
     /// Empty: none.
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub service: PushService,
+    #[serde(default)]
     pub environment: PushEnvironment,
     /// APNs: the app's bundle id, if the token has its own.
     pub topic: Option<String>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub registered_at: SystemTime,
     /// Nothing is sent to the token from then on. `null`: never.
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
@@ -1414,6 +1482,7 @@ pub struct DevicePushToken {
     /// The token is suspended since then, until it is registered again.
     pub suspect: Option<DevicePushTokenSuspect>,
     /// Ordinary pushes go to this token: the message token that was registered last.
+    #[serde(default)]
     pub main: bool,
     pub token: Option<PushToken>,
 }
@@ -1422,14 +1491,15 @@ pub struct DevicePushToken {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct DevicePushTokenSuspect {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
     /// The push service's reason.
+    #[serde(default)]
     pub reason: String,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct DevicePushTokens {
     /// The main token first.
@@ -1555,25 +1625,33 @@ impl DeviceRegistration {
 #[non_exhaustive]
 pub struct Registered {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     /// For `Authorization: Bearer` on `/v1/me`, and to connect.
+    #[serde(default)]
     pub token: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     /// Where to connect, by protocol. MQTT and XMPP over TCP are present if the operator set
     /// `mqtt.public_url` and `xmpp.public_url`.
+    #[serde(default)]
     pub connect: RegisteredConnect,
 }
 
 /// Where to connect, by protocol. MQTT and XMPP over TCP are present if the operator set
 /// `mqtt.public_url` and `xmpp.public_url`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct RegisteredConnect {
+    #[serde(default)]
     pub websocket: String,
+    #[serde(default)]
     pub sse: String,
+    #[serde(default)]
     pub socketio: String,
+    #[serde(default)]
     pub mqtt: String,
+    #[serde(default)]
     pub xmpp: String,
     /// `mqtts://host:port` or `mqtt://host:port`.
     pub mqtt_tcp: Option<String>,
@@ -1586,6 +1664,7 @@ pub struct RegisteredConnect {
 #[non_exhaustive]
 pub struct Device {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     /// A user id, chosen by the app: 1 to 255 bytes without control characters.
     pub user: Option<String>,
@@ -1605,8 +1684,9 @@ pub struct Device {
     /// All push tokens without the tokens themselves, the main one first.
     #[serde(default)]
     pub push_tokens: Vec<DevicePushToken>,
+    #[serde(default)]
     pub presence: Presence,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// The day (UTC) when the device was last seen; see the filters of the list of devices. Null:
     /// not since the database was upgraded to a version that records it. Absent in answers of older
@@ -1620,14 +1700,15 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct DevicePushSuspect {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
     /// The push service's reason.
+    #[serde(default)]
     pub reason: String,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Devices {
     #[serde(default)]
@@ -1637,20 +1718,24 @@ pub struct Devices {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Revoked {
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
+    #[serde(default)]
     pub token_version: i64,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct UserRevoked {
+    #[serde(default)]
     pub user: String,
     /// Number of devices whose tokens were revoked.
+    #[serde(default)]
     pub devices: u64,
 }
 
@@ -1659,17 +1744,19 @@ pub struct UserRevoked {
 #[non_exhaustive]
 pub struct Item {
     /// The notification.
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub state: ItemState,
     pub category: Option<String>,
     /// When the notification was accepted. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// When the state changed last. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub changed_at: SystemTime,
     /// It is not listed from then on. RFC 3339, UTC.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     pub notification: Option<Shown>,
     /// Any JSON, as in the request.
@@ -1677,7 +1764,7 @@ pub struct Item {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Items {
     #[serde(default)]
@@ -1687,10 +1774,11 @@ pub struct Items {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ItemCounts {
     /// All unread items.
+    #[serde(default)]
     pub unread: u64,
     /// Unread items by category, at most 100 categories. Items of no category are only in `unread`.
     #[serde(default)]
@@ -1698,9 +1786,10 @@ pub struct ItemCounts {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ItemsDeleted {
+    #[serde(default)]
     pub deleted: u64,
 }
 
@@ -1813,12 +1902,14 @@ impl CategoryPreference {
 }
 
 /// From `from` until before `to`, each day. It spans midnight if `to` is earlier.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct QuietHours {
     /// Hours and minutes of a local clock.
+    #[serde(default)]
     pub from: String,
     /// Another time than `from`.
+    #[serde(default)]
     pub to: String,
     /// IANA name. Default: the time zone of the device, or UTC if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -1998,11 +2089,14 @@ impl Jwks {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AppState {
+    #[serde(default)]
     pub name: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
+    #[serde(default)]
     pub jwt_secret_set: bool,
     pub jwks_url: Option<String>,
+    #[serde(default)]
     pub jwks_set: bool,
     /// Required `iss` of the app's JWTs. Default: any. Only the operator can change it.
     pub issuer: Option<String>,
@@ -2048,11 +2142,13 @@ impl NewKey {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Key {
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub scopes: Vec<Scope>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// RFC 3339, UTC. From then on requests with the key get `401`. `null`: never.
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
@@ -2062,7 +2158,7 @@ pub struct Key {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Keys {
     #[serde(default)]
@@ -2388,18 +2484,23 @@ impl NewPushCredential {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct PushCredential {
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub service: PushService,
+    #[serde(default)]
     pub environment: PushEnvironment,
+    #[serde(default)]
     pub name: String,
     /// Public parts: ids, and a fingerprint.
+    #[serde(default)]
     pub settings: Map<String, Value>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PushCredentials {
     #[serde(default)]
@@ -2479,13 +2580,15 @@ impl PushRotation {
 }
 
 /// The answer of the push service.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct PushTested {
     /// `accepted`: the push service accepted it.
+    #[serde(default)]
     pub answer: PushTestedAnswer,
     /// The push service's reason, or ours.
     pub reason: Option<String>,
+    #[serde(default)]
     pub explain: String,
 }
 
@@ -2525,10 +2628,11 @@ impl RestoreTokens {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct RestoredTokens {
     /// Tokens.
+    #[serde(default)]
     pub restored: u64,
 }
 
@@ -2917,36 +3021,46 @@ impl CampaignTreatment {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReport {
+    #[serde(default)]
     pub name: String,
     /// Sends nothing to its devices.
+    #[serde(default)]
     pub held_out: bool,
     /// The notification id of its pushes and outcomes.
+    #[serde(default)]
     pub notification: String,
     /// Devices that were assigned it and have a final outcome.
+    #[serde(default)]
     pub targeted: i64,
     /// Accepted by a push service.
+    #[serde(default)]
     pub pushed: i64,
     /// Written to connections. Counts a device again if it reconnects before it acknowledges the
     /// message.
+    #[serde(default)]
     pub written: i64,
     /// Acknowledged `stored` messages.
+    #[serde(default)]
     pub acked: i64,
     /// `pushed` if only push services deliver it, `acked` with `when` "stored", otherwise
     /// `written`.
+    #[serde(default)]
     pub delivered: CampaignVariantReportDelivered,
     /// `POST /v1/me/opened`, once per device.
+    #[serde(default)]
     pub opened: CampaignVariantReportOpened,
     /// Null for the control itself, and if nothing is sent.
     pub against_control: Option<CampaignVariantReportAgainstControl>,
 }
 
 /// `pushed` if only push services deliver it, `acked` with `when` "stored", otherwise `written`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReportDelivered {
+    #[serde(default)]
     pub count: i64,
     /// Share of the targeted devices. Null if there are none or nothing is sent.
     pub rate: Option<f64>,
@@ -2957,9 +3071,10 @@ pub struct CampaignVariantReportDelivered {
 }
 
 /// `POST /v1/me/opened`, once per device.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReportOpened {
+    #[serde(default)]
     pub count: i64,
     /// Share of the targeted devices. Null if there are none or nothing is sent.
     pub rate: Option<f64>,
@@ -2970,7 +3085,7 @@ pub struct CampaignVariantReportOpened {
 }
 
 /// Null for the control itself, and if nothing is sent.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReportAgainstControl {
     /// Null while either has no devices.
@@ -2980,34 +3095,44 @@ pub struct CampaignVariantReportAgainstControl {
 }
 
 /// Null while either has no devices.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReportAgainstControlDelivered {
     /// The rate minus the control's.
+    #[serde(default)]
     pub difference: f64,
     /// Lower bound of Newcombe's 95 % interval.
+    #[serde(default)]
     pub low: f64,
     /// Its upper bound.
+    #[serde(default)]
     pub high: f64,
     /// p-value of the two-sided test of no difference.
+    #[serde(default)]
     pub p_value: f64,
     /// The interval excludes 0.
+    #[serde(default)]
     pub distinguishable: bool,
 }
 
 /// Null while either has no devices.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignVariantReportAgainstControlOpened {
     /// The rate minus the control's.
+    #[serde(default)]
     pub difference: f64,
     /// Lower bound of Newcombe's 95 % interval.
+    #[serde(default)]
     pub low: f64,
     /// Its upper bound.
+    #[serde(default)]
     pub high: f64,
     /// p-value of the two-sided test of no difference.
+    #[serde(default)]
     pub p_value: f64,
     /// The interval excludes 0.
+    #[serde(default)]
     pub distinguishable: bool,
 }
 
@@ -3183,24 +3308,31 @@ impl NewCampaignQuietHours {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Campaign {
+    #[serde(default)]
     pub id: String,
     pub name: Option<String>,
     /// `scheduled`: waits for `start_at`.
+    #[serde(default)]
     pub state: CampaignState,
+    #[serde(default)]
     pub audience: Audience,
+    #[serde(default)]
     pub message: CampaignMessage,
     /// Languages that have a variant.
     #[serde(default)]
     pub locales: Vec<String>,
     /// Results by variant, in the order of the experiment. Null if the campaign has no variants.
     pub experiment: Option<CampaignExperiment>,
+    #[serde(default)]
     pub lane: Lane,
     /// When devices are due, and how fast it sends, as the request states it.
+    #[serde(default)]
     pub schedule: CampaignSchedule,
     /// The notification id of its outcomes: `/v1/notifications/{id}/devices/{device}` explains why
     /// a device received it or not.
+    #[serde(default)]
     pub notification: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub start_at: Option<SystemTime>,
@@ -3209,12 +3341,16 @@ pub struct Campaign {
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub finished_at: Option<SystemTime>,
     /// Number of uploaded users.
+    #[serde(default)]
     pub uploaded: i64,
     /// Number of devices queued so far.
+    #[serde(default)]
     pub recipients: i64,
     /// Those without a final outcome.
+    #[serde(default)]
     pub queued: i64,
     /// Those with a final outcome.
+    #[serde(default)]
     pub done: i64,
     /// Total number of devices. Null until counted.
     pub total: Option<i64>,
@@ -3226,8 +3362,10 @@ pub struct Campaign {
     pub reasons: Vec<CampaignReason>,
     /// Devices that no push service accepted it for: refused, token gone, suspended, expired, not
     /// configured.
+    #[serde(default)]
     pub errors: i64,
     /// Devices per second: current while it runs, otherwise on average.
+    #[serde(default)]
     pub rate_per_second: f64,
     /// Estimated seconds until the end: at this rate, before the first results at the wanted one,
     /// and at least until the last known batch is due. Null if unknown.
@@ -3238,11 +3376,14 @@ pub struct Campaign {
     #[serde(default)]
     pub steps: Vec<CampaignStep>,
     /// Time from the queue to the push service's answer.
+    #[serde(default)]
     pub latency: CampaignLatency,
     /// Each change of the request or of the recipients adds 1.
+    #[serde(default)]
     pub revision: u64,
     /// False: a draft that lacks something, and cannot start. `audience` and `message` then show
     /// only what is valid; `definition` has everything.
+    #[serde(default)]
     pub complete: bool,
     /// E-mail address of a person, or `key:` and the name of an API key. Null: an earlier version
     /// created it.
@@ -3266,7 +3407,7 @@ pub struct Campaign {
 }
 
 /// When devices are due, and how fast it sends, as the request states it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignSchedule {
     /// Time on each device's clock, such as `09:00`. Null: at once.
@@ -3276,23 +3417,28 @@ pub struct CampaignSchedule {
     /// of the campaign.
     pub rate_per_second: Option<i64>,
     /// Recipients in one batch.
+    #[serde(default)]
     pub batch_size: i64,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignScheduleQuietHours {
+    #[serde(default)]
     pub from: String,
+    #[serde(default)]
     pub to: String,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignReason {
+    #[serde(default)]
     pub outcome: Outcome,
     pub reason: Option<String>,
+    #[serde(default)]
     pub count: i64,
 }
 
@@ -3300,13 +3446,14 @@ pub struct CampaignReason {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct CampaignStep {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub due_at: SystemTime,
+    #[serde(default)]
     pub batches: i64,
 }
 
 /// Time from the queue to the push service's answer.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignLatency {
     pub p50_ms: Option<i64>,
@@ -3318,13 +3465,14 @@ pub struct CampaignLatency {
 #[non_exhaustive]
 pub struct CampaignApproval {
     /// E-mail address of the second person.
+    #[serde(default)]
     pub by: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Campaigns {
     #[serde(default)]
@@ -3385,24 +3533,32 @@ impl Recipient {
 #[non_exhaustive]
 pub struct Invalidation {
     /// Its position: `after` of the next page.
+    #[serde(default)]
     pub seq: String,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub at: SystemTime,
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
+    #[serde(default)]
     pub service: PushService,
+    #[serde(default)]
     pub kind: PushTokenKind,
     /// Empty: none.
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub environment: PushEnvironment,
     /// The push service's reason.
+    #[serde(default)]
     pub reason: String,
     /// `false`: suspended, because it seems to belong to another environment, topic or sender.
+    #[serde(default)]
     pub removed: bool,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Invalidations {
     #[serde(default)]
@@ -3411,18 +3567,22 @@ pub struct Invalidations {
 }
 
 /// The current audience of a campaign.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignCount {
     /// Devices in the audience.
+    #[serde(default)]
     pub devices: i64,
     /// Users of these devices. Null if there are too many to count.
     pub users: Option<i64>,
     /// Devices without a push token.
+    #[serde(default)]
     pub no_push_token: i64,
     /// Devices with a suspended push token.
+    #[serde(default)]
     pub suspect: i64,
     /// Devices that the filter `devices` excludes.
+    #[serde(default)]
     pub filtered: i64,
     /// Devices that push services can reach.
     #[serde(default)]
@@ -3438,6 +3598,7 @@ pub struct CampaignCount {
 #[non_exhaustive]
 pub struct Endpoint {
     /// The value of `data.web_push.endpoint` in its messages.
+    #[serde(default)]
     pub id: String,
     /// The address for application servers: anyone who knows it may post. Only in the response that
     /// creates it.
@@ -3449,15 +3610,16 @@ pub struct Endpoint {
     pub vapid_key: Option<String>,
     /// An idle device receives messages of at least this urgency; others wait until it is in use
     /// (RFC 8030 §5.3). Default: `normal`.
+    #[serde(default)]
     pub idle_urgency: Urgency,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub expires_at: Option<SystemTime>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Endpoints {
     #[serde(default)]
@@ -3465,12 +3627,14 @@ pub struct Endpoints {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ExperimentVariant {
     /// The name in the app's code.
+    #[serde(default)]
     pub name: String,
     /// Its share of the sum of weights. 0: assigned to no device.
+    #[serde(default)]
     pub weight: u64,
     /// Any JSON for the app's code, at most 4 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -3648,7 +3812,9 @@ impl NewExperimentOverrides {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Experiment {
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub state: ExperimentState,
     pub description: Option<String>,
     #[serde(default)]
@@ -3657,14 +3823,17 @@ pub struct Experiment {
     pub starts_at: Option<SystemTime>,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub ends_at: Option<SystemTime>,
+    #[serde(default)]
     pub audience: ExperimentAudience,
     /// Fixed variants, regardless of audience and weights. A device's entry takes precedence over
     /// its user's. At most 1,000 in total.
+    #[serde(default)]
     pub overrides: ExperimentOverrides,
+    #[serde(default)]
     pub killed: bool,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub updated_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub archived_at: Option<SystemTime>,
@@ -3672,7 +3841,7 @@ pub struct Experiment {
 
 /// Fixed variants, regardless of audience and weights. A device's entry takes precedence over its
 /// user's. At most 1,000 in total.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ExperimentOverrides {
     #[serde(default)]
@@ -3682,7 +3851,7 @@ pub struct ExperimentOverrides {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Experiments {
     #[serde(default)]
@@ -3706,13 +3875,16 @@ impl ExperimentChange {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ExperimentAssigned {
+    #[serde(default)]
     pub experiment: String,
+    #[serde(default)]
     pub device: String,
     pub user: Option<String>,
     /// Whether it runs now.
+    #[serde(default)]
     pub running: bool,
     /// Null: the device is not in its audience.
     pub variant: Option<String>,
@@ -3824,27 +3996,29 @@ impl NewNoticeLocale {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Notice {
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub state: NoticeState,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub announced_at: Option<SystemTime>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub starts_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub ends_at: SystemTime,
     pub notification: Option<Map<String, Value>>,
     /// As defined.
     pub data: Option<Value>,
     #[serde(default)]
     pub locales: BTreeMap<String, NoticeLocale>,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub updated_at: SystemTime,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct NoticeLocale {
     pub notification: Option<Map<String, Value>>,
@@ -3853,7 +4027,7 @@ pub struct NoticeLocale {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Notices {
     #[serde(default)]
@@ -3863,54 +4037,67 @@ pub struct Notices {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Quotas {
+    #[serde(default)]
     pub app: String,
     #[serde(default)]
     pub quotas: Vec<Quota>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Quota {
+    #[serde(default)]
     pub quota: QuotaName,
     /// Null: unlimited.
     pub limit: Option<i64>,
     /// `app`: its own limit; `default`: the node's.
+    #[serde(default)]
     pub source: QuotaSource,
     /// Null if not counted. For a rate: the used tokens.
     pub used: Option<i64>,
     /// Rejections by this node since its start.
+    #[serde(default)]
     pub refused: i64,
     /// `node`: enforced per node; `store`: enforced across all nodes that share a store.
+    #[serde(default)]
     pub scope: QuotaScope,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct TopicPermission {
+    #[serde(default)]
     pub device: String,
     pub user: Option<String>,
+    #[serde(default)]
     pub topic: String,
+    #[serde(default)]
     pub action: TopicAction,
+    #[serde(default)]
     pub decision: TopicDecision,
     /// If denied: `no_rule`, `server_only`, `not_in_token` or `overlap`.
     pub reason: Option<String>,
+    #[serde(default)]
     pub detail: String,
     /// The rule that decides.
     pub rule: Option<TopicPermissionRule>,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct TopicPermissionRule {
     /// Its index in the list, from 0.
+    #[serde(default)]
     pub number: i64,
+    #[serde(default)]
     pub topic: String,
+    #[serde(default)]
     pub allow: String,
 }
 
@@ -3956,12 +4143,14 @@ impl TopicRules {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct TopicRule {
     /// A pattern of text, `+` for a level, `#` as the last level, `*` within a level, and the
     /// variables `{user}`, `{device}`, `{claim:name}`.
+    #[serde(default)]
     pub topic: String,
+    #[serde(default)]
     pub allow: TopicRuleAllow,
 }
 
@@ -3973,10 +4162,11 @@ impl TopicRule {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct TopicWebhook {
     /// An https URL. The operator may also set an http URL.
+    #[serde(default)]
     pub url: String,
     /// `whsec_` and 24 to 64 bytes in base64. Signs the requests (Standard Webhooks). Never shown.
     /// Absent: unchanged.
@@ -4216,9 +4406,10 @@ impl ActivityAndroidProgress {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityAndroidProgressSegment {
+    #[serde(default)]
     pub length: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub color: Option<String>,
@@ -4239,9 +4430,10 @@ impl ActivityAndroidProgressSegment {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityAndroidProgressPoint {
+    #[serde(default)]
     pub position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub color: Option<String>,
@@ -4548,11 +4740,15 @@ impl ActivityEnd {
 #[non_exhaustive]
 pub struct Activity {
     /// The id of the activity: 1 to 64 letters, digits and `.`, `_`, `-`.
+    #[serde(default)]
     pub id: String,
     /// `expired`: its time was over.
+    #[serde(default)]
     pub state: ActivityState,
     /// Of the state: 1 at the start, one more with each change.
+    #[serde(default)]
     pub version: u64,
+    #[serde(default)]
     pub attributes_type: String,
     pub attributes: Option<Map<String, Value>>,
     pub content_state: Option<Map<String, Value>>,
@@ -4560,23 +4756,28 @@ pub struct Activity {
     pub stale_date: Option<SystemTime>,
     pub relevance: Option<f64>,
     pub android: Option<ActivityAndroid>,
+    #[serde(default)]
     pub when: When,
     pub ios_via: Option<NewActivityIosVia>,
+    #[serde(default)]
     pub frequent_updates: bool,
+    #[serde(default)]
     pub join: NewActivityJoin,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub updated_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub ended_at: Option<SystemTime>,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub dismissal_date: Option<SystemTime>,
     /// Devices that take part, as far as they are collected.
+    #[serde(default)]
     pub devices: u64,
     /// Updates with a high urgency that the budget allows now.
+    #[serde(default)]
     pub high_priority_left: u64,
     /// Only for a single activity.
     pub target: Option<ActivityTarget>,
@@ -4587,9 +4788,10 @@ pub struct Activity {
 }
 
 /// Only for a single activity.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityTarget {
+    #[serde(default)]
     pub kind: ActivityTargetKind,
     pub topic: Option<String>,
     pub condition: Option<String>,
@@ -4597,14 +4799,17 @@ pub struct ActivityTarget {
 }
 
 /// Only for a single activity.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityProgress {
     /// All devices of the target are collected.
+    #[serde(default)]
     pub collected: bool,
     /// Devices that have the newest state, or cannot get it by push.
+    #[serde(default)]
     pub current: u64,
     /// Devices that wait for the newest state.
+    #[serde(default)]
     pub waiting: u64,
     /// Pushes by outcome, over all versions.
     #[serde(default)]
@@ -4614,19 +4819,22 @@ pub struct ActivityProgress {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityProgressReason {
+    #[serde(default)]
     pub outcome: Outcome,
     pub reason: Option<String>,
+    #[serde(default)]
     pub count: u64,
 }
 
 /// Only in the answer to a change.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityChange {
     /// 5 if the update did not ask for a high urgency, or the budget is used up.
+    #[serde(default)]
     pub priority: i64,
     /// The message for connected devices. `null`: the node had no room for it; the next state
     /// replaces it.
@@ -4634,7 +4842,7 @@ pub struct ActivityChange {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Activities {
     #[serde(default)]
@@ -4644,19 +4852,25 @@ pub struct Activities {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct ActivityDevice {
     /// The id of the activity: 1 to 64 letters, digits and `.`, `_`, `-`.
+    #[serde(default)]
     pub id: String,
     /// One installed app: 1 to 128 bytes without control characters.
+    #[serde(default)]
     pub device: String,
     /// `summary` explains it.
+    #[serde(default)]
     pub state: ActivityDeviceState,
     /// The newest version that was sent to the device; 0: none.
+    #[serde(default)]
     pub version: u64,
+    #[serde(default)]
     pub current_version: u64,
     /// The device waits for the newest version.
+    #[serde(default)]
     pub waiting: bool,
     /// When it is sent at the earliest.
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
@@ -4671,17 +4885,21 @@ pub struct ActivityDevice {
     pub reason: Option<String>,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub at: Option<SystemTime>,
+    #[serde(default)]
     pub connected: bool,
     /// What made it an activity for the device: its own name, its user, a durable subscription, a
     /// condition, everyone, or a token of the activity that the device reported. `none`: it is not
     /// for the device.
+    #[serde(default)]
     pub targeted_by: ActivityDeviceTargetedBy,
     /// A sentence about `targeted_by`.
+    #[serde(default)]
     pub targeting: String,
     /// Why no push brought the newest state to the device, or not yet. Absent if one did, or if
     /// nothing that prevented it is known.
     pub cause: Option<ActivityDeviceCause>,
     /// What `state` means, and why the device lacks the newest state.
+    #[serde(default)]
     pub summary: String,
     /// The attempts at pushes to the device that the node recorded, oldest first. Absent if there
     /// is none.
@@ -4690,10 +4908,11 @@ pub struct ActivityDevice {
 }
 
 /// An update or the end of a Live Activity. The payload has at most 5,120 bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Broadcast {
     /// Nothing starts an activity through a channel.
+    #[serde(default)]
     pub event: BroadcastEvent,
     /// The fields of the app's `ContentState`. Required for `update`; an `end` without it leaves
     /// the last state.
@@ -5068,10 +5287,14 @@ impl NewChannel {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Channel {
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub environment: PushEnvironment,
     /// Of the credential with which it was created.
+    #[serde(default)]
     pub bundle_id: String,
+    #[serde(default)]
     pub storage: NewChannelStorage,
     /// Apple's id, with which the app subscribes. `null` while it is being created.
     pub apns_id: Option<String>,
@@ -5079,8 +5302,9 @@ pub struct Channel {
     /// `$` is `$maintenance`, or one that topic rules allow to MQTT clients.
     pub topic: Option<String>,
     /// Broadcasts that wait; at most 1,000.
+    #[serde(default)]
     pub waiting: i64,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub created_at: SystemTime,
     /// The 20 newest, newest first. Only in the answer about one channel.
     #[serde(default)]
@@ -5088,7 +5312,7 @@ pub struct Channel {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct Channels {
     #[serde(default)]
@@ -5118,20 +5342,26 @@ impl ChannelChange {
 #[non_exhaustive]
 pub struct BroadcastState {
     /// Also `apns-request-id` of every attempt.
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub channel: String,
     /// The notification that it was published with.
     pub notification: Option<String>,
     /// `sent`: Apple accepted it. Apple does not report what devices received.
+    #[serde(default)]
     pub state: BroadcastStateState,
     /// Of Apple or of Noroshi, for the last attempt.
     pub reason: Option<String>,
+    #[serde(default)]
     pub attempts: i64,
+    #[serde(default)]
     pub priority: i64,
+    #[serde(default)]
     pub replaceable: bool,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub accepted_at: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub expires_at: SystemTime,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub ended_at: Option<SystemTime>,
@@ -5142,7 +5372,7 @@ pub struct BroadcastState {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct AppleChannels {
     #[serde(default)]
@@ -5150,21 +5380,24 @@ pub struct AppleChannels {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct AppleChannelsChannel {
+    #[serde(default)]
     pub apns_id: String,
     /// `null`: no channel of the app has this id.
     pub name: Option<String>,
 }
 
 /// What is missing or invalid in a draft.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignProblem {
     /// Path of the field, such as `message.notification.title`. Null: the campaign as a whole.
     pub field: Option<String>,
+    #[serde(default)]
     pub code: String,
+    #[serde(default)]
     pub detail: String,
 }
 
@@ -5421,11 +5654,14 @@ impl CampaignChangeQuietHours {
 }
 
 /// A number with its 95 % interval. All three are equal if it was counted.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct EstimatedSize {
+    #[serde(default)]
     pub value: i64,
+    #[serde(default)]
     pub low: i64,
+    #[serde(default)]
     pub high: i64,
 }
 
@@ -5434,14 +5670,21 @@ pub struct EstimatedSize {
 #[non_exhaustive]
 pub struct CampaignEstimate {
     /// True: everything was counted. False: the sizes are estimates from a stratified sample.
+    #[serde(default)]
     pub exact: bool,
     /// Devices that were read.
+    #[serde(default)]
     pub examined: i64,
     /// The revision of the campaign that was estimated.
+    #[serde(default)]
     pub revision: i64,
+    #[serde(default)]
     pub devices: EstimatedSize,
+    #[serde(default)]
     pub users: EstimatedSize,
+    #[serde(default)]
     pub no_push_token: EstimatedSize,
+    #[serde(default)]
     pub suspect: EstimatedSize,
     /// Devices that push services can reach.
     #[serde(default)]
@@ -5449,6 +5692,7 @@ pub struct CampaignEstimate {
     /// Devices by language, largest first.
     #[serde(default)]
     pub by_locale: Vec<CampaignEstimateByLocale>,
+    #[serde(default)]
     pub other_locales: EstimatedSize,
     /// Devices of the audience, chosen at random.
     #[serde(default)]
@@ -5458,22 +5702,25 @@ pub struct CampaignEstimate {
     /// it. Null: none does.
     pub approval_above: Option<i64>,
     /// Whether it may be that large.
+    #[serde(default)]
     pub needs_approval: bool,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignEstimateByLocale {
     /// Null: devices without a language.
     pub locale: Option<String>,
+    #[serde(default)]
     pub devices: EstimatedSize,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignEstimateSample {
+    #[serde(default)]
     pub device: String,
     pub user: Option<String>,
     pub platform: Option<String>,
@@ -5488,7 +5735,7 @@ pub struct CampaignEstimateSample {
 #[non_exhaustive]
 pub struct CampaignEstimateForecast {
     /// When the first device is due, if the campaign starts now.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub starts_at: SystemTime,
     /// When the last device gets it, at this rate. Null: the rate is unknown.
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
@@ -5496,8 +5743,10 @@ pub struct CampaignEstimateForecast {
     pub rate_per_second: Option<f64>,
     /// `limit`: the campaign's own limit. `measured`: the median of the app's last campaigns that
     /// neither a limit nor local times slowed down.
+    #[serde(default)]
     pub rate_from: CampaignEstimateForecastRateFrom,
     /// How many campaigns the measured rate comes from.
+    #[serde(default)]
     pub measured_campaigns: i64,
     /// Devices by the time that they are due, after local times and quiet hours.
     #[serde(default)]
@@ -5508,15 +5757,17 @@ pub struct CampaignEstimateForecast {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct CampaignEstimateForecastStep {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub due_at: SystemTime,
+    #[serde(default)]
     pub devices: i64,
 }
 
 /// What one user of an uploaded audience gets.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct CampaignRecipient {
+    #[serde(default)]
     pub user: String,
     /// Values of placeholders.
     #[serde(default)]
@@ -5529,19 +5780,22 @@ pub struct CampaignRecipient {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub from: SystemTime,
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub until: SystemTime,
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct SeriesFigure {
+    #[serde(default)]
     pub name: SeriesFigureName,
     /// `seconds` for times; of counts, what is counted in each step.
+    #[serde(default)]
     pub unit: String,
+    #[serde(default)]
     pub kind: SeriesFigureKind,
     /// One for each step. `null`: not measured, or nothing to measure.
     #[serde(default)]
@@ -5553,12 +5807,13 @@ pub struct SeriesFigure {
 #[non_exhaustive]
 pub struct Series {
     /// The begin of the first step, a multiple of the step.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub from: SystemTime,
     /// The end of the last step.
-    #[serde(deserialize_with = "timestamp::deserialize")]
+    #[serde(deserialize_with = "timestamp::deserialize", default = "timestamp::epoch")]
     pub until: SystemTime,
     /// Seconds of a step.
+    #[serde(default)]
     pub step_s: i64,
     /// How many seconds of each step were measured, by at least one node. 0: a gap.
     #[serde(default)]
@@ -5569,6 +5824,7 @@ pub struct Series {
     /// `null` for an app.
     pub nodes: Option<Vec<SeriesNode>>,
     /// Nodes that wrote something in the range.
+    #[serde(default)]
     pub nodes_count: i64,
     /// Times for which one or more of these nodes wrote nothing.
     #[serde(default)]
@@ -5576,9 +5832,10 @@ pub struct Series {
 }
 
 /// The schema of this name in `openapi.json`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
 pub struct SeriesNode {
+    #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub missing: Vec<SeriesSpan>,

@@ -51,6 +51,8 @@ struct Field {
     form: Form,
     /// For serde: a module, or nothing.
     with: &'static str,
+    /// Whether `Default` gives a value for an answer without the field: one of an older version of the service.
+    has_default: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -284,7 +286,10 @@ impl<'a> Generator<'a> {
         }
         let inner = self.out.split_off(start);
         let has_required = fields.iter().any(|one| matches!(one.form, Form::Required | Form::Nullable));
-        let default = if uses.in_requests && !has_required { ", Default" } else { "" };
+        let has_default = fields
+            .iter()
+            .all(|one| one.form != Form::Required || one.has_default && one.kind != "SystemTime");
+        let default = if has_default && (uses.in_responses || !has_required) { ", Default" } else { "" };
         let mut text = doc(&described(&schema.description), "");
         let _ =
             write!(text, "#[derive({}{default})]\n#[non_exhaustive]\npub struct {name} {{\n", derives(uses));
@@ -339,7 +344,8 @@ impl<'a> Generator<'a> {
             false => &property.description,
         };
         let doc = if text == "RFC 3339, UTC." { String::new() } else { text.clone() };
-        Ok(Field { name: field(key), key: key.to_owned(), doc, kind, form, with })
+        let has_default = self.has_default(&bare);
+        Ok(Field { name: field(key), key: key.to_owned(), doc, kind, form, with, has_default })
     }
 
     /// The type of a value that is neither null nor absent, and its serde module. Inline objects and enums get `type_name`.
@@ -398,6 +404,23 @@ impl<'a> Generator<'a> {
                 _ => simple("Value"),
             },
         }
+    }
+
+    fn has_default(&self, schema: &Schema) -> bool {
+        let (schema, is_nullable) = schema.without_null();
+        if is_nullable {
+            return true;
+        }
+        if let Some(name) = schema.target() {
+            let target = self.document.components.schemas.get(name);
+            return name == "Duration" || target.is_some_and(|target| self.has_default(target));
+        }
+        if schema.is_union_of_objects() || !schema.any_of.is_empty() {
+            return false;
+        }
+        schema.properties.0.iter().filter(|(key, _)| schema.required.contains(key)).all(|(_, property)| {
+            property.format.as_deref() != Some("date-time") && self.has_default(property)
+        })
     }
 
     fn collection(
@@ -546,6 +569,7 @@ impl<'a> Generator<'a> {
                     kind,
                     form: Form::Optional,
                     with,
+                    has_default: true,
                 });
             }
             let name = format!("{title}Query");
@@ -596,9 +620,14 @@ fn write_field(text: &mut String, field: &Field, uses: Uses, indent: &str, visib
             _ => options.push(format!("deserialize_with = \"{module}::deserialize\"")),
         }
     }
-    let needs_default = !with.is_empty() && is_option || *form == Form::Defaulted;
-    if uses.in_responses && needs_default {
-        options.push("default".to_owned());
+    if uses.in_responses {
+        let is_bare_option = is_option && with.is_empty(); // serde's own rule
+        match (form, kind.as_str()) {
+            (Form::Required, "SystemTime") => options.push("default = \"timestamp::epoch\"".to_owned()),
+            (Form::Required, _) if !field.has_default => {}
+            _ if is_bare_option => {}
+            _ => options.push("default".to_owned()),
+        }
     }
     if uses.in_requests {
         match form {

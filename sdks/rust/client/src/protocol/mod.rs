@@ -32,3 +32,5 @@ pub(crate) use request::Call;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::presence;

@@ -5,6 +5,7 @@ mod limits;
 mod player;
 
 use player::Player;
+pub(crate) use player::presence;
 
 use crate::tests::vectors;
 
