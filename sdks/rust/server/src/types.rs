@@ -3322,7 +3322,7 @@ pub struct Campaign {
     #[serde(default)]
     pub locales: Vec<String>,
     /// Results by variant, in the order of the experiment. Null if the campaign has no variants.
-    pub experiment: Option<CampaignExperiment>,
+    pub experiment: Option<CampaignResults>,
     #[serde(default)]
     pub lane: Lane,
     /// When devices are due, and how fast it sends, as the request states it.
@@ -3404,6 +3404,19 @@ pub struct Campaign {
     /// created and while it is a draft; absent if there is nothing to warn of.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+}
+
+/// Results by variant, in the order of the experiment. Null if the campaign has no variants.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[non_exhaustive]
+pub struct CampaignResults {
+    #[serde(default)]
+    pub name: String,
+    /// The variant that the others are compared with.
+    #[serde(default)]
+    pub control: String,
+    #[serde(default)]
+    pub variants: Vec<CampaignVariantReport>,
 }
 
 /// When devices are due, and how fast it sends, as the request states it.
@@ -7300,9 +7313,9 @@ open_enum! {
 open_enum! {
     /// The schema of this name in `openapi.json`.
     pub enum SeriesStep {
-        10s = "10s",
-        1m = "1m",
-        1h = "1h",
+        Every10s = "10s",
+        Every1m = "1m",
+        Every1h = "1h",
     }
 }
 

@@ -127,11 +127,23 @@ impl<'a> Generator<'a> {
             self.use_name(name, uses);
             return;
         }
+        for (key, property) in &schema.properties.0 {
+            let (bare, _) = property.without_null();
+            if let Some(same) = self.same_as(&bare.description, key) {
+                self.use_schema(same, uses);
+            }
+        }
         let properties = schema.properties.0.iter().map(|(_, property)| property);
         let parts = schema.one_of.iter().chain(&schema.any_of);
         for part in properties.chain(parts).chain(schema.items.as_deref()).chain(schema.elements()) {
             self.use_schema(part, uses);
         }
+    }
+
+    /// The property of another schema to which a description refers.
+    fn same_as(&self, description: &str, key: &str) -> Option<&'a Schema> {
+        let other = description.strip_prefix("As in `")?.strip_suffix("`.")?;
+        self.document.components.schemas.get(other)?.properties.get(key)
     }
 
     pub(crate) fn file(mut self) -> Result<String, String> {
@@ -315,11 +327,8 @@ impl<'a> Generator<'a> {
         description: &str,
     ) -> Result<Field, String> {
         let (mut bare, is_nullable) = property.without_null();
-        if let Some(other) = bare.description.strip_prefix("As in `").and_then(|text| text.strip_suffix("`."))
-        {
-            let document = self.document;
-            let other = document.components.schemas.get(other).and_then(|schema| schema.properties.get(key));
-            bare = other.ok_or_else(|| format!("{owner}.{key} refers to nothing"))?.without_null().0;
+        if let Some(same) = self.same_as(&bare.description, key) {
+            bare = same.without_null().0;
         }
         let is_required = schema.required.iter().any(|name| name == key);
         let is_list = bare.items.is_some() || bare.elements().is_some();
@@ -367,6 +376,9 @@ impl<'a> Generator<'a> {
             return simple(&self.open_enum(type_name, &schema));
         }
         if !schema.properties.0.is_empty() || schema.is_union_of_objects() {
+            if self.document.components.schemas.get(type_name).is_some() {
+                return Err(format!("an inline object has the name of the schema {type_name}"));
+            }
             if self.names.insert(type_name.to_owned()) {
                 self.declare(type_name, &schema, uses)?;
             }

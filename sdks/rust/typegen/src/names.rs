@@ -16,7 +16,8 @@ const ENUMS: [(&str, &str); 11] = [
 ];
 
 /// Better names than those of their first place.
-const RENAMED: [(&str, &str); 17] = [
+const RENAMED: [(&str, &str); 18] = [
+    ("CampaignExperiment", "CampaignResults"),
     ("MeExperiment", "Variant"),
     ("NotificationRecipientOutcome", "Outcome"),
     ("NotificationStateTargetKind", "TargetKind"),
@@ -55,12 +56,14 @@ pub(crate) fn of_schema(name: &str) -> &str {
     lookup(&SCHEMAS, name).unwrap_or(name)
 }
 
-/// `very-low` becomes `VeryLow`.
+/// `very-low` becomes `VeryLow`, and the step `10s` becomes `Every10s`.
 pub(crate) fn upper_camel(name: &str) -> String {
-    name.split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(|word| word[..1].to_ascii_uppercase() + &word[1..])
-        .collect()
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let camel: String = words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect();
+    match camel.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("Every{camel}"),
+        false => camel,
+    }
 }
 
 /// Of a field: an identifier.
