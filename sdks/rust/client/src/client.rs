@@ -16,17 +16,17 @@ use crate::http::{Base, Http};
 use crate::presence::PresenceMode;
 use crate::protocol::{Acknowledge, Config, Machine, Outcome};
 use crate::reports::{ReportStore, Saver};
-use crate::shared::{Settings, Shared};
+use crate::shared::{Provider, Settings, Shared};
 use crate::state::{State, Transport};
-use crate::token::TokenProvider;
+use crate::token::{TokenError, TokenRequest};
 
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Configures a client. [`Client::builder`] returns one.
 #[must_use]
-pub struct Builder<P> {
+pub struct Builder {
     url: String,
-    provider: P,
+    provider: Provider,
     app: Option<String>,
     acknowledge: Acknowledge,
     ping_interval: Duration,
@@ -36,7 +36,7 @@ pub struct Builder<P> {
     passes_messages: bool,
 }
 
-impl<P: TokenProvider> Builder<P> {
+impl Builder {
     /// The name of the app, if its JWTs do not name it.
     pub fn app(mut self, name: impl Into<String>) -> Self {
         self.app = Some(name.into());
@@ -113,15 +113,11 @@ impl<P: TokenProvider> Builder<P> {
             listens: self.passes_messages,
             random: Box::new(move || of_machine.random()),
         });
-        let provider = Arc::new(self.provider);
         Ok(Shared::new(Settings {
             base,
             app: self.app,
             http: Http::new(self.tls)?,
-            provider: Box::new(move |request| {
-                let provider = Arc::clone(&provider);
-                Box::pin(async move { provider.token(request).await })
-            }),
+            provider: self.provider,
             clock,
             runtime,
             saver: self.store.map(|store| Saver { store, newest: None, is_running: false }),
@@ -130,7 +126,7 @@ impl<P: TokenProvider> Builder<P> {
     }
 }
 
-impl<P> fmt::Debug for Builder<P> {
+impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("url", &self.url)
@@ -179,10 +175,18 @@ impl Subscribe {
 
 impl Client {
     /// Begins a client for the public address of the service, such as `https://push.example.com`.
-    pub fn builder<P: TokenProvider>(url: impl Into<String>, tokens: P) -> Builder<P> {
+    ///
+    /// `tokens` returns a token of the device: a device token, or a JWT of the app. The client calls it for the first connection,
+    /// before a JWT expires, and after a rejection, once at a time. An answer takes at most 30 seconds. If it fails, the client
+    /// calls it again, except after [`TokenError::SignedOut`].
+    pub fn builder<F, R>(url: impl Into<String>, tokens: F) -> Builder
+    where
+        F: Fn(TokenRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<String, TokenError>> + Send + 'static,
+    {
         Builder {
             url: url.into(),
-            provider: tokens,
+            provider: Box::new(move |request| Box::pin(tokens(request))),
             app: None,
             acknowledge: Acknowledge::default(),
             ping_interval: PING_INTERVAL,

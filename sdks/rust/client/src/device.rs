@@ -1,10 +1,5 @@
 //! Requests about the device: its state, experiments, subscriptions, push tokens and preferences.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use futures_core::Stream;
 use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -187,49 +182,4 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
         Error::new(Code::Network, format!("the answer is not what was expected: {cause}"))
             .caused_by(cause.into())
     })
-}
-
-type Page<T> = Result<(Vec<T>, Option<String>), Error>;
-
-/// Entries of pages. `list` reads the page after a position.
-pub(crate) fn paged<T, F, R>(after: Option<String>, mut list: F) -> Pages<T>
-where
-    T: Send + Unpin + 'static,
-    F: FnMut(Option<String>) -> R + Send + 'static,
-    R: Future<Output = Page<T>> + Send + 'static,
-{
-    let mut list: ListPage<T> = Box::new(move |after| Box::pin(list(after)));
-    let first = list(after);
-    Pages { list, reading: Some(first), page: Vec::new().into_iter() }
-}
-
-type Reading<T> = Pin<Box<dyn Future<Output = Page<T>> + Send>>;
-type ListPage<T> = Box<dyn FnMut(Option<String>) -> Reading<T> + Send>;
-
-pub(crate) struct Pages<T> {
-    list: ListPage<T>,
-    reading: Option<Reading<T>>,
-    page: std::vec::IntoIter<T>,
-}
-
-impl<T: Unpin> Stream for Pages<T> {
-    type Item = Result<T, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(entry) = self.page.next() {
-                return Poll::Ready(Some(Ok(entry)));
-            }
-            let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
-            let result = std::task::ready!(reading.as_mut().poll(context));
-            self.reading = None;
-            match result {
-                Ok((entries, next)) => {
-                    self.page = entries.into_iter();
-                    self.reading = next.map(|next| (self.list)(Some(next)));
-                }
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
-        }
-    }
 }

@@ -1,12 +1,11 @@
 //! The notification centre of the user.
 
-use futures_core::Stream;
 use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::client::Client;
-use crate::device::paged;
 use crate::error::Error;
+use crate::pages::Pages;
 use crate::protocol::{Call, Outcome};
 use crate::types::{Item, ItemCounts, ItemState, Items, ItemsChanged};
 
@@ -114,15 +113,12 @@ impl Client {
         self.read(call).await
     }
 
-    /// The user's items, newest first. Requests pages as the stream proceeds, and ends after an error.
-    pub fn items(&self, query: ItemsQuery) -> impl Stream<Item = Result<Item, Error>> + Send + Unpin + use<> {
+    /// The user's items, newest first.
+    pub fn items(&self, query: ItemsQuery) -> Pages<Item> {
         let client = self.clone();
-        paged(query.after.clone(), move |after| {
-            let (client, mut query) = (client.clone(), query.clone());
-            async move {
-                query.after = after;
-                client.list_items(&query).await.map(|page| (page.items, page.next))
-            }
+        Pages::new(query.after.clone(), move |after| {
+            let (client, query) = (client.clone(), ItemsQuery { after, ..query.clone() });
+            async move { client.list_items(&query).await.map(|page| (page.items, page.next)) }
         })
     }
 

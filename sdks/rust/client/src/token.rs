@@ -2,7 +2,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
 
 use crate::error::BoxError;
 
@@ -78,24 +77,5 @@ impl TokenError {
 impl<E: StdError + Send + Sync + 'static> From<E> for TokenError {
     fn from(error: E) -> Self {
         Self::Failed(Box::new(error))
-    }
-}
-
-/// Returns tokens of the device: a device token, or a JWT of the app.
-///
-/// The client calls it for the first connection, before a JWT expires, and after a rejection, once at a time. An answer takes at
-/// most 30 seconds. A closure that takes a [`TokenRequest`] and returns a future is a provider.
-pub trait TokenProvider: Send + Sync + 'static {
-    /// A token.
-    fn token(&self, request: TokenRequest) -> impl Future<Output = Result<String, TokenError>> + Send;
-}
-
-impl<F, R> TokenProvider for F
-where
-    F: Fn(TokenRequest) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<String, TokenError>> + Send,
-{
-    fn token(&self, request: TokenRequest) -> impl Future<Output = Result<String, TokenError>> + Send {
-        self(request)
     }
 }
