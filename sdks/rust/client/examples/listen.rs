@@ -1,19 +1,11 @@
-use noroshi_client::{Client, Event};
-use noroshi_server_sdk::DeviceRegistration;
+//! Shows messages of the device whose token is in `TOKEN`.
+
+use noroshi_client::{BoxError, Client, Event};
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn main() -> Result<(), BoxError> {
     let url = std::env::var("NOROSHI_URL").unwrap_or_else(|_| "http://127.0.0.1:8080".to_owned());
-    // In production your backend registers the device, or signs a JWT.
-    let backend = noroshi_server_sdk::Client::new(&url, "my-development-key")?;
-    let (client, mut events) = Client::builder(&url, move |_| {
-        let backend = backend.clone();
-        async move {
-            let device = DeviceRegistration::new().device("laptop").user("u1");
-            Ok(backend.register_device(&device).await?.token)
-        }
-    })
-    .build()?;
+    let (client, mut events) = Client::builder(url, |_| async { Ok(std::env::var("TOKEN")?) }).build()?;
     client.connect();
     while let Some(event) = events.next().await {
         match event {

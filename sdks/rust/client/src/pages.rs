@@ -14,6 +14,12 @@ use crate::error::Error;
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Pages<T>(Pin<Box<dyn Stream<Item = Result<T, Error>> + Send>>);
 
+/// Pages that have not been read.
+enum Rest {
+    After(Option<String>),
+    Nothing,
+}
+
 impl<T: Send + 'static> Pages<T> {
     /// `list` reads the page after a position, and returns its entries and the next position.
     pub(crate) fn new<F, R>(after: Option<String>, list: F) -> Self
@@ -21,21 +27,17 @@ impl<T: Send + 'static> Pages<T> {
         F: Fn(Option<String>) -> R + Send + 'static,
         R: Future<Output = Result<(Vec<T>, Option<String>), Error>> + Send,
     {
-        struct State<T> {
-            entries: std::vec::IntoIter<T>,
-            /// None: the last page.
-            next: Option<Option<String>>,
-        }
-        let state = (State { entries: Vec::new().into_iter(), next: Some(after) }, list);
-        Self(Box::pin(stream::try_unfold(state, |(mut state, list)| async move {
+        let state = (Vec::new().into_iter(), Rest::After(after), list);
+        Self(Box::pin(stream::try_unfold(state, |(mut entries, mut rest, list)| async move {
             loop {
-                if let Some(entry) = state.entries.next() {
-                    return Ok(Some((entry, (state, list))));
+                if let Some(entry) = entries.next() {
+                    return Ok(Some((entry, (entries, rest, list))));
                 }
-                let Some(after) = state.next.take() else { return Ok(None) };
+                let Rest::After(after) = rest else { return Ok(None) };
                 // A page may be empty although more follow.
-                let (entries, next) = list(after).await?;
-                state = State { entries: entries.into_iter(), next: next.map(Some) };
+                let (page, next) = list(after).await?;
+                entries = page.into_iter();
+                rest = next.map_or(Rest::Nothing, |next| Rest::After(Some(next)));
             }
         })))
     }

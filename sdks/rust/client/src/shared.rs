@@ -223,7 +223,7 @@ impl Shared {
             Effect::Send { attempt, frame } => {
                 let frames = inner.links.get(&attempt).and_then(|link| link.frames.as_ref());
                 if frames.is_some_and(|frames| !frames.send(frame)) {
-                    inner.machine.ended(self.clock.now(), attempt, Ended::default());
+                    inner.machine.ended(self.clock.now(), attempt, &Ended::default());
                 }
             }
             Effect::Hangup { attempt } => {

@@ -58,8 +58,8 @@ impl Frames {
 
 pub(crate) fn frames() -> (Frames, Outgoing) {
     let (sender, receiver) = mpsc::channel(FRAMES_MAX);
-    let (hang_up, hung_up) = oneshot::channel();
-    (Frames { frames: sender, _hang_up: hang_up }, Outgoing { frames: receiver, hung_up })
+    let (on_drop, hung_up) = oneshot::channel();
+    (Frames { frames: sender, _hang_up: on_drop }, Outgoing { frames: receiver, hung_up })
 }
 
 /// Reports everything that happens to the connection to the machine.
@@ -71,7 +71,7 @@ pub(crate) async fn run(shared: Arc<Shared>, attempt: u64, outgoing: Outgoing) {
         }
         Err(end) => end,
     };
-    shared.input(|machine, now| machine.ended(now, attempt, end));
+    shared.input(|machine, now| machine.ended(now, attempt, &end));
 }
 
 async fn open(shared: &Shared) -> Result<Socket, Ended> {
@@ -83,8 +83,8 @@ async fn open(shared: &Shared) -> Result<Socket, Ended> {
         connector.poll_ready(context)
     })
     .await
-    .map_err(|error| lost(error.into()))?;
-    let stream = connector.call(to).await.map_err(|error| lost(error.into()))?;
+    .map_err(&lost)?;
+    let stream = connector.call(to).await.map_err(&lost)?;
     let address =
         shared.base.web_socket("/v1/connect", &query).parse().map_err(|error| lost(Box::new(error)))?;
     let request = ClientRequestBuilder::new(address).with_sub_protocol("noroshi.v1"); // F1

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(shared: Arc<Shared>, dial: Dial) {
         Ok(response) => refusal(&shared, response).await,
         Err(_) => Ended::default(),
     };
-    shared.input(|machine, now| machine.ended(now, dial.attempt, end));
+    shared.input(|machine, now| machine.ended(now, dial.attempt, &end));
 }
 
 async fn open(shared: &Shared, dial: &Dial) -> Result<http::Response<Incoming>, BoxError> {
@@ -56,8 +56,7 @@ async fn refusal(shared: &Shared, response: http::Response<Incoming>) -> Ended {
     }
     let (head, body) = response.into_parts();
     let retry_after = retry_after_of(&head.headers, shared.clock.now().unix);
-    let body =
-        Limited::new(body, PROBLEM_MAX).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = Limited::new(body, PROBLEM_MAX).collect().await.map(Collected::to_bytes).unwrap_or_default();
     let problem = serde_json::from_slice::<Problem>(&body).ok().map(|problem| problem.code);
     Ended { code: None, status: Some(head.status.as_u16()), problem, retry_after }
 }

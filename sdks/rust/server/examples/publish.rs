@@ -1,3 +1,5 @@
+//! Publishes a notification to the user `u1`.
+
 use noroshi_server_sdk::{Client, Notification, Shown, To};
 
 #[tokio::main]

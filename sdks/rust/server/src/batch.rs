@@ -131,7 +131,7 @@ impl Client {
         &self,
         notifications: impl Stream<Item = Notification> + Send + 'static,
     ) -> Batch<Receipt> {
-        self.batch("/v1/notifications/batch", &[], Repeat::Keyed, notifications)
+        self.batch("/v1/notifications/batch", &[], &Repeat::Keyed, notifications)
     }
 
     /// Registers any number of devices, like [`publish_batch`](Self::publish_batch). A registration that names its device may be
@@ -150,7 +150,7 @@ impl Client {
         devices: impl Stream<Item = DeviceRegistration> + Send + 'static,
     ) -> Batch<Registered> {
         let names_device: fn(&DeviceRegistration) -> bool = |registration| registration.device.is_some();
-        self.batch("/v1/devices/batch", &[], Repeat::If(names_device), devices)
+        self.batch("/v1/devices/batch", &[], &Repeat::If(names_device), devices)
     }
 
     /// Adds users to a campaign whose audience is uploaded, like [`publish_batch`](Self::publish_batch). Repeating a line changes
@@ -169,39 +169,32 @@ impl Client {
         campaign: &str,
         recipients: impl Stream<Item = Recipient> + Send + 'static,
     ) -> Batch<UploadedRecipient> {
-        self.batch("/v1/campaigns/{}/recipients", &[campaign], Repeat::If(|_| true), recipients)
+        self.batch("/v1/campaigns/{}/recipients", &[campaign], &Repeat::If(|_| true), recipients)
     }
 
     fn batch<L, T>(
         &self,
         template: &str,
         segments: &[&str],
-        repeat: Repeat<L>,
+        repeat: &Repeat<L>,
         lines: impl Stream<Item = L> + Send + 'static,
     ) -> Batch<T>
     where
         L: Serialize + Send + 'static,
         T: DeserializeOwned + Send + 'static,
     {
-        let call = path(template, segments).map(|path| Call::new(Method::POST, path));
-        let call = match (call, &repeat) {
-            (Ok(call), Repeat::Keyed) => match retry::key() {
-                Some(key) => Ok((call, Some(key))),
-                None => Err(Error::Invalid("the operating system returned no random bytes".to_owned())),
-            },
-            (Ok(call), Repeat::If(_)) => Ok((call, None)),
-            (Err(error), _) => Err(error),
+        let (may_repeat, key) = match *repeat {
+            Repeat::Keyed => ((|_| true) as fn(&L) -> bool, retry::key().map(Some)),
+            Repeat::If(may_repeat) => (may_repeat, Some(None)),
         };
-        let (call, key) = match call {
-            Ok(parts) => parts,
+        let no_key = || Error::Invalid("the operating system returned no random bytes".to_owned());
+        let parts = path(template, segments).and_then(|path| Ok((path, key.ok_or_else(no_key)?)));
+        let (call, key) = match parts {
+            Ok((path, key)) => (Call::new(Method::POST, path), key),
             Err(error) => {
                 let failed = stream::once(async move { Err(error) });
                 return Batch { start: None, results: Box::pin(failed) };
             }
-        };
-        let may_repeat = match repeat {
-            Repeat::Keyed => |_: &L| true,
-            Repeat::If(may_repeat) => may_repeat,
         };
         let client = self.clone();
         let lines: Pin<Box<dyn Stream<Item = L> + Send>> = Box::pin(lines);
@@ -283,11 +276,9 @@ fn read<T: DeserializeOwned>(
         };
         lines.push_back(Line { number, result });
     }
-    match lines.len() == count {
-        true => Ok(lines),
-        false => {
-            let text = format!("the answer has {} lines instead of {count}", lines.len());
-            Err(<serde_json::Error as serde::de::Error>::custom(text))
-        }
+    if lines.len() != count {
+        let text = format!("the answer has {} lines instead of {count}", lines.len());
+        return Err(<serde_json::Error as serde::de::Error>::custom(text));
     }
+    Ok(lines)
 }

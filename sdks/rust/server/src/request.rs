@@ -119,8 +119,8 @@ impl<T> Request<T> {
                     call.idempotency_key = Some(key);
                 }
                 None => {
-                    self.call =
-                        Err(Error::Invalid("the operating system returned no random bytes".to_owned()))
+                    let text = "the operating system returned no random bytes";
+                    self.call = Err(Error::Invalid(text.to_owned()));
                 }
             }
         }
@@ -327,6 +327,7 @@ impl Inner {
     }
 
     #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "tests have a clock in self")]
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -353,6 +354,7 @@ impl Inner {
     }
 
     #[cfg(test)]
+    #[allow(clippy::unused_async, reason = "tests do not wait")]
     async fn sleep(&self, wait: Duration) {
         self.clock.wait(wait);
     }

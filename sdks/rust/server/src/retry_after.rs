@@ -22,7 +22,7 @@ mod tests {
     fn seconds_and_dates() {
         let now = httpdate::parse_http_date("Thu, 01 Jan 2026 00:00:00 GMT").expect("a date");
         let check = |value, seconds: Option<u64>| {
-            assert_eq!(parse(value, now), seconds.map(Duration::from_secs), "{value}")
+            assert_eq!(parse(value, now), seconds.map(Duration::from_secs), "{value}");
         };
         check("3", Some(3));
         check(" 0 ", Some(0));

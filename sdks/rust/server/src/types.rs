@@ -2560,7 +2560,7 @@ pub struct PushRotation {
 impl PushRotation {
     /// With the required fields.
     pub fn new(credential: Map<String, Value>) -> Self {
-        Self { credential: credential, device: None, push_token: None }
+        Self { credential, device: None, push_token: None }
     }
 
     /// Sets `device`: A registered device, by its main token; with a credential of `webhook`, by
@@ -3657,7 +3657,7 @@ pub struct ExperimentVariant {
 impl ExperimentVariant {
     /// With the required fields.
     pub fn new(name: impl Into<String>, weight: u64) -> Self {
-        Self { name: name.into(), weight: weight, data: None }
+        Self { name: name.into(), weight, data: None }
     }
 
     /// Sets `data`: Any JSON for the app's code, at most 4 KiB.
@@ -3883,7 +3883,7 @@ pub struct ExperimentChange {
 impl ExperimentChange {
     /// With the required fields.
     pub fn new(killed: bool) -> Self {
-        Self { killed: killed }
+        Self { killed }
     }
 }
 
@@ -3930,14 +3930,7 @@ pub struct NewNotice {
 impl NewNotice {
     /// With the required fields.
     pub fn new(starts_at: SystemTime, ends_at: SystemTime) -> Self {
-        Self {
-            announced_at: None,
-            starts_at: starts_at,
-            ends_at: ends_at,
-            notification: None,
-            data: None,
-            locales: None,
-        }
+        Self { announced_at: None, starts_at, ends_at, notification: None, data: None, locales: None }
     }
 
     /// Sets `announced_at`: Shown from then on, as `announced`. Absent: at once.
@@ -4431,7 +4424,7 @@ pub struct ActivityAndroidProgressSegment {
 impl ActivityAndroidProgressSegment {
     /// With the required fields.
     pub fn new(length: u64) -> Self {
-        Self { length: length, color: None }
+        Self { length, color: None }
     }
 
     /// Sets `color`.
@@ -4455,7 +4448,7 @@ pub struct ActivityAndroidProgressPoint {
 impl ActivityAndroidProgressPoint {
     /// With the required fields.
     pub fn new(position: u64) -> Self {
-        Self { position: position, color: None }
+        Self { position, color: None }
     }
 
     /// Sets `color`.
@@ -4525,7 +4518,7 @@ impl NewActivity {
             ttl: None,
             attributes_type: attributes_type.into(),
             attributes: None,
-            content_state: content_state,
+            content_state,
             stale_date: None,
             relevance: None,
             alert: alert.into(),
@@ -5457,7 +5450,7 @@ impl CampaignChange {
     /// With the required fields.
     pub fn new(revision: u64) -> Self {
         Self {
-            revision: revision,
+            revision,
             name: Patch::Keep,
             audience: Patch::Keep,
             message: Patch::Keep,

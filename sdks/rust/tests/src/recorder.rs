@@ -8,7 +8,7 @@ use noroshi_client::{
     BoxError, Builder, Client, Delivery, Error, Event, Reason, Recovered, State, TokenReason, TokenRequest,
 };
 use noroshi_server_sdk::types::{DeviceRegistration, To};
-use noroshi_server_sdk::{DeviceClaims, Notification, Signer};
+use noroshi_server_sdk::{DeviceClaims, Notification, SignError, Signer};
 use tokio::time::{Instant, sleep};
 
 use crate::Problem;
@@ -30,9 +30,8 @@ pub async fn until(what: &str, mut probe: impl FnMut() -> bool) -> Result<(), Pr
 }
 
 /// An app JWT of the test node.
-pub fn jwt(device: &str, lifetime: Duration) -> String {
-    let signer = Signer::hs256(JWT_SECRET).expect("the secret is long enough");
-    signer.sign(&DeviceClaims::new(user_of(device), device, lifetime)).expect("the claims are valid")
+pub fn jwt(device: &str, lifetime: Duration) -> Result<String, SignError> {
+    Signer::hs256(JWT_SECRET)?.sign(&DeviceClaims::new(user_of(device), device, lifetime))
 }
 
 /// The user of a device.
@@ -99,7 +98,7 @@ impl Device {
             move |request: TokenRequest| {
                 lock(&record).asked.push(request.reason);
                 let token = jwt(&name, Duration::from_millis(lifetime.load(Ordering::Relaxed)));
-                async { Ok(token) }
+                async { Ok(token?) }
             }
         };
         let (client, mut events) = change(Client::builder(url, tokens)).build()?;

@@ -170,7 +170,8 @@ pub(crate) struct Parameter {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Operation {
-    pub(crate) operation_id: String,
+    #[serde(rename = "operationId")]
+    pub(crate) id: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) security: Vec<BTreeMap<String, Value>>,
     pub(crate) request_body: Body,

@@ -339,9 +339,8 @@ impl<'a> Generator<'a> {
         let form = match (is_required, is_nullable) {
             (_, true) if clears => Form::Patch,
             (true, true) => Form::Nullable,
-            (true, false) if is_collection && !uses.in_requests => Form::Defaulted,
+            (_, false) if is_collection && !uses.in_requests => Form::Defaulted,
             (true, false) => Form::Required,
-            (false, false) if is_collection && !uses.in_requests => Form::Defaulted,
             (false, _) => Form::Optional,
         };
         self.needs_patch |= form == Form::Patch;
@@ -458,23 +457,11 @@ impl<'a> Generator<'a> {
             schema.any_of.iter().filter_map(|part| part.constant.as_ref()?.as_str()).collect();
         if let [word] = words[..] {
             // serde has no attribute for a variant that is a certain text.
-            let variant = upper_camel(word);
-            text += &format!(
-                "#[derive(Debug, Clone, PartialEq)]\n#[non_exhaustive]\npub enum {name} {{\n    /// A number.\n    Number(u64),\n\
-                 /// `{word}`\n    {variant},\n}}\n\n\
-                 impl From<u64> for {name} {{\n    fn from(number: u64) -> Self {{\n        Self::Number(number)\n    }}\n}}\n\n\
-                 impl Serialize for {name} {{\n    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {{\n\
-                 match self {{\n            Self::Number(number) => serializer.serialize_u64(*number),\n\
-                 Self::{variant} => serializer.serialize_str(\"{word}\"),\n        }}\n    }}\n}}\n\n"
-            );
-            if uses.in_responses {
-                text += &format!(
-                    "impl<'de> Deserialize<'de> for {name} {{\n    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {{\n\
-                     match Value::deserialize(deserializer)? {{\n            Value::Number(number) => Ok(Self::Number(number.as_u64().unwrap_or_default())),\n\
-                     Value::String(text) if text == \"{word}\" => Ok(Self::{variant}),\n\
-                     other => Err(serde::de::Error::custom(format!(\"{{other}} is neither a number nor {word}\"))),\n        }}\n    }}\n}}\n\n"
-                );
-            }
+            let template = include_str!("number_or_word.rs.txt");
+            let (write, read) = template.split_once("// In responses:\n").unwrap_or((template, ""));
+            let source = if uses.in_responses { write.to_owned() + read } else { write.to_owned() };
+            text +=
+                &source.replace("NAME", name).replace("WORD", word).replace("VARIANT", &upper_camel(word));
             self.out += &text;
             return Ok(());
         }
@@ -556,8 +543,7 @@ impl<'a> Generator<'a> {
             if method != "get" || parameters.len() < 2 {
                 continue;
             }
-            let title =
-                upper_camel(&(operation.operation_id[..1].to_uppercase() + &operation.operation_id[1..]));
+            let title = upper_camel(&(operation.id[..1].to_uppercase() + &operation.id[1..]));
             let mut fields = Vec::new();
             let mut pairs = String::new();
             for parameter in parameters {
@@ -669,7 +655,10 @@ fn constructor(name: &str, fields: &[Field], has_required: bool) -> String {
             Form::Required => {
                 let (parameter, value) = accept(name, kind);
                 let _ = write!(parameters, "{parameter}, ");
-                let _ = write!(values, "{name}: {value}, ");
+                let _ = match value == *name {
+                    true => write!(values, "{name}, "),
+                    false => write!(values, "{name}: {value}, "),
+                };
             }
             Form::Nullable => {
                 let _ = write!(parameters, "{name}: Option<{kind}>, ");
@@ -695,7 +684,7 @@ fn constructor(name: &str, fields: &[Field], has_required: bool) -> String {
         }
         false => {
             text +=
-                "    /// Without any field.\n    pub fn new() -> Self {\n        Self::default()\n    }\n\n"
+                "    /// Without any field.\n    pub fn new() -> Self {\n        Self::default()\n    }\n\n";
         }
     }
     for one in fields {

@@ -78,15 +78,15 @@ pub(crate) fn field(name: &str) -> String {
 
 /// The name of an element of a list.
 pub(crate) fn singular(name: String, is_list: bool) -> String {
-    if !is_list {
+    if !is_list || name.ends_with("Series") {
         return name;
     }
     if let Some(stem) = name.strip_suffix("ies") {
         return format!("{stem}y");
     }
     match name.strip_suffix('s') {
-        Some(stem) if !name.ends_with("Series") => stem.to_owned(),
-        _ => name,
+        Some(stem) => stem.to_owned(),
+        None => name,
     }
 }
 

@@ -212,10 +212,10 @@ impl Machine {
     }
 
     /// The connection ended, or could not be opened.
-    pub(crate) fn ended(&mut self, now: Moment, attempt: u64, end: Ended) {
+    pub(crate) fn ended(&mut self, now: Moment, attempt: u64, end: &Ended) {
         self.input(now, |m| {
             if m.connection.is_current(attempt) {
-                m.end(&end);
+                m.end(end);
             }
         });
     }
@@ -295,14 +295,11 @@ impl Machine {
 
     /// Starts the heartbeat of a session (H1, H2, X8).
     fn begin_beat(&mut self, ping_s: Option<f64>) {
-        self.connection.beat_interval = match self.connection.is_one_way() {
-            true => STREAM_SILENCE,
-            false => {
-                let ping_s = ping_s.filter(|seconds| *seconds > 0.0).unwrap_or(SERVER_PING_S);
-                let of_server = Duration::from_secs_f64(ping_s.min(PING_INTERVAL_MAX_S));
-                self.config.ping_interval.min(of_server).max(PING_INTERVAL_MIN)
-            }
-        };
+        let ping_s = ping_s.filter(|seconds| *seconds > 0.0).unwrap_or(SERVER_PING_S);
+        let of_server = Duration::from_secs_f64(ping_s.min(PING_INTERVAL_MAX_S));
+        let of_socket = self.config.ping_interval.min(of_server).max(PING_INTERVAL_MIN);
+        let is_stream = self.connection.is_one_way();
+        self.connection.beat_interval = if is_stream { STREAM_SILENCE } else { of_socket };
         self.timers.set(Timer::Beat, self.now.at + self.connection.beat_interval);
     }
 

@@ -163,7 +163,7 @@ impl Machine {
             let is_handled = result.is_ok();
             if let Err(cause) = result {
                 let text = format!("the application did not handle a message: {cause}");
-                m.fail(Error::new(Code::ListenerFailed, text).caused_by(cause.into())); // A2
+                m.fail(Error::new(Code::ListenerFailed, text).caused_by(cause)); // A2
             }
             m.settle(is_handled);
             m.pump();

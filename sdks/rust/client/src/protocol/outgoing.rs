@@ -48,12 +48,11 @@ impl Machine {
         if self.is_idle != self.sent_idle {
             // P3
             self.sent_idle = self.is_idle;
-            match is_stream {
-                true => self.report_presence(), // X7
-                false => {
-                    let frame = json!({"t": "presence", "state": self.presence()});
-                    self.send_collected(&frame);
-                }
+            if is_stream {
+                self.report_presence(); // X7
+            } else {
+                let frame = json!({"t": "presence", "state": self.presence()});
+                self.send_collected(&frame);
             }
         }
         let (unsub, sub, acks) = (self.to_unsub.take(), self.to_sub.take(), self.acks.take());

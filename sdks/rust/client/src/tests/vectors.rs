@@ -121,7 +121,7 @@ pub(crate) fn load() -> Vec<Vector> {
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !name.ends_with(".json") || name == "schema.json" {
+        if path.extension().is_none_or(|extension| extension != "json") || name == "schema.json" {
             continue;
         }
         let file: File = serde_json::from_slice(&std::fs::read(&path).expect("readable")).expect("valid");

@@ -174,7 +174,7 @@ pub(crate) async fn a_token_that_expires_is_replaced(context: Context) -> Outcom
             (0, _) => Some(Duration::from_secs(2)),
             _ => Some(Duration::from_secs(600)),
         };
-        async move { Ok(jwt("expired", lifetime.ok_or_else(|| TokenError::failed("away"))?)) }
+        async move { Ok(jwt("expired", lifetime.ok_or_else(|| TokenError::failed("away"))?)?) }
     };
     let (client, mut events) = Client::builder(&*context.url, tokens).build()?;
     client.connect();
@@ -283,7 +283,7 @@ pub(crate) async fn a_message_that_failed_arrives_again(context: Context) -> Out
 }
 
 pub(crate) async fn a_delivery_that_is_dropped_arrives_again(context: Context) -> Outcome {
-    let tokens = |_| async { Ok(jwt("dropping", Duration::from_secs(600))) };
+    let tokens = |_| async { Ok(jwt("dropping", Duration::from_secs(600))?) };
     let (client, mut events) = Client::builder(&*context.url, tokens).build()?;
     client.connect();
     publish(&context.backend, To::Users(vec![user_of("dropping")]), "x").await.map(drop)?;
@@ -466,7 +466,7 @@ pub(crate) async fn a_burst_does_not_disconnect(_: Context) -> Outcome {
 }
 
 pub(crate) async fn a_client_without_messages_acknowledges_nothing(context: Context) -> Outcome {
-    let device = Device::new(&context.url, "bell", |builder| builder.without_messages())?;
+    let device = Device::new(&context.url, "bell", noroshi_client::Builder::without_messages)?;
     device.connect().await?;
     publish(&context.backend, device.user(), "x").await?;
     sleep(Duration::from_millis(500)).await;
@@ -480,7 +480,7 @@ pub(crate) async fn a_client_without_messages_acknowledges_nothing(context: Cont
 }
 
 pub(crate) async fn dropped_handles_end_everything(context: Context) -> Outcome {
-    let tokens = |_| async { Ok(jwt("ended", Duration::from_secs(600))) };
+    let tokens = |_| async { Ok(jwt("ended", Duration::from_secs(600))?) };
     let (client, mut events) = Client::builder(&*context.url, tokens).build()?;
     let clone = client.clone();
     client.connect();

@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use noroshi_sdk_tests::Problem;
-use noroshi_sdk_tests::node::Node;
+use noroshi_sdk_tests::node::{KEY, Node};
+use noroshi_server_sdk::{Client, DeviceRegistration};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
@@ -31,9 +32,10 @@ fn example(name: &str) -> Result<PathBuf, Problem> {
     }
 }
 
-async fn listen(url: &str) -> Result<Listening, Problem> {
+async fn listen(url: &str, token: &str) -> Result<Listening, Problem> {
     let mut process = Command::new(example("listen")?)
         .env("NOROSHI_URL", url)
+        .env("TOKEN", token)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
@@ -72,7 +74,8 @@ fn shows(readme: &str, program: &str) -> Outcome {
     // Blocks in lists are indented.
     let text: Vec<&str> = text.lines().map(str::trim).collect();
     let source = std::fs::read_to_string(&program)?;
-    let source: Vec<&str> = source.lines().map(str::trim).collect();
+    let code = source.lines().map(str::trim).skip_while(|line| line.is_empty() || line.starts_with("//!"));
+    let source: Vec<&str> = code.collect();
     ensure(text.windows(source.len()).any(|lines| lines == source), || {
         format!("{} does not show {}", readme.display(), program.display())
     })
@@ -82,7 +85,10 @@ pub(crate) async fn the_programs_of_the_readme(_: Context) -> Outcome {
     shows("client/README.md", "client/examples/listen.rs")?;
     shows("server/README.md", "server/examples/publish.rs")?;
     let node = Node::start().await?;
-    let mut listening = listen(&node.url()).await?;
+    let backend = Client::new(node.url(), KEY)?;
+    let device = DeviceRegistration::new().user("u1").platform("other");
+    let token = backend.register_device(&device).await?.token;
+    let mut listening = listen(&node.url(), &token).await?;
     send(&node.url()).await?;
     listening.shows_hello().await?;
     // The acknowledgement is sent at once.
@@ -91,5 +97,5 @@ pub(crate) async fn the_programs_of_the_readme(_: Context) -> Outcome {
     drop(listening.log);
     send(&node.url()).await?;
     // The message has waited.
-    listen(&node.url()).await?.shows_hello().await
+    listen(&node.url(), &token).await?.shows_hello().await
 }

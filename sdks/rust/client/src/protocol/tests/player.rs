@@ -42,7 +42,7 @@ pub(super) struct Player<'a> {
     sees_unread: bool,
 }
 
-type Outcome_ = Result<(), String>;
+type Played = Result<(), String>;
 
 impl<'a> Player<'a> {
     pub(super) fn new(vector: &'a Vector) -> Self {
@@ -80,7 +80,7 @@ impl<'a> Player<'a> {
         Moment { at: self.at, unix: vectors::START + self.at }
     }
 
-    pub(super) fn play(mut self) -> Outcome_ {
+    pub(super) fn play(mut self) -> Played {
         let last = Map::from_iter([("expect".to_owned(), json!({}))]);
         for (n, step) in self.vector.steps.iter().chain([&last]).enumerate() {
             for (name, argument) in step {
@@ -95,7 +95,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn step(&mut self, name: &str, argument: &Value) -> Outcome_ {
+    fn step(&mut self, name: &str, argument: &Value) -> Played {
         match name {
             "call" => {
                 for (call, value) in argument.as_object().expect("an object") {
@@ -132,7 +132,7 @@ impl<'a> Player<'a> {
                     problem: argument["body"]["code"].as_str().filter(|_| is_stream).map(str::to_owned),
                     retry_after: retry_after_of(&headers(argument), self.now().unix),
                 };
-                self.machine.ended(self.now(), attempt, end);
+                self.machine.ended(self.now(), attempt, &end);
             }
             "send" => self.send(argument),
             "send_many" => {
@@ -147,7 +147,7 @@ impl<'a> Player<'a> {
                 link.borrow_mut().is_over = true;
                 let attempt = link.borrow().attempt;
                 let code = argument["code"].as_u64().map(|code| u16::try_from(code).expect("a code"));
-                self.machine.ended(self.now(), attempt, Ended { code, ..Ended::default() });
+                self.machine.ended(self.now(), attempt, &Ended { code, ..Ended::default() });
             }
             "reply" => {
                 let n = self.requests.pop_front().ok_or("no request waits")?;
@@ -203,7 +203,7 @@ impl<'a> Player<'a> {
         self.machine.frame(self.now(), attempt, text.as_deref());
     }
 
-    fn call(&mut self, name: &str, argument: &Value) -> Outcome_ {
+    fn call(&mut self, name: &str, argument: &Value) -> Played {
         let now = self.now();
         let texts = || -> Vec<String> { serde_json::from_value(argument.clone()).expect("texts") };
         let text = argument.as_str().unwrap_or_default();
@@ -245,7 +245,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    pub(super) fn carry_out(&mut self) -> Outcome_ {
+    pub(super) fn carry_out(&mut self) -> Played {
         loop {
             let effects = self.machine.effects();
             if effects.is_empty() {
@@ -258,7 +258,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn effect(&mut self, effect: Effect) -> Outcome_ {
+    fn effect(&mut self, effect: Effect) -> Played {
         match effect {
             Effect::Dial(Dial { attempt, transport, token, topics, last_event_id }) => {
                 let link = Rc::new(RefCell::new(Link { attempt, transport, is_open: false, is_over: false }));
