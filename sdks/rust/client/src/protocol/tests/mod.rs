@@ -1,6 +1,5 @@
 //! Tests of the machine, without input or output.
 
-#[cfg(any())]
 mod limits;
 mod player;
 
