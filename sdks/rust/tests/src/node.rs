@@ -3,13 +3,12 @@
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Problem;
@@ -84,7 +83,6 @@ impl Node {
             .env("NOROSHI_DEV_JWT_SECRET", JWT_SECRET)
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))
-            .kill_on_drop(true)
             .spawn()?;
         let process = self.process.insert(process);
         let deadline = Instant::now() + PATIENCE;
@@ -106,7 +104,8 @@ impl Node {
     /// Ends the process with SIGKILL.
     pub async fn kill(&mut self) -> Result<(), Problem> {
         if let Some(mut process) = self.process.take() {
-            process.kill().await?;
+            process.kill()?;
+            ended(&mut process).await?;
         }
         Ok(())
     }
@@ -114,9 +113,8 @@ impl Node {
     /// Ends the process with SIGTERM, and checks that it exits with 0.
     pub async fn drain(&mut self) -> Result<(), Problem> {
         let mut process = self.process.take().ok_or("the node does not run")?;
-        let id = process.id().ok_or("the node has ended")?;
-        Command::new("kill").arg(id.to_string()).status().await?;
-        let status = timeout(PATIENCE, process.wait()).await??;
+        Command::new("kill").arg(process.id().to_string()).status()?;
+        let status = ended(&mut process).await?;
         match status.success() {
             true => Ok(()),
             false => Err(format!("the node exited with {status}").into()),
@@ -127,9 +125,24 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            let _ = process.start_kill();
+            let _ = process.kill();
+            let _ = process.wait();
         }
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits for the end of a process, and kills one that does not end.
+async fn ended(process: &mut Child) -> Result<ExitStatus, Problem> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            process.kill()?;
+        }
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

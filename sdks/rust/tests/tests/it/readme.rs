@@ -1,14 +1,15 @@
 //! The programs of the READMEs.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use noroshi_sdk_tests::Problem;
 use noroshi_sdk_tests::node::{KEY, Node};
 use noroshi_server_sdk::{Client, DeviceRegistration};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::{Context, Outcome, ensure};
@@ -17,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Listening {
     process: Child,
-    output: Lines<BufReader<ChildStdout>>,
-    log: Lines<BufReader<ChildStderr>>,
+    output: mpsc::Receiver<String>,
+    log: mpsc::Receiver<String>,
 }
 
 /// `target/debug/examples/NAME`, beside this program.
@@ -32,18 +33,31 @@ fn example(name: &str) -> Result<PathBuf, Problem> {
     }
 }
 
+/// The lines of an output of a process.
+fn lines(output: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(100);
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
 async fn listen(url: &str, token: &str) -> Result<Listening, Problem> {
     let mut process = Command::new(example("listen")?)
         .env("NOROSHI_URL", url)
         .env("TOKEN", token)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()?;
-    let output = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
-    let mut log = BufReader::new(process.stderr.take().ok_or("no log")?).lines();
+    let output = lines(process.stdout.take().ok_or("no output")?);
+    let log = lines(process.stderr.take().ok_or("no log")?);
+    let mut listening = Listening { process, output, log };
     let connected = async {
-        while let Some(line) = log.next_line().await? {
+        while let Some(line) = listening.log.recv().await {
             if line == "connected (websocket)" {
                 return Ok(());
             }
@@ -51,18 +65,27 @@ async fn listen(url: &str, token: &str) -> Result<Listening, Problem> {
         Err::<(), Problem>("the program ended".into())
     };
     timeout(PATIENCE, connected).await??;
-    Ok(Listening { process, output, log })
+    Ok(listening)
 }
 
 async fn send(url: &str) -> Outcome {
-    let output = Command::new(example("publish")?).env("NOROSHI_URL", url).output().await?;
+    let mut publish = Command::new(example("publish")?);
+    publish.env("NOROSHI_URL", url);
+    let output = tokio::task::spawn_blocking(move || publish.output()).await??;
     ensure(output.stdout.starts_with(b"accepted: "), || format!("{output:?}"))
 }
 
 impl Listening {
     async fn shows_hello(&mut self) -> Outcome {
-        let line = timeout(PATIENCE, self.output.next_line()).await??;
+        let line = timeout(PATIENCE, self.output.recv()).await?;
         ensure(line.as_deref() == Some("Hello"), || format!("{line:?}"))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -93,8 +116,7 @@ pub(crate) async fn the_programs_of_the_readme(_: Context) -> Outcome {
     listening.shows_hello().await?;
     // The acknowledgement is sent at once.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    listening.process.kill().await?;
-    drop(listening.log);
+    drop(listening);
     send(&node.url()).await?;
     // The message has waited.
     listen(&node.url(), &token).await?.shows_hello().await
