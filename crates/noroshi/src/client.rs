@@ -135,21 +135,9 @@ impl Client {
         Ok(Self { pool, base: base.trim_end_matches('/').to_owned(), bearer: None })
     }
 
-    /// The same server with another credential.
-    pub(crate) fn with_bearer(&self, bearer: &str) -> Result<Self, Failure> {
-        let bearer = credential(bearer)
-            .map_err(|_| Failure::failed("the server returned a token that is not printable ASCII"))?;
-        Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer: Some(bearer) })
-    }
-
     /// Without a slash at its end.
     pub(crate) fn base(&self) -> &str {
         &self.base
-    }
-
-    /// The same credential at another server.
-    pub(crate) fn at(&self, base: &str) -> Self {
-        Self { base: base.trim_end_matches('/').to_owned(), ..self.clone() }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
@@ -367,7 +355,7 @@ fn problem(status: StatusCode, retry_after: Option<Duration>, text: &str) -> Fai
     }
 }
 
-fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
+pub(crate) fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
     let mut roots = rustls::RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = ca_file {
         let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));

@@ -9,7 +9,6 @@ mod folder;
 mod input;
 mod ndjson;
 mod output;
-mod realtime;
 
 use std::process::ExitCode;
 

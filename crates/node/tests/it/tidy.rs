@@ -148,7 +148,7 @@ fn crates_know_only_those_before_them() {
         ),
         ("noroshi-load", &["types", "telemetry", "events", "protocol", "egress", "push", "testkit"]),
         ("noroshi-sim", &[]),
-        ("noroshi", &["types", "profiling", "protocol", "node", "load", "sim", "testkit"]),
+        ("noroshi", &["types", "profiling", "node", "load", "sim", "testkit", "client"]),
     ]);
     let mut wrong = Vec::new();
     for (name, dependencies) in dependencies() {

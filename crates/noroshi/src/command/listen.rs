@@ -1,31 +1,22 @@
-//! `noroshi listen`: a device on the terminal. Registers a device if no token is given, prints and acknowledges notifications, and
-//! reconnects after the delay that the server requests.
+//! `noroshi listen`: a device on the terminal, with the client library. Registers a device if no token is given, prints and
+//! acknowledges notifications, and stays connected.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use noroshi_protocol::native::{Msg, ServerFrame, parse_server_frame};
-use noroshi_types::CloseReason;
-use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::{Map, Value, json};
-use tokio::time::Instant;
+use noroshi_client as device;
+use noroshi_client::{Acknowledge, Code, Event, Events, Message, PresenceMode, Reason, State, Subscribe};
+use noroshi_client::{TokenError, TokenReason, TokenRequest, Transport};
+use noroshi_types::{CloseReason, Timestamp};
+use serde_json::{Value, json};
 
-use crate::client::{Client, Connect};
+use crate::client::{Connect, tls_config};
 use crate::failure::Failure;
 use crate::folder::Secret;
 use crate::input::present;
 use crate::output;
-use crate::realtime::Connection;
 
-const BACKOFF_MIN: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Maximum delay that a server can request.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
-/// A connection that lasts this long resets the backoff.
-const SETTLED: Duration = Duration::from_secs(10);
-
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// Device token or app JWT [default: register a device with the API key]
     #[arg(long, env = "NOROSHI_TOKEN", hide_env_values = true, conflicts_with_all = ["user", "device"])]
@@ -46,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_ack: bool,
     /// Report the device as idle
-    #[arg(long, conflicts_with = "sse")]
+    #[arg(long)]
     idle: bool,
     /// Stop after this many notifications
     #[arg(long)]
@@ -63,21 +54,22 @@ pub(crate) struct Arguments {
     format: output::Format,
 }
 
-/// How one connection ended.
-enum Ended {
-    /// `--count` is reached.
-    Enough,
-    /// Retry, after this delay if the server requested one.
-    Again(Option<Duration>),
+/// A device that may connect.
+struct Registered {
+    /// Of the gateway: in a cluster, the API returns the one for the device.
+    base: String,
+    token: String,
+    /// None if only its token is known.
+    id: Option<String>,
 }
 
-/// State that outlives connections.
+/// What `listen` knows of its connections.
 #[derive(Default)]
 struct Progress {
     heard: u64,
-    /// Position of each session topic: epoch and offset.
-    positions: BTreeMap<String, (String, u64)>,
-    last_event_id: Option<String>,
+    has_connected: bool,
+    /// Why the last connection ended.
+    ended: Option<Reason>,
 }
 
 impl Arguments {
@@ -97,208 +89,204 @@ impl Arguments {
     }
 
     async fn listen(&self, progress: &mut Progress) -> Result<(), Failure> {
-        let mut client = self.device_client().await?;
-        let mut backoff = BACKOFF_MIN;
+        let mut registered = self.register().await?;
         loop {
-            let since = Instant::now();
-            let delay = match self.connection(&client, progress).await {
-                Ok(Ended::Enough) => return Ok(()),
-                Ok(Ended::Again(delay)) => delay,
-                // An overloaded or unreachable server may recover.
-                Err(failure @ (Failure::Unreachable { .. } | Failure::Answered { status: 500.., .. })) => {
-                    if self.once {
-                        return Err(failure);
-                    }
-                    eprintln!("{failure}");
-                    match failure {
-                        Failure::Answered { retry_after: Some(delay), .. } => {
-                            Some(reconnect_delay(delay, backoff))
-                        }
-                        _ => None,
-                    }
-                }
-                Err(failure) => return Err(failure),
+            let (client, mut events) = self.connect(&registered)?;
+            let Some(moved) = self.follow(&registered, &client, &mut events, progress).await? else {
+                // Sends the last acknowledgements.
+                client.close().await;
+                return Ok(());
             };
-            if self.once {
-                return Err(Failure::failed("the connection ended"));
-            }
-            if since.elapsed() > SETTLED {
-                backoff = BACKOFF_MIN;
-            }
-            let delay = delay.unwrap_or(backoff);
-            backoff = (backoff * 2).min(BACKOFF_MAX);
-            eprintln!("reconnecting in {:.1} s", delay.as_secs_f64());
-            tokio::time::sleep(delay).await;
-            if self.token.is_none() {
-                // The gateway may be gone, and the API may return another one.
-                client = self.device_client().await.unwrap_or(client);
-            }
+            eprintln!("moving to {}: messages of topics may be missed", output::clean(&moved.base));
+            registered = moved;
         }
     }
 
-    /// A client with a device token. Registers the device if none was given.
-    async fn device_client(&self) -> Result<Client, Failure> {
+    /// The token that was given, or that of a device which it registers.
+    async fn register(&self) -> Result<Registered, Failure> {
         if let Some(token) = &self.token {
-            return self.connect.client_with(token);
+            let base = self.connect.client_with(token)?.base().to_owned();
+            return Ok(Registered { base, token: token.expose().to_owned(), id: None });
         }
-        let Some(device) = self.device.clone().or_else(|| Some(format!("cli-{}", self.user.as_ref()?)))
-        else {
+        let Some(id) = self.device.clone().or_else(|| Some(format!("cli-{}", self.user.as_ref()?))) else {
             return Err(Failure::Usage("--user, --device or --token is required".to_owned()));
         };
         let mut body = present(&[("user", &self.user)]);
-        body.extend([("device".to_owned(), json!(device)), ("platform".to_owned(), json!("other"))]);
+        body.extend([("device".to_owned(), json!(id)), ("platform".to_owned(), json!("other"))]);
         let client = self.connect.client()?;
         let answer = client.post("/v1/devices", &body.into()).await?;
         let token = answer.get("token").and_then(Value::as_str);
         let token = token.ok_or_else(|| Failure::failed("the server's response contains no token"))?;
-        let client = client.with_bearer(token)?;
-        // In a cluster, the API returns the gateway for the device.
-        let events = answer["connect"]["sse"].as_str();
-        Ok(events
-            .and_then(|url| url.strip_suffix("/v1/events"))
-            .map_or(client.clone(), |base| client.at(base)))
+        let gateway = answer["connect"]["sse"].as_str().and_then(|url| url.strip_suffix("/v1/events"));
+        let base = gateway.unwrap_or(client.base()).to_owned();
+        Ok(Registered { base, token: token.to_owned(), id: Some(id) })
     }
 
-    async fn connection(&self, client: &Client, progress: &mut Progress) -> Result<Ended, Failure> {
-        let mut connection = match self.sse {
-            true => {
-                let client = client.clone();
-                Connection::events(client, &self.topics, progress.last_event_id.as_deref()).await?
+    fn connect(&self, registered: &Registered) -> Result<(device::Client, Events), Failure> {
+        let (this, token) = (self.clone(), registered.token.clone());
+        let tokens = move |request: TokenRequest| {
+            let (this, token) = (this.clone(), token.clone());
+            async move {
+                match request.reason {
+                    TokenReason::First => Ok(token),
+                    _ if this.token.is_some() => Err(TokenError::SignedOut),
+                    _ => match this.register().await {
+                        Ok(again) => Ok(again.token),
+                        Err(failure) => Err(TokenError::failed(failure.to_string())),
+                    },
+                }
             }
-            false => Connection::websocket(client).await?,
         };
-        let mut delay = None;
-        while let Some(text) = connection.next().await? {
-            let frame = parse_server_frame(&text).map_err(|error| Failure::failed(error.to_string()))?;
-            match frame {
-                ServerFrame::Ready { device, ping_s, .. } => {
-                    connection.expect_pings(Duration::from_secs(ping_s));
-                    eprintln!("listening as device {}", output::clean(&device));
-                    self.introduce(&mut connection, progress).await?;
-                }
-                ServerFrame::Msg(message) => {
-                    self.receive(&text, &message, progress)?;
-                    if message.ack && !self.no_ack {
-                        connection.ack(&message.id).await?;
-                    }
-                    if self.count.is_some_and(|count| progress.heard >= count) {
-                        connection.close().await;
-                        return Ok(Ended::Enough);
-                    }
-                }
-                ServerFrame::Items { event, unread } => {
-                    eprintln!("items {}: {unread} unread", output::clean(&event));
-                }
-                ServerFrame::Recovered { topic, complete } => {
-                    let what = if complete { "recovered" } else { "recovered, but messages were missed" };
-                    eprintln!("{}: {what}", output::clean(&topic));
-                }
-                // Caused by a frame that this client would send again.
-                ServerFrame::Error { code, message } => {
-                    let (message, code) = (output::clean(&message), output::clean(&code));
-                    return Err(Failure::failed(format!("the server refused: {message} ({code})")));
-                }
-                ServerFrame::Close { reason, reconnect: true, after_ms } => {
-                    eprintln!("the server closed: {}", explain(&reason));
-                    delay = Some(Duration::from_millis(after_ms));
-                }
-                ServerFrame::Close { reason, reconnect: false, .. } => return Err(closed(&reason)),
-                ServerFrame::Pong | ServerFrame::Unknown(_) => {}
-            }
-        }
-        Ok(Ended::Again(delay))
-    }
-
-    /// Sends the state of this connection: topics with positions, and presence.
-    async fn introduce(&self, connection: &mut Connection, progress: &Progress) -> Result<(), Failure> {
-        if !self.topics.is_empty() {
-            let position = |(topic, (epoch, offset)): (&String, &(String, u64))| {
-                (topic.clone(), json!({"epoch": epoch, "offset": offset}))
-            };
-            let since: Map<String, Value> = progress.positions.iter().map(position).collect();
-            let mut frame = json!({"t": "sub", "topics": self.topics});
-            if !since.is_empty() {
-                frame["since"] = since.into();
-            }
-            connection.say(&frame).await?;
+        let acknowledge = if self.no_ack { Acknowledge::Manual } else { Acknowledge::Handled };
+        let transport = if self.sse { Transport::Sse } else { Transport::WebSocket };
+        let builder = device::Client::builder(&registered.base, tokens)
+            .acknowledge(acknowledge)
+            .transports([transport])
+            .tls(tls_config(self.connect.ca_file.as_deref())?);
+        let (client, events) = builder.build().map_err(|error| Failure::failed(error.to_string()))?;
+        for topic in &self.topics {
+            client.subscribe(topic, Subscribe::with_recovery());
         }
         if self.idle {
-            connection.say(&json!({"t": "presence", "state": "idle"})).await?;
+            client.set_presence(PresenceMode::Idle);
+        }
+        client.connect();
+        Ok((client, events))
+    }
+
+    /// Prints what happens. None: `--count` is reached. Otherwise the API has another gateway for the device.
+    async fn follow(
+        &self,
+        registered: &Registered,
+        client: &device::Client,
+        events: &mut Events,
+        progress: &mut Progress,
+    ) -> Result<Option<Registered>, Failure> {
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Message(delivery) => {
+                    progress.heard += 1;
+                    self.format.print(delivery.as_json(), || readable(&delivery))?;
+                    delivery.handled();
+                    if self.count.is_some_and(|count| progress.heard >= count) {
+                        return Ok(None);
+                    }
+                }
+                Event::State(state) => {
+                    self.report(registered, &state, progress)?;
+                    if let State::Waiting { .. } = state
+                        && self.token.is_none()
+                        && let Ok(again) = self.register().await
+                        && again.base != registered.base
+                    {
+                        client.close().await;
+                        return Ok(Some(again));
+                    }
+                }
+                Event::Items(items) => {
+                    eprintln!("items {}: {} unread", output::clean(&items.event), items.unread);
+                }
+                Event::Recovered(recovered) => {
+                    let what = match recovered.complete {
+                        Some(true) => "recovered",
+                        Some(false) => "recovered, but messages were missed",
+                        None => "recovered, but messages may have been missed",
+                    };
+                    eprintln!("{}: {what}", output::clean(&recovered.topic));
+                }
+                Event::Denied(denied) => {
+                    let text = format!("topic {:?}: {} ({})", denied.topic, denied.reason, denied.code);
+                    return Err(refused(&text));
+                }
+                Event::Error(error) if is_passing(error.code()) => {
+                    eprintln!("{}", output::clean(&error.to_string()));
+                }
+                // Caused by a frame that this command would send again.
+                Event::Error(error) => {
+                    return Err(refused(&format!("{} ({})", error.message(), error.code())));
+                }
+                _ => {}
+            }
+        }
+        Err(Failure::failed("the connection ended"))
+    }
+
+    fn report(&self, registered: &Registered, state: &State, progress: &mut Progress) -> Result<(), Failure> {
+        match state {
+            State::Connected { device, .. } => {
+                progress.has_connected = true;
+                let id = device.as_deref().or(registered.id.as_deref()).unwrap_or("of the token");
+                eprintln!("listening as device {}", output::clean(id));
+            }
+            State::Waiting { reason, retry_in, .. } => {
+                // An operator ended it.
+                if self.once || *reason == Reason::Revoked {
+                    return Err(ended(registered, reason, progress.has_connected));
+                }
+                progress.ended = Some(reason.clone());
+                let wait = retry_in.unwrap_or_default().as_secs_f64();
+                eprintln!("{}; reconnecting in {wait:.1} s", explain(reason));
+            }
+            // The token was rejected, and there is no other one.
+            State::Closed { reason: Reason::SignedOut, .. } => {
+                return Err(closed(progress.ended.as_ref().unwrap_or(&Reason::Unauthorized)));
+            }
+            State::Closed { reason, .. } => return Err(closed(reason)),
+            _ => {}
         }
         Ok(())
     }
+}
 
-    fn receive(&self, text: &str, message: &Msg<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        progress.heard += 1;
-        if let (Some(topic), Some(epoch), Some(offset)) = (&message.topic, &message.epoch, message.offset) {
-            // Only session topics; the server stores durable ones.
-            if self.topics.iter().any(|wanted| wanted == topic) {
-                progress.positions.insert(topic.to_string(), (epoch.to_string(), offset));
-            }
-        }
-        if message.ack {
-            progress.last_event_id = Some(message.id.to_string());
-        }
-        self.format.print(text, || readable(message))
+/// Why the last connection ended, for people.
+fn explain(reason: &Reason) -> String {
+    let known = CloseReason::ALL.into_iter().find(|known| known.as_str() == reason.as_str());
+    match known {
+        Some(known) => format!("the server closed: {}", known.explain()),
+        None => output::clean(reason.as_str()).replace('_', " "),
     }
 }
 
-/// At least the delay that the server requested. Adds up to half of it at random, so that clients do not reconnect together.
-fn reconnect_delay(delay: Duration, backoff: Duration) -> Duration {
-    let mut random = [0; 4];
-    // Without random bytes, uses the maximum.
-    let part = match SystemRandom::new().fill(&mut random) {
-        Ok(()) => f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX),
-        Err(_) => 1.0,
-    };
-    let delay = delay.min(RETRY_AFTER_MAX).max(backoff);
-    delay + delay.mul_f64(part / 2.0)
+/// With `--once`.
+fn ended(registered: &Registered, reason: &Reason, has_connected: bool) -> Failure {
+    match reason {
+        Reason::ConnectionLost if has_connected => Failure::failed("the connection ended"),
+        Reason::ConnectionLost => {
+            let cause = "it accepts no device connection".to_owned();
+            Failure::Unreachable { server: registered.base.clone(), cause }
+        }
+        reason => closed(reason),
+    }
+}
+
+fn closed(reason: &Reason) -> Failure {
+    match reason {
+        Reason::Unauthorized | Reason::Expired | Reason::Revoked => Failure::Refused(explain(reason)),
+        _ => Failure::Failed(explain(reason)),
+    }
+}
+
+fn refused(what: &str) -> Failure {
+    Failure::failed(format!("the server refused: {}", output::clean(what)))
+}
+
+/// Whether the client continues as before.
+fn is_passing(code: &Code) -> bool {
+    matches!(code, Code::TokenFailed | Code::Network | Code::Timeout | Code::QueueFull)
 }
 
 /// `2026-01-02T03:04:05.678Z  [news] Title: body  {"data":1}  (id)`
-fn readable(message: &Msg<'_>) -> String {
-    let mut parts = vec![message.sent_at.to_string()];
-    parts.extend(message.topic.as_ref().map(|topic| format!("[{}]", output::clean(topic))));
-    let notification: Value =
-        message.notification.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-    let field = |name: &str| notification.get(name).and_then(Value::as_str).map(output::clean);
-    parts.extend(match (field("title"), field("body")) {
+fn readable(message: &Message) -> String {
+    let sent = message.sent_at().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let sent = sent.and_then(|since| u64::try_from(since.as_millis()).ok()).unwrap_or_default();
+    let mut parts = vec![Timestamp(sent).to_string()];
+    parts.extend(message.topic().map(|topic| format!("[{}]", output::clean(topic))));
+    let body = message.notification().and_then(|shown| shown.body.as_deref());
+    parts.extend(match (message.title().map(output::clean), body.map(output::clean)) {
         (Some(title), Some(body)) => Some(format!("{title}: {body}")),
         (title, body) => title.or(body),
     });
-    parts.extend(message.data.map(|data| output::clean(data.get())));
-    parts.push(format!("({})", message.id));
+    parts.extend(message.data_json().map(output::clean));
+    parts.push(format!("({})", output::clean(message.id())));
     parts.join("  ")
-}
-
-fn explain(reason: &str) -> String {
-    let known = CloseReason::ALL.into_iter().find(|known| known.as_str() == reason);
-    known.map_or_else(|| output::clean(reason), |known| known.explain().to_owned())
-}
-
-fn closed(reason: &str) -> Failure {
-    let text = format!("the server closed: {}", explain(reason));
-    let credential = [CloseReason::Unauthorized, CloseReason::Expired, CloseReason::Revoked];
-    match credential.iter().any(|known| known.as_str() == reason) {
-        true => Failure::Refused(text),
-        false => Failure::Failed(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reconnects_wait_for_the_server_delay_and_are_spread() {
-        let check = |told_s: u64, backoff_s: u64, least_s: u64| {
-            let [delay, backoff, least] = [told_s, backoff_s, least_s].map(Duration::from_secs);
-            let waits: Vec<Duration> = (0..50).map(|_| reconnect_delay(delay, backoff)).collect();
-            assert!(waits.iter().all(|wait| (least..=least * 3 / 2).contains(wait)), "{waits:?}");
-            assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
-        };
-        check(30, 1, 30);
-        check(1, 16, 16);
-        check(u64::MAX, 1, 3_600);
-    }
 }

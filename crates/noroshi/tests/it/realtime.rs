@@ -58,16 +58,20 @@ fn presence_changes_reach_the_right_watchers() {
     let (_folder, node) = node();
     let active = listen(&node, &["--user", "a", "--count", "2"]);
     let idle = listen(&node, &["--user", "b", "--idle", "--count", "1"]);
+    let stream = listen(&node, &["--user", "c", "--idle", "--sse", "--count", "1"]);
     present(&node, "a", "active");
     present(&node, "b", "idle");
+    present(&node, "c", "idle");
     for when in ["active", "connected"] {
-        node.run(&["send", "--user", "a", "--user", "b", "--title", when, "--when", when]);
+        node.run(&["send", "--user", "a", "--user", "b", "--user", "c", "--title", when, "--when", when]);
     }
     let titles = |received: Vec<Value>| {
         received.iter().map(|msg| msg["notification"]["title"].to_string()).collect::<Vec<_>>()
     };
     assert_eq!(titles(received(active)), ["\"active\"", "\"connected\""]);
-    assert_eq!(titles(received(idle)), ["\"connected\""]);
+    for idle in [idle, stream] {
+        assert_eq!(titles(received(idle)), ["\"connected\""]);
+    }
 }
 
 #[test]
