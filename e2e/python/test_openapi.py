@@ -41,6 +41,6 @@ def test_no_generated_request_causes_a_server_error(node, document):
     command += ["--exclude-path-regex", "/(batch|recipients|relay)$"]
     command += ["--request-timeout", "20", "--suppress-health-check", "all"]
     with log.open("wb") as output:
-        code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=CACHE, timeout=400).returncode
+        code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=CACHE, timeout=900).returncode
     assert code == 0, log.read_text()[-4_000:]
     assert node.process.poll() is None
