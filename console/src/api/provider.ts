@@ -1606,11 +1606,7 @@ export interface components {
             edited_by: string | null;
             errors: number;
             eta_s: number | null;
-            experiment: {
-                control: string;
-                name: string;
-                variants: components["schemas"]["CampaignVariantReport"][];
-            } | null;
+            experiment: components["schemas"]["CampaignReport"] | null;
             /** Format: date-time */
             finished_at: string | null;
             /** Format: uuid */
@@ -1777,6 +1773,11 @@ export interface components {
             variables?: {
                 [key: string]: string;
             };
+        };
+        CampaignReport: {
+            control: string;
+            name: string;
+            variants: components["schemas"]["CampaignVariantReport"][];
         };
         Campaigns: {
             campaigns: components["schemas"]["Campaign"][];

@@ -985,6 +985,14 @@ type CampaignTreatment struct {
 	HoldOut bool `json:"hold_out,omitzero"`
 }
 
+// CampaignReport: Results by variant, in the order of the experiment.
+type CampaignReport struct {
+	Name string `json:"name"`
+	// The variant that the others are compared with.
+	Control  string                  `json:"control"`
+	Variants []CampaignVariantReport `json:"variants"`
+}
+
 // CampaignVariantReport: the schema of this name in openapi.json.
 type CampaignVariantReport struct {
 	Name string `json:"name"`
@@ -1115,9 +1123,9 @@ type Campaign struct {
 	Message  CampaignMessage `json:"message"`
 	// Languages that have a variant.
 	Locales []string `json:"locales"`
-	// Results by variant, in the order of the experiment. Null if the campaign has no variants.
-	Experiment *CampaignExperiment `json:"experiment,omitzero"`
-	Lane       Lane                `json:"lane"`
+	// Results by variant. Null if the campaign has no variants.
+	Experiment *CampaignReport `json:"experiment,omitzero"`
+	Lane       Lane            `json:"lane"`
 	// When devices are due, and how fast it sends, as the request states it.
 	Schedule CampaignSchedule `json:"schedule"`
 	// The notification id of its outcomes: `/v1/notifications/{id}/devices/{device}` explains why a

@@ -53,7 +53,7 @@ pub struct Shown {
     pub body: Option<String>,
     /// An http or https URL.
     pub image: Option<String>,
-    /// Absolute URL that a tap opens.
+    /// Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected.
     pub url: Option<String>,
     /// How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in
     /// browsers too. Android before 8: the priority; later versions use the channel's importance.
@@ -179,7 +179,7 @@ pub struct Action {
     pub id: String,
     #[serde(default)]
     pub title: String,
-    /// Absolute URL that it opens.
+    /// Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected.
     pub url: Option<String>,
 }
 

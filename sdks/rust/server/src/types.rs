@@ -55,7 +55,7 @@ pub struct Shown {
     /// An http or https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Absolute URL that a tap opens.
+    /// Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript` are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// How much it may interrupt, in Apple's terms (`interruption-level`). `passive` is silent in
@@ -142,7 +142,8 @@ impl Shown {
         self
     }
 
-    /// Sets `url`: Absolute URL that a tap opens.
+    /// Sets `url`: Absolute URL that a tap opens. The schemes `javascript`, `data` and `vbscript`
+    /// are rejected.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
@@ -396,7 +397,7 @@ pub struct Action {
     pub id: String,
     #[serde(default)]
     pub title: String,
-    /// Absolute URL that it opens.
+    /// Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -407,7 +408,8 @@ impl Action {
         Self { id: id.into(), title: title.into(), url: None }
     }
 
-    /// Sets `url`: Absolute URL that it opens.
+    /// Sets `url`: Absolute URL that it opens. The schemes `javascript`, `data` and `vbscript` are
+    /// rejected.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
@@ -3020,6 +3022,19 @@ impl CampaignTreatment {
     }
 }
 
+/// Results by variant, in the order of the experiment.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[non_exhaustive]
+pub struct CampaignReport {
+    #[serde(default)]
+    pub name: String,
+    /// The variant that the others are compared with.
+    #[serde(default)]
+    pub control: String,
+    #[serde(default)]
+    pub variants: Vec<CampaignVariantReport>,
+}
+
 /// The schema of this name in `openapi.json`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[non_exhaustive]
@@ -3321,8 +3336,8 @@ pub struct Campaign {
     /// Languages that have a variant.
     #[serde(default)]
     pub locales: Vec<String>,
-    /// Results by variant, in the order of the experiment. Null if the campaign has no variants.
-    pub experiment: Option<CampaignResults>,
+    /// Results by variant. Null if the campaign has no variants.
+    pub experiment: Option<CampaignReport>,
     #[serde(default)]
     pub lane: Lane,
     /// When devices are due, and how fast it sends, as the request states it.
@@ -3392,6 +3407,11 @@ pub struct Campaign {
     pub edited_by: Option<String>,
     #[serde(deserialize_with = "timestamp::option::deserialize", default)]
     pub edited_at: Option<SystemTime>,
+    /// Who created it, changed any of its revisions or uploaded recipients, in the format of
+    /// `created_by`. None of them may approve it. A change by a further author gets `409` with the
+    /// code `limit_exceeded`.
+    #[serde(default)]
+    pub authors: Vec<String>,
     /// The approval of the present revision. Every change and new recipients remove it.
     pub approval: Option<CampaignApproval>,
     /// The request as its author wrote it. Absent in lists, and for campaigns that cannot be
@@ -3404,19 +3424,6 @@ pub struct Campaign {
     /// created and while it is a draft; absent if there is nothing to warn of.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-}
-
-/// Results by variant, in the order of the experiment. Null if the campaign has no variants.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
-#[non_exhaustive]
-pub struct CampaignResults {
-    #[serde(default)]
-    pub name: String,
-    /// The variant that the others are compared with.
-    #[serde(default)]
-    pub control: String,
-    #[serde(default)]
-    pub variants: Vec<CampaignVariantReport>,
 }
 
 /// When devices are due, and how fast it sends, as the request states it.

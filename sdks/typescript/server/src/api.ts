@@ -356,13 +356,8 @@ export interface Campaign {
     message: CampaignMessage;
     /** Languages that have a variant. */
     locales: string[];
-    /** Results by variant, in the order of the experiment. Null if the campaign has no variants. */
-    experiment: {
-        name: string;
-        /** The variant that the others are compared with. */
-        control: string;
-        variants: CampaignVariantReport[];
-    } | null;
+    /** Results by variant. Null if the campaign has no variants. */
+    experiment: CampaignReport | null;
     lane: "campaign" | "extra";
     /** When devices are due, and how fast it sends, as the request states it. */
     schedule: {
@@ -614,6 +609,13 @@ export interface CampaignRecipient {
     };
     notification?: Record<string, unknown>;
     data?: unknown;
+}
+/** Results by variant, in the order of the experiment. */
+export interface CampaignReport {
+    name: string;
+    /** The variant that the others are compared with. */
+    control: string;
+    variants: CampaignVariantReport[];
 }
 /** Absent fields of a variant are those of the campaign's message. */
 export interface CampaignTreatment {

@@ -52,6 +52,7 @@ __all__ = [
     "CampaignProblem",
     "CampaignReasons",
     "CampaignRecipient",
+    "CampaignReport",
     "CampaignSchedule",
     "CampaignScheduleQuietHours",
     "CampaignSteps",
@@ -2210,6 +2211,17 @@ class CampaignVariantReport(TypedDict):
     """Null for the control itself, and if nothing is sent."""
 
 
+class CampaignReport(TypedDict):
+    """Results by variant, in the order of the experiment."""
+
+    name: str
+
+    control: str
+    """The variant that the others are compared with."""
+
+    variants: list[CampaignVariantReport]
+
+
 NewCampaignQuietHours = TypedDict("NewCampaignQuietHours", {"from": str, "to": str})
 """In each device's local time. Devices that are due wait for the end. No effect with urgency `high`."""
 
@@ -2364,8 +2376,8 @@ class Campaign(TypedDict):
     locales: list[str]
     """Languages that have a variant."""
 
-    experiment: CampaignExperiment | None
-    """Results by variant, in the order of the experiment. Null if the campaign has no variants."""
+    experiment: CampaignReport | None
+    """Results by variant. Null if the campaign has no variants."""
 
     lane: Literal["campaign", "extra"]
 

@@ -16,7 +16,7 @@ import org.jspecify.annotations.Nullable;
  * @param audience {@code audience}
  * @param message {@code message}
  * @param locales Languages that have a variant.
- * @param experiment Results by variant, in the order of the experiment. Null if the campaign has no variants.
+ * @param experiment Results by variant. Null if the campaign has no variants.
  * @param lane {@code lane}
  * @param schedule When devices are due, and how fast it sends, as the request states it.
  * @param notification The notification id of its outcomes: <code>
@@ -62,7 +62,7 @@ public record Campaign(
         Audience audience,
         CampaignMessage message,
         List<String> locales,
-        @Nullable CampaignExperiment experiment,
+        @Nullable CampaignReport experiment,
         CampaignLane lane,
         CampaignSchedule schedule,
         String notification,

@@ -1,1 +1,0 @@
-import{t}from"./base-7BaDzHmP.js";function a(o){const r=e(o);if(typeof r!="object"||r===null||Array.isArray(r))throw new Error(t("json.object"));return r}function e(o){try{return JSON.parse(o)}catch(r){throw new Error(t("json.invalid",{detail:r instanceof Error?r.message:String(r)}))}}export{a,e as p};

@@ -1,1 +1,0 @@
-import{a as n}from"./vendor-BE6W4NwY.js";import{y as i,P as r,t,A as e}from"./base-7BaDzHmP.js";function s(a){return i()?null:n("a",{class:"button plain",href:e("live",a),children:[n(r,{name:"tail"}),n("span",{children:t("page.live")})]})}export{s as L};

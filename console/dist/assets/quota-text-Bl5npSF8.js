@@ -1,1 +1,0 @@
-import{am as n,F as e}from"./base-7BaDzHmP.js";const r=(t,s)=>t.endsWith("_bytes")?n(s):t.endsWith("_per_second")?`${e(s)}/s`:e(s);export{r as s};
