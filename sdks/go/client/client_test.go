@@ -575,19 +575,20 @@ func TestRetryAfterOfARefusedWebSocket(t *testing.T) {
 // The second request of a call, after a rejected token, ends with its context too.
 func TestARepeatedRequestEndsWithItsContext(t *testing.T) {
 	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var tokens atomic.Int64
 	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.Header.Get("Authorization") == "Bearer t1" {
 			response.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+		cancel()
 		<-request.Context().Done()
 		close(ended)
 	}), func(o *Options) {
 		o.Token = func(context.Context, TokenRequest) (string, error) { return fmt.Sprintf("t%d", tokens.Add(1)), nil }
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := c.Counts(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
