@@ -352,6 +352,21 @@ func call[T any](handler func(T), event T) {
 
 // handle passes a message to the handler of its topic, and to that of all messages.
 func (c *Client) handle(raw protocol.Message) {
+	c.mu.Lock()
+	begins := c.machine.Begins()
+	c.mu.Unlock()
+	if !begins {
+		return
+	}
+	failed := errors.New("the handler ended its goroutine")
+	// Also if the handler calls runtime.Goexit, as t.FailNow does.
+	defer func() {
+		c.input(func(m *protocol.Machine, now time.Time) { m.Settled(now, failed) })
+		select {
+		case c.settled <- struct{}{}:
+		default:
+		}
+	}()
 	message, err := messageOf(raw)
 	if err != nil {
 		c.events.push(protocol.Failed{Err: &protocol.Error{Code: string(CodeBadFrame), Message: "message " + raw.ID + ": " + err.Error(), Cause: err}})
@@ -363,20 +378,17 @@ func (c *Client) handle(raw protocol.Message) {
 		ofTopic = subscription.options.OnMessage
 	}
 	c.mu.Unlock()
-	var failed error
-	for _, handler := range []func(context.Context, *Message) error{ofTopic, all} {
-		if handler != nil {
-			failed = errors.Join(failed, handler(ctx, message))
-		}
-	}
 	if ofTopic == nil && all == nil {
 		failed = errors.New("the handler was removed while the message waited")
+		return
 	}
-	c.input(func(m *protocol.Machine, now time.Time) { m.Settled(now, failed) })
-	select {
-	case c.settled <- struct{}{}:
-	default:
+	var results error
+	for _, handler := range []func(context.Context, *Message) error{ofTopic, all} {
+		if handler != nil {
+			results = errors.Join(results, handler(ctx, message))
+		}
 	}
+	failed = results
 }
 
 // Connect connects in the background, and stays connected until Close. It has no effect while the client is connected.
@@ -389,8 +401,10 @@ func (c *Client) Connect() {
 	c.locked((*protocol.Machine).Connect)
 }
 
-// Close ends the connection. It sends pending acknowledgements and reports first, and waits until they are sent or ctx ends.
-// Handlers of messages get a cancelled context; Close does not wait for them. Connect starts the client again.
+// Close ends the connection. It sends pending acknowledgements and reports first, and waits until they are sent or ctx ends. Messages
+// that wait for their handlers are dropped; stored ones arrive again in the next session. A handler that runs gets a cancelled
+// context; Close does not wait for it, and if it returns nil its message is acknowledged in the next session. Connect starts the
+// client again.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.cancelHandlers()
@@ -419,8 +433,9 @@ func (c *Client) Close(ctx context.Context) error {
 // closeTimeout is how long Run waits for acknowledgements and reports at its end.
 const closeTimeout = 5 * time.Second
 
-// Run connects, and stays connected until ctx ends or the client closes for good: because another connection of the device replaced
-// it, nobody is signed in, or the service rejects its tokens. It returns the cause of ctx, or an [*Error] whose code is the reason.
+// Run connects, and stays connected until ctx ends or the client closes for good. It returns the cause of ctx; nil after [Client.Close],
+// or if nobody is signed in ([ErrSignedOut]); or an [*Error] whose code is the reason, because another connection of the device replaced
+// this one, or the service rejects its tokens.
 func (c *Client) Run(ctx context.Context) error {
 	c.Connect()
 	for {
@@ -428,6 +443,9 @@ func (c *Client) Run(ctx context.Context) error {
 		state, changed := stateOf(c.machine.State()), c.changed
 		c.mu.Unlock()
 		if state.Status == StatusClosed {
+			if state.Reason == ReasonClosed || state.Reason == ReasonSignedOut { // the application wanted it (A8)
+				return nil
+			}
 			return &Error{Code: Code(state.Reason), Message: "the connection has ended"}
 		}
 		select {

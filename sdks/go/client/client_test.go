@@ -112,12 +112,134 @@ func TestRunReturnsIfNobodyIsSignedIn(t *testing.T) {
 			return "", fmt.Errorf("no session: %w", ErrSignedOut)
 		}
 	})
-	var failed *Error
-	if err := c.Run(t.Context()); !errors.As(err, &failed) || failed.Code != CodeSignedOut {
+	if err := c.Run(t.Context()); err != nil { // A8
 		t.Error(err)
+	}
+	if s := c.State(); s.Status != StatusClosed || s.Reason != ReasonSignedOut {
+		t.Error(s)
 	}
 	if _, err := c.Me(t.Context()); !errors.Is(err, ErrSignedOut) {
 		t.Error(err)
+	}
+}
+
+// A8: what the application wanted is no error of Run.
+func TestRunReturnsNilAfterClose(t *testing.T) {
+	c := connect(t, service(t, func(ctx context.Context, conn *websocket.Conn) { _, _, _ = conn.Read(ctx) }))
+	ended := make(chan error)
+	go func() { ended <- c.Run(t.Context()) }()
+	wait(t, "the connection", func() bool { return c.State().Status == StatusConnected })
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunReturnsAnErrorIfTheDeviceWasReplaced(t *testing.T) {
+	c := connect(t, service(t, func(ctx context.Context, conn *websocket.Conn) {
+		write(ctx, conn, `{"t":"close","reason":"replaced","reconnect":false}`)
+		_ = conn.Close(4001, "replaced")
+	}))
+	var failed *Error
+	if err := c.Run(t.Context()); !errors.As(err, &failed) || failed.Code != CodeReplaced {
+		t.Error(err)
+	}
+}
+
+// A8: a handler that does not return has not handled its message.
+func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
+	var sessions atomic.Int64
+	acks := make(chan string, 10)
+	c := connect(t, service(t, func(ctx context.Context, conn *websocket.Conn) {
+		write(ctx, conn, `{"t":"msg","id":"m1","ack":true,"data":1}`)
+		if sessions.Add(1) == 1 {
+			write(ctx, conn, `{"t":"msg","id":"m2","ack":true,"data":1}`)
+		}
+		for {
+			_, text, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			acks <- string(text)
+			if sessions.Load() == 1 {
+				return
+			}
+		}
+	}))
+	errs := make(chan error, 10)
+	c.OnError(func(err error) { errs <- err })
+	var calls atomic.Int64
+	c.OnMessage(func(context.Context, *Message) error {
+		if calls.Add(1) == 1 {
+			runtime.Goexit()
+		}
+		return nil
+	})
+	c.Connect()
+	for _, want := range []string{`{"ids":["m2"],"t":"ack"}`, `{"ids":["m1"],"t":"ack"}`} {
+		select {
+		case got := <-acks:
+			if got != want {
+				t.Errorf("%s, not %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("no acknowledgement")
+		}
+	}
+	var failed *Error
+	if err := <-errs; !errors.As(err, &failed) || failed.Code != CodeListenerFailed {
+		t.Error(err)
+	}
+}
+
+// S4: nothing happens after Close.
+func TestAMessageThatWaitsBehindOtherEventsIsDroppedByClose(t *testing.T) {
+	acked := make(chan string, 10)
+	c := connect(t, service(t, func(ctx context.Context, conn *websocket.Conn) {
+		write(ctx, conn, `{"t":"msg","id":"m1","ack":true,"data":1}`)
+		if _, text, err := conn.Read(ctx); err == nil {
+			acked <- string(text)
+		}
+	}))
+	release, isBlocked := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c.OnState(func(s State) {
+		if s.Status == StatusConnected {
+			once.Do(func() {
+				close(isBlocked)
+				<-release
+			})
+		}
+	})
+	messages := make(chan string, 10)
+	c.OnMessage(func(_ context.Context, m *Message) error { messages <- m.ID; return nil })
+	c.Connect()
+	<-isBlocked
+	wait(t, "the message", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.machine.Waiting() == 1 })
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	wait(t, "the events", func() bool {
+		c.events.mu.Lock()
+		defer c.events.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.events.isRunning && c.machine.Waiting() == 0
+	})
+	select {
+	case id := <-messages:
+		t.Errorf("%s was passed on", id)
+	default:
+	}
+	c.Connect()
+	if id := <-messages; id != "m1" {
+		t.Error(id)
+	}
+	if ack := <-acked; ack != `{"ids":["m1"],"t":"ack"}` {
+		t.Error(ack)
 	}
 }
 
@@ -174,7 +296,7 @@ func TestRequestsEndWithTheirContext(t *testing.T) {
 func TestErrorsAreTyped(t *testing.T) {
 	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		response.Header().Set("X-Request-Id", "r1")
-		response.Header().Set("Retry-After", "7")
+		response.Header().Set("Retry-After", "31")
 		if request.URL.Path == "/v1/me/items/counts" {
 			fmt.Fprint(response, "<html>")
 			return
@@ -184,7 +306,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}))
 	_, err := c.ListItems(t.Context(), ItemsQuery{Limit: 5})
 	var failed *Error
-	if !errors.As(err, &failed) || failed.Code != CodeTooManyRequests || failed.Status != 429 || failed.RetryAfter != 7*time.Second || failed.Field != "limit" || failed.RequestID != "r1" {
+	if !errors.As(err, &failed) || failed.Code != CodeTooManyRequests || failed.Status != 429 || failed.RetryAfter != 31*time.Second || failed.Field != "limit" || failed.RequestID != "r1" {
 		t.Errorf("%+v", err)
 	}
 	if err.Error() != "noroshi: too_many_requests: slow down (request r1)" {
@@ -407,6 +529,36 @@ func TestACloseLeavesNoGoroutine(t *testing.T) {
 	wait(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
+// A read that waits for another attempt (U6) ends with its context.
+func TestARepetitionEndsWithItsContext(t *testing.T) {
+	var requests atomic.Int64
+	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			response.Header().Set("Retry-After", "0")
+		} else {
+			response.Header().Set("Retry-After", "20")
+		}
+		response.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	cause := errors.New("the user left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := c.ListItems(ctx, ItemsQuery{})
+		ended <- err
+	}()
+	wait(t, "both answers", func() bool { return c.inputCount.Load() >= 5 }) // the call, the token, an answer, the timer, an answer
+	cancel(cause)
+	if err := <-ended; !errors.Is(err, cause) || requests.Load() != 2 {
+		t.Error(err, requests.Load())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.callContexts) != 0 {
+		t.Errorf("%d contexts are left", len(c.callContexts))
+	}
+}
+
 // A service that is overloaded refuses WebSockets with a time to wait.
 func TestRetryAfterOfARefusedWebSocket(t *testing.T) {
 	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
@@ -423,19 +575,20 @@ func TestRetryAfterOfARefusedWebSocket(t *testing.T) {
 // The second request of a call, after a rejected token, ends with its context too.
 func TestARepeatedRequestEndsWithItsContext(t *testing.T) {
 	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var tokens atomic.Int64
 	c := connect(t, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.Header.Get("Authorization") == "Bearer t1" {
 			response.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+		cancel()
 		<-request.Context().Done()
 		close(ended)
 	}), func(o *Options) {
 		o.Token = func(context.Context, TokenRequest) (string, error) { return fmt.Sprintf("t%d", tokens.Add(1)), nil }
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := c.Counts(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -40,7 +40,8 @@ func (c *Client) DeleteMe(ctx context.Context) error {
 }
 
 // Variant returns the device's variant of an experiment, or nil if the device does not participate. It reports the exposure, once per
-// variant; the state of the device is read once.
+// device, user and variant. The variant is at most a minute old, and that of the present token; otherwise the state of the device is
+// read again, as Me does.
 func (c *Client) Variant(ctx context.Context, experiment string) (*Variant, error) {
 	return c.variant(ctx, experiment, true)
 }

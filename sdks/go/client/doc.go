@@ -16,6 +16,9 @@
 // The client reconnects, renews tokens, and acknowledges a message after its handler has returned nil. It shows each message once,
 // whatever happens in between: a killed server, a lost network, an expired token.
 //
+// A read that the service answers with 429 or 503 and a time to wait is repeated after that time, at most twice and at most 30 seconds
+// after the call, unless its context ends. A change is not repeated.
+//
 // # Handlers
 //
 // A handler is a function. Messages are passed to [Client.OnMessage] and to the handler of their topic one by one, in the order of

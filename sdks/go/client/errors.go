@@ -11,7 +11,9 @@ import (
 // ErrSignedOut is what [Options.Token] returns if nobody is signed in. The client then stays closed.
 var ErrSignedOut = errors.New("noroshi: nobody is signed in")
 
-// Codes of this package. The other codes are those of the service: of problem documents, and of error frames (docs/native.md).
+// Codes of this package. The other codes are those of the service: of problem documents, and of error frames (docs/native.md). The
+// package uses one of them too: [CodeBadTopic] says that server-sent events cannot carry a topic, whose name has a comma; the client
+// subscribes to it when it has a WebSocket.
 const (
 	// CodeTokenFailed: [Options.Token] failed, or took longer than 30 seconds.
 	CodeTokenFailed Code = "token_failed"

@@ -60,12 +60,11 @@ func ExampleClient_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = c.Run(context.Background())
-	var failed *client.Error
-	if errors.As(err, &failed) && failed.Code == client.CodeSignedOut {
-		fmt.Println("nobody is signed in")
+	if err := c.Run(context.Background()); err != nil {
+		log.Fatal(err) // such as the code replaced
 	}
-	// Output: nobody is signed in
+	fmt.Println(c.State())
+	// Output: closed (signed_out)
 }
 
 func ExampleClient_Subscribe() {

@@ -21,7 +21,7 @@ const (
 	answerMax = 64 << 20
 )
 
-// request sends a request of the machine.
+// request sends a request of the machine, which repeats it if need be.
 func (c *Client) request(ctx context.Context, e protocol.Request) {
 	response := c.roundTrip(ctx, e)
 	c.input(func(m *protocol.Machine, now time.Time) {

@@ -108,7 +108,7 @@ type Machine struct {
 	// The token of the session; requests may have got a newer one.
 	token string
 	// The topics in the request of a stream.
-	dialed string
+	dialed []string
 
 	subscriptions map[string]*subscription
 	topics        *set
@@ -224,10 +224,10 @@ func (m *Machine) Connect(now time.Time) {
 func (m *Machine) Close(now time.Time) {
 	m.input(now, func() {
 		if m.state.Name != "idle" && m.state.Name != "closed" {
+			m.closing = &closeFrame{} // for flush: it opens no other stream
 			m.flush()
 			m.stop(reasonClosed)
 		}
-		m.inflow.drop()
 		m.http.close()
 	})
 }
@@ -287,6 +287,17 @@ func (m *Machine) ack(ids ...string) {
 		}
 	}
 	m.soon()
+}
+
+// Begins says that the application gets the message of Pass now. It reports false if the client has closed meanwhile: then the
+// message is dropped (S4), and Settled is not called.
+func (m *Machine) Begins() bool {
+	if m.state.Name != "closed" {
+		return true
+	}
+	m.inflow.isPassed = false
+	m.inflow.drop()
+	return false
 }
 
 // Settled is the result of Pass.
@@ -392,12 +403,12 @@ func (m *Machine) dial(token string) {
 	}
 	attempt := m.attempt
 	m.timers.set(timerConnect, m.now.Add(connectTimeout), func() { m.ended(attempt, End{}) }) // S3
-	m.dialed = m.topicNames()
 	m.token = token
 	m.isDialed = true
 	dial := Dial{Attempt: attempt, Transport: m.transport, App: m.config.App}
 	if m.isOneWay() {
-		dial.Token, dial.Topics, dial.LastEventID = token, slices.Clone(m.topics.order), m.inflow.lastID
+		dial.Token, dial.Topics, dial.LastEventID = token, m.streamTopics(), m.inflow.lastID
+		m.dialed = dial.Topics
 	}
 	m.do(dial)
 }
@@ -646,7 +657,11 @@ func (m *Machine) ready(device string, pingS float64) {
 	m.flush()
 }
 
+// reopen replaces a stream, but not one that the service ends: its successor has to wait (B3).
 func (m *Machine) reopen() {
+	if m.closing != nil {
+		return
+	}
 	m.detach()
 	m.open()
 }
@@ -776,6 +791,7 @@ func (m *Machine) detach() {
 	m.attempt++
 	m.timers.clear(timerConnect, timerPong, timerBeat, timerRenew, timerWebSocket, timerFlush, timerRetry)
 	m.willFlush = false
+	m.http.presences.clear() // X7
 	m.renewals = 0
 	m.readyAt = time.Time{}
 	if m.isDialed {
@@ -788,6 +804,8 @@ func (m *Machine) stop(reason string) {
 	m.detach()
 	m.timers.clear(timerIdle)
 	m.isTooSlow = false
+	m.inflow.drop() // S4
+	m.http.stopped()
 	m.become(State{Name: "closed", Reason: reason})
 }
 
@@ -880,7 +898,7 @@ func (m *Machine) flush() {
 		m.sentPresence = m.presence
 		m.flushedAt = m.now
 		if m.isOneWay() { // X7
-			m.http.reportPresence(m.presence)
+			m.http.presences.replace(m.presence)
 		} else {
 			m.send(map[string]any{"t": "presence", "state": m.presence})
 		}
@@ -888,13 +906,16 @@ func (m *Machine) flush() {
 	unsub, sub, acks := m.toUnsub.take(), m.toSub.take(), m.acks.take()
 	for _, topic := range sub {
 		m.joined.add(topic)
+		if m.isOneWay() && !canStream(topic) {
+			m.fail(&Error{Code: "bad_topic", Message: "server-sent events cannot carry a topic with a comma; a WebSocket will", Topic: topic})
+		}
 	}
 	if m.isOneWay() {
 		if len(acks) > 0 {
 			m.flushedAt = m.now
 			m.http.acks.add(acks)
 		}
-		if m.dialed != m.topicNames() { // X4
+		if !haveSame(m.dialed, m.streamTopics()) { // X4
 			m.reopen()
 		}
 		return
@@ -933,9 +954,28 @@ func (m *Machine) send(frame map[string]any) {
 	m.do(Send{m.attempt, encode(frame)})
 }
 
-// topicNames compares sets of topics.
-func (m *Machine) topicNames() string {
-	return strings.Join(slices.Sorted(slices.Values(m.topics.order)), ",")
+// canStream reports whether the request of a stream can name a topic: commas separate them (X4).
+func canStream(topic string) bool { return !strings.Contains(topic, ",") }
+
+func (m *Machine) streamTopics() []string {
+	return slices.DeleteFunc(slices.Clone(m.topics.order), func(topic string) bool { return !canStream(topic) })
+}
+
+// haveSame compares sets.
+func haveSame(one, other []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(one)), slices.Sorted(slices.Values(other)))
+}
+
+// codeUnits is the length of a text in UTF-16.
+func codeUnits(text string) int {
+	count := 0
+	for _, one := range text {
+		count++
+		if one > 0xFFFF {
+			count++
+		}
+	}
+	return count
 }
 
 // parts splits a list for frames (L1).
@@ -943,8 +983,8 @@ func parts(texts []string) [][]string {
 	var all [][]string
 	start, bytes := 0, 0
 	for n, text := range texts {
-		// A quotation mark becomes two bytes, and a topic appears once more in since, with its position: below six times.
-		cost := 6*len(text) + 64
+		// A code unit is at most three bytes, and a topic appears once more in since, with its position.
+		cost := 6*codeUnits(text) + 64
 		if n > start && (n-start >= frameEntriesMax || bytes+cost > frameBytesMax) {
 			all = append(all, texts[start:n])
 			start, bytes = n, 0

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // The package does no input or output, starts no goroutine and reads no clock.
 func TestThePackageIsPure(t *testing.T) {
-	allowed := map[string]bool{"bytes": true, "container/list": true, "encoding/base64": true, "encoding/json": true, "fmt": true, "maps": true, "math": true, "slices": true, "strconv": true, "strings": true, "time": true}
+	allowed := map[string]bool{"bytes": true, "container/list": true, "encoding/base64": true, "encoding/json": true, "fmt": true, "maps": true, "math": true, "slices": true, "strconv": true, "strings": true, "time": true, "unicode/utf8": true}
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -264,8 +265,405 @@ func TestReportsAreKept(t *testing.T) {
 	}
 }
 
-func TestTextsOfFramesAreNotEscapedForHTML(t *testing.T) {
-	if got := string(encode(map[string]string{"a": "<&>\u2028ü"})); got != "{\"a\":\"<&>\\u2028ü\"}" {
-		t.Error(got)
+func TestTextsOfFramesAreNotEscapedWithoutNeed(t *testing.T) {
+	for text, want := range map[string]string{
+		"<&>ü\u2028\u2029\xff😀": "\"<&>ü\u2028\u2029\ufffd😀\"", `\u2028`: `"\\u2028"`, `\` + "\u2028": `"\\` + "\u2028\"", "\x01\"": `"\u0001\""`,
+	} {
+		if got := string(encode(text)); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+// script is a machine and what its service got. The application has the token "t" and then "t2" and so on.
+type script struct {
+	*testing.T
+	*Machine
+	now      time.Time
+	tokens   int
+	dials    []Dial
+	requests []Request
+	events   []string
+}
+
+func newScript(t *testing.T, transports ...Transport) *script {
+	s := &script{T: t, now: time.Unix(1_767_225_600, 0)}
+	s.Machine = New(Config{Transports: transports, Random: func() float64 { return 0 }})
+	return s
+}
+
+// run carries out the effects.
+func (s *script) run() {
+	for effects := s.Effects(); len(effects) > 0; effects = s.Effects() {
+		for _, effect := range effects {
+			switch e := effect.(type) {
+			case AskToken:
+				s.tokens++
+				s.TokenArrived(s.now, e.N, fmt.Sprintf("t%d", s.tokens), false, nil)
+			case Dial:
+				s.dials = append(s.dials, e)
+			case Request:
+				s.requests = append(s.requests, e)
+			case StateChanged:
+				s.events = append(s.events, e.State.Name)
+			case Failed:
+				s.events = append(s.events, e.Err.Code)
+			}
+		}
+	}
+}
+
+// advance moves the clock.
+func (s *script) advance(by time.Duration) {
+	end := s.now.Add(by)
+	for s.run(); ; s.run() {
+		at, ok := s.Timeout()
+		if !ok || at.After(end) {
+			break
+		}
+		if at.After(s.now) {
+			s.now = at
+		}
+		s.Advance(s.now)
+	}
+	s.now = end
+}
+
+// got takes the requests since the last call.
+func (s *script) got(want ...string) {
+	s.Helper()
+	s.run()
+	got := []string{}
+	for _, one := range s.requests {
+		got = append(got, strings.TrimSpace(one.Method+" "+one.Path+" "+string(one.Body)))
+	}
+	s.requests = nil
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		s.Fatalf("requests %q, not %q", got, want)
+	}
+}
+
+func (s *script) saw(want ...string) {
+	s.Helper()
+	s.run()
+	if fmt.Sprint(s.events) != fmt.Sprint(want) {
+		s.Fatalf("events %q, not %q", s.events, want)
+	}
+	s.events = nil
+}
+
+// connect opens the newest connection; a WebSocket also gets ready.
+func (s *script) connect() {
+	s.Connect(s.now)
+	s.run()
+	s.accept()
+}
+
+func (s *script) accept() {
+	dial := s.dials[len(s.dials)-1]
+	s.Opened(s.now, dial.Attempt)
+	if dial.Transport == WebSocket {
+		s.Frame(s.now, dial.Attempt, []byte(`{"t":"ready"}`), false)
+	}
+	s.run()
+}
+
+func (s *script) frame(text string) {
+	s.Frame(s.now, s.dials[len(s.dials)-1].Attempt, []byte(text), false)
+	s.run()
+}
+
+// listenFor moves the clock while the stream has comments.
+func (s *script) listenFor(duration time.Duration) {
+	for range 3 {
+		s.advance(duration / 3)
+		s.Heard(s.now, s.dials[len(s.dials)-1].Attempt)
+	}
+}
+
+func (s *script) answer(n, status int, body string, retryAfter ...time.Duration) {
+	response := Response{Status: status, Body: []byte(body)}
+	if len(retryAfter) > 0 {
+		response.RetryAfter, response.HasRetryAfter = retryAfter[0], true
+	}
+	s.Answered(s.now, n, response)
+	s.run()
+}
+
+// O4: of a thousand reports only the bad one is lost.
+func TestABadReportCostsFewRequests(t *testing.T) {
+	s := newScript(t, WebSocket)
+	ids, want := []string{}, []string{}
+	for n := range 1_000 {
+		if n == 700 {
+			ids = append(ids, "bad")
+			continue
+		}
+		ids = append(ids, fmt.Sprint(n))
+		want = append(want, fmt.Sprint(n))
+	}
+	s.ReportOpened(s.now, ids)
+	s.run()
+	taken, count := []string{}, 0
+	for len(s.requests) > 0 {
+		request := s.requests[0]
+		s.requests = s.requests[1:]
+		count++
+		var body struct{ IDs []string }
+		if err := json.Unmarshal(request.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(body.IDs, "bad") {
+			s.answer(request.N, 400, `{"code":"invalid_field"}`)
+			continue
+		}
+		taken = append(taken, body.IDs...)
+		s.answer(request.N, 200, `{}`)
+	}
+	s.saw("invalid_field")
+	if !slices.Equal(taken, want) || count > 21 {
+		t.Errorf("%d reports in %d requests", len(taken), count)
+	}
+}
+
+// L1: lengths are of UTF-16, and no topic of the service makes a frame larger than 64 KiB.
+func TestPartsCountCodeUnits(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "ab": 2, "ü": 1, "語": 1, "😀": 2, "\xff": 1} {
+		if got := codeUnits(text); got != want {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+	for _, letter := range []string{"x", "\"", "语", "\u2028", "😀"} {
+		texts := []string{}
+		for n := range 1_000 {
+			texts = append(texts, fmt.Sprintf("%03d", n)+strings.Repeat(letter, 252/len(letter)))
+		}
+		whole := 60_000 / (6*(3+codeUnits(letter)*(252/len(letter))) + 64)
+		for n, part := range parts(texts) {
+			since := map[string]*position{}
+			for _, text := range part {
+				since[text] = &position{"0123456789abcdef", 1 << 40}
+			}
+			if size := len(encode(map[string]any{"t": "sub", "topics": part, "since": since})); size > 64<<10 {
+				t.Errorf("%q: %d bytes", letter, size)
+			}
+			if n == 0 && len(part) != whole {
+				t.Errorf("%q: %d entries, not %d", letter, len(part), whole)
+			}
+		}
+	}
+}
+
+// U5: the request counts, not its answer; an older answer replaces no newer one.
+func TestVariantsComeFromTheNewestRequest(t *testing.T) {
+	s := newScript(t, WebSocket)
+	seen := []string{}
+	found := func(variant json.RawMessage, err *Error) { seen = append(seen, string(variant)) }
+	me := func(colour string) string {
+		return `{"device":"d","user":"u","experiments":{"colour":{"variant":"` + colour + `"}}}`
+	}
+	older := s.Me(s.now, func(json.RawMessage, *Error) {})
+	s.advance(20 * time.Second)
+	newer := s.Variant(s.now, "colour", false, found)
+	s.got("GET /v1/me", "GET /v1/me")
+	s.advance(10 * time.Second)
+	s.answer(newer, 200, me("green"))
+	s.answer(older, 200, me("red"))
+	s.advance(49*time.Second + 999*time.Millisecond)
+	s.Variant(s.now, "colour", false, found)
+	s.got()
+	s.advance(time.Millisecond)
+	s.Variant(s.now, "colour", false, found)
+	s.got("GET /v1/me")
+	green := `{"variant":"green"}`
+	if !slices.Equal(seen, []string{green, green}) {
+		t.Error(seen)
+	}
+}
+
+// U5: while the token is rejected, the variant of its device does not count.
+func TestAVariantNeedsTheTokenOfNow(t *testing.T) {
+	s := newScript(t, WebSocket)
+	n := s.Variant(s.now, "colour", true, func(json.RawMessage, *Error) {})
+	s.got("GET /v1/me")
+	s.answer(n, 200, `{"device":"d","user":"u","experiments":{"colour":{"variant":"green"}}}`)
+	s.got(`POST /v1/me/exposures {"experiments":["colour"]}`)
+	s.Machine.tokens.reject("t1")
+	s.Variant(s.now, "colour", true, func(json.RawMessage, *Error) {})
+	s.got("GET /v1/me")
+}
+
+// U6: each call has a time of its own, and one that was cancelled is not repeated.
+func TestCallsAreRepeatedIndependently(t *testing.T) {
+	s := newScript(t, WebSocket)
+	get := func(path string) int {
+		return s.Request(s.now, Call{Method: "GET", Path: path}, func(_ Answer, err *Error) { s.events = append(s.events, path) })
+	}
+	a, b, c := get("/a"), get("/b"), get("/c")
+	s.got("GET /a", "GET /b", "GET /c")
+	s.answer(a, 503, "", 5*time.Second)
+	s.answer(b, 429, "", 0)
+	s.answer(c, 503, "", 5*time.Second)
+	s.advance(0)
+	s.got("GET /b")
+	s.Cancel(c)
+	s.advance(4_999 * time.Millisecond)
+	s.got()
+	s.advance(time.Millisecond)
+	s.got("GET /a")
+	s.answer(a, 502, "", time.Second)
+	s.answer(b, 401, "")
+	s.got("GET /b")
+	s.answer(b, 503, "", 25*time.Second)
+	s.advance(25 * time.Second)
+	s.got("GET /b")
+	s.answer(b, 503, "", 0)
+	s.saw("/a", "/b")
+}
+
+// S4: the client's own reads end when it closes.
+func TestUnreadItemsAreNotReadAfterClose(t *testing.T) {
+	for _, isAnswered := range []bool{true, false} {
+		s := newScript(t, WebSocket)
+		s.WantUnread(s.now, true)
+		s.connect()
+		n := s.requests[0].N
+		s.got("GET /v1/me/items/counts")
+		if isAnswered {
+			s.answer(n, 503, "", time.Second)
+		}
+		s.Close(s.now)
+		if !isAnswered {
+			s.answer(n, 503, "", time.Second)
+		}
+		s.advance(time.Minute)
+		s.got()
+		s.saw("connecting", "connected", "closed")
+	}
+}
+
+// X7: the answer to a report of an earlier stream does not count for the next one.
+func TestPresenceOfAnEarlierStream(t *testing.T) {
+	s := newScript(t, SSE)
+	s.connect()
+	s.advance(time.Second)
+	s.SetPresence(s.now, "idle")
+	s.run()
+	n := s.requests[0].N
+	s.got(`PUT /v1/me/presence {"state":"idle"}`)
+	s.Ended(s.now, s.dials[0].Attempt, End{})
+	s.advance(time.Second)
+	s.accept()
+	s.got(`PUT /v1/me/presence {"state":"idle"}`)
+	s.answer(n, 400, `{"code":"x"}`)
+	s.advance(time.Minute)
+	s.got()
+	s.saw("connecting", "connected", "waiting", "connecting", "connected")
+}
+
+// X7, O4: what the service refuses is reported, and not repeated.
+func TestPresenceThatIsRefused(t *testing.T) {
+	s := newScript(t, SSE)
+	s.connect()
+	s.advance(time.Second)
+	s.SetPresence(s.now, "idle")
+	s.run()
+	n := s.requests[0].N
+	s.got(`PUT /v1/me/presence {"state":"idle"}`)
+	s.answer(n, 422, `{"code":"invalid_field"}`)
+	s.advance(time.Minute)
+	s.got()
+	s.saw("connecting", "connected", "invalid_field")
+}
+
+// X4: neither X3 nor another reason opens a stream while the service ends the present one.
+func TestAStreamThatEndsIsNotReplaced(t *testing.T) {
+	s := newScript(t, WebSocket, SSE)
+	s.Connect(s.now)
+	for range 2 {
+		s.run()
+		s.Ended(s.now, s.dials[len(s.dials)-1].Attempt, End{})
+		s.advance(time.Second)
+	}
+	s.accept()
+	s.listenFor(webSocketAgain - time.Second)
+	s.frame(`{"t":"close","reason":"drain","reconnect":true,"after_ms":20000}`)
+	s.Subscribe(s.now, "a", false, false)
+	s.advance(2 * time.Second)
+	if len(s.dials) != 3 {
+		t.Fatal(s.dials)
+	}
+	s.Ended(s.now, s.dials[2].Attempt, End{})
+	s.advance(20 * time.Second)
+	if len(s.dials) != 4 || s.dials[3].Transport != WebSocket {
+		t.Error(s.dials)
+	}
+}
+
+// X4: a topic with a comma waits for a WebSocket.
+func TestATopicWithACommaIsSubscribedOverAWebSocket(t *testing.T) {
+	s := newScript(t, WebSocket, SSE)
+	s.Subscribe(s.now, "a", false, false)
+	s.Subscribe(s.now, "b,c", false, false)
+	s.Connect(s.now)
+	for range 2 {
+		s.run()
+		s.Ended(s.now, s.dials[len(s.dials)-1].Attempt, End{})
+		s.advance(time.Second)
+	}
+	if dial := s.dials[2]; dial.Transport != SSE || !slices.Equal(dial.Topics, []string{"a"}) {
+		t.Fatal(dial)
+	}
+	s.events = nil
+	s.accept()
+	s.saw("connected", "bad_topic")
+	s.listenFor(webSocketAgain)
+	s.Opened(s.now, s.dials[3].Attempt)
+	s.run()
+	s.Frame(s.now, s.dials[3].Attempt, []byte(`{"t":"ready"}`), false)
+	frames := ""
+	for _, effect := range s.Effects() {
+		if send, ok := effect.(Send); ok {
+			frames += string(send.Frame)
+		}
+	}
+	if frames != `{"t":"sub","topics":["a","b,c"]}` {
+		t.Error(frames)
+	}
+}
+
+// S4: the client drops what waits, whatever closes it.
+func TestEveryEndDropsWaitingMessages(t *testing.T) {
+	for name, end := range map[string]func(*script){
+		"quota_exceeded": func(s *script) {
+			s.frame(`{"t":"close","reason":"quota_exceeded","reconnect":false}`)
+			s.advance(time.Minute)
+		},
+		"signed_out": func(s *script) {
+			s.Frame(s.now, 1, []byte(`{"t":"close","reason":"expired","reconnect":true}`), false)
+			s.Ended(s.now, 1, End{})
+			s.Advance(s.now)
+			for _, effect := range s.Effects() {
+				if ask, ok := effect.(AskToken); ok {
+					s.TokenArrived(s.now, ask.N, "", true, nil)
+				}
+			}
+		},
+	} {
+		s := newScript(t, WebSocket)
+		s.Listen(s.now, true)
+		s.connect()
+		s.frame(`{"t":"msg","id":"1","ack":true}`)
+		s.frame(`{"t":"msg","id":"2","ack":true}`)
+		end(s)
+		if state := s.State(); state.Name != "closed" || state.Reason != name || s.Waiting() != 1 {
+			t.Errorf("%s: %v, %d messages", name, state, s.Waiting())
+		}
+		s.Settled(s.now, nil)
+		for _, effect := range s.Effects() {
+			if pass, ok := effect.(Pass); ok {
+				t.Errorf("%s: %s was passed on", name, pass.Message.ID)
+			}
+		}
 	}
 }

@@ -9,18 +9,40 @@ type outbox struct {
 	path  string
 	// The field of the body that has the entries.
 	field string
+	// The body has the newest entry alone, which replaces earlier ones.
+	isState bool
 	// Entries of a request, and entries that wait.
 	batch, max int
-	waiting    *set
-	keeps      bool
-	failures   int
-	isBusy     bool
-	isClosed   bool
-	willSend   bool
+	// Entries of the next request: fewer than batch while a bad one is sought (O4).
+	size    int
+	waiting *set
+	// The number of the request while isBusy.
+	call     int
+	keeps    bool
+	failures int
+	isBusy   bool
+	isClosed bool
+	willSend bool
 }
 
 func newOutbox(m *Machine, timer timerID, path, field string, batch, max int) *outbox {
-	return &outbox{m: m, timer: timer, path: path, field: field, batch: batch, max: max, waiting: newSet()}
+	return &outbox{m: m, timer: timer, path: path, field: field, batch: batch, max: max, size: batch, waiting: newSet()}
+}
+
+// replace has a newer state.
+func (o *outbox) replace(state string) {
+	o.waiting.clear()
+	o.add([]string{state})
+}
+
+// clear forgets what waits, and the request that was not answered.
+func (o *outbox) clear() {
+	o.waiting.clear()
+	o.m.timers.clear(o.timer)
+	if o.isBusy {
+		o.isBusy = false
+		o.m.Cancel(o.call)
+	}
 }
 
 func (o *outbox) add(entries []string) {
@@ -77,8 +99,14 @@ func (o *outbox) send() {
 	}
 	o.m.timers.clear(o.timer)
 	o.isBusy = true
-	entries := slices.Clone(o.waiting.order[:min(o.batch, o.waiting.len())])
-	o.m.request(Call{Method: "POST", Path: o.path, Body: encode(map[string][]string{o.field: entries})}, func(_ Answer, err *Error) {
+	entries := slices.Clone(o.waiting.order[:min(o.size, o.waiting.len())])
+	request := Call{Method: "POST", Path: o.path}
+	if o.isState {
+		request.Method, request.Body = "PUT", encode(map[string]string{o.field: entries[0]})
+	} else {
+		request.Body = encode(map[string][]string{o.field: entries})
+	}
+	o.call = o.m.request(request, func(_ Answer, err *Error) {
 		o.isBusy = false
 		if err != nil && canRepeat(err) {
 			if o.isClosed {
@@ -89,15 +117,25 @@ func (o *outbox) send() {
 			o.m.timers.set(o.timer, o.m.now.Add(max(wait, err.RetryAfter)), o.send)
 			return
 		}
-		if err != nil { // O4
-			o.m.fail(err)
-		} else {
+		switch { // O4
+		case err == nil:
 			o.failures = 0
+		case mayBeOfOne(err) && len(entries) > 1:
+			o.size = len(entries) / 2
+			entries = nil
+		default:
+			o.size = o.batch
+			o.m.fail(err)
 		}
 		o.waiting.removeAll(entries)
 		o.keep()
 		o.sendLater()
 	})
+}
+
+// mayBeOfOne reports whether one entry can be the reason that the service rejects all.
+func mayBeOfOne(err *Error) bool {
+	return err.Status == 400 || err.Status == 413 || err.Status == 422
 }
 
 // canRepeat reports whether another attempt can help.

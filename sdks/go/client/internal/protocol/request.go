@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -15,9 +16,14 @@ const (
 	exposuresMax = 100
 	// A request has at most as many ids of messages.
 	batchMax = 1_000
+	// How old a variant may be (U5).
+	variantMax = time.Minute
+	// How often a read is repeated, and how long after the call (U6).
+	repeatsMax  = 2
+	repeatUntil = 30 * time.Second
 )
 
-// encode writes JSON as it was given: without escapes for HTML, which would make frames larger than parts assumes.
+// encode writes JSON with as few escapes as possible: others would make frames larger than parts assumes.
 func encode(value any) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -25,7 +31,29 @@ func encode(value any) []byte {
 	if err := encoder.Encode(value); err != nil {
 		panic("protocol: " + err.Error()) // maps, slices, texts and raw JSON that was checked
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return unescape(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
+}
+
+// unescape replaces the escapes of encoding/json that JSON does not need: of line separators, and of what was not UTF-8.
+func unescape(text []byte) []byte {
+	if !bytes.Contains(text, []byte(`\u`)) {
+		return text
+	}
+	short := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		size := 1
+		if text[0] == '\\' {
+			size = 2
+			switch {
+			case bytes.HasPrefix(text, []byte(`\u2028`)), bytes.HasPrefix(text, []byte(`\u2029`)), bytes.HasPrefix(text, []byte(`\ufffd`)):
+				code, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+				short, text = utf8.AppendRune(short, rune(code)), text[6:]
+				continue
+			}
+		}
+		short, text = append(short, text[:size]...), text[size:]
+	}
+	return short
 }
 
 // Call is a request of the device's API.
@@ -43,6 +71,9 @@ type Answer struct {
 	Status int
 	ETag   string
 	Body   []byte
+	// Of the request.
+	token  string
+	sentAt time.Time
 }
 
 // Response is what an HTTP request returned.
@@ -62,9 +93,19 @@ type call struct {
 	Call
 	done  func(Answer, *Error)
 	token string
+	// Of the call, and of its newest request.
+	begunAt, sentAt time.Time
 	// 401 rejects the token once (T6).
 	isRepeated bool
+	// U6: repeatAt is zero unless the call waits.
+	repeats  int
+	repeatAt time.Time
+	// Of the session: it ends when the client is closed (S4).
+	isRefresh bool
 }
+
+// exposure identifies what is reported once (U4).
+type exposure struct{ device, user, experiment, variant string }
 
 // http is the part of the machine that uses the HTTP API.
 type http struct {
@@ -74,10 +115,15 @@ type http struct {
 	opened    *outbox
 	exposures *outbox
 	acks      *outbox
+	// Of a stream (X7).
+	presences *outbox
 
-	etag    string
-	me      json.RawMessage
-	exposed map[string]struct{}
+	etag string
+	me   json.RawMessage
+	// When the request for me was sent, and with which token.
+	meAt    time.Time
+	meToken string
+	exposed map[exposure]struct{}
 
 	wantsUnread bool
 	counts      *Counts
@@ -88,17 +134,19 @@ type http struct {
 func (h *http) init(m *Machine) {
 	h.m = m
 	h.calls = map[int]*call{}
-	h.exposed = map[string]struct{}{}
+	h.exposed = map[exposure]struct{}{}
 	h.opened = newOutbox(m, timerOpened, "/v1/me/opened", "ids", batchMax, reportsMax)
 	h.exposures = newOutbox(m, timerExposures, "/v1/me/exposures", "experiments", exposuresMax, exposuresMax)
 	h.acks = newOutbox(m, timerAcks, "/v1/me/inbox/ack", "ids", batchMax, acksMax)
+	h.presences = newOutbox(m, timerPresence, "/v1/me/presence", "state", 1, 1)
+	h.presences.isState = true
 	for _, id := range m.config.Kept {
 		h.opened.waiting.add(id)
 	}
 	h.opened.keeps = m.config.Keeps
 }
 
-func (h *http) outboxes() [3]*outbox { return [3]*outbox{h.opened, h.exposures, h.acks} }
+func (h *http) outboxes() [4]*outbox { return [4]*outbox{h.opened, h.exposures, h.acks, h.presences} }
 
 func (h *http) open() {
 	for _, outbox := range h.outboxes() {
@@ -134,7 +182,7 @@ func (m *Machine) Request(now time.Time, c Call, done func(Answer, *Error)) (n i
 
 func (m *Machine) request(c Call, done func(Answer, *Error)) int {
 	m.n++
-	m.calls[m.n] = &call{Call: c, done: done}
+	m.calls[m.n] = &call{Call: c, done: done, begunAt: m.now}
 	m.sendCall(m.n)
 	return m.n
 }
@@ -148,7 +196,7 @@ func (m *Machine) sendCall(n int) {
 			delete(m.calls, n)
 			call.done(Answer{}, err)
 		default:
-			call.token = token
+			call.token, call.sentAt = token, m.now
 			m.do(Request{N: n, Method: call.Method, Path: call.Path, Query: call.Query, IfNoneMatch: call.IfNoneMatch, Token: token, Body: call.Body})
 		}
 	})
@@ -176,16 +224,58 @@ func (m *Machine) Answered(now time.Time, n int, response Response) {
 			m.sendCall(n)
 			return
 		}
+		if response.Err == nil && m.willRepeat(call, response) {
+			return
+		}
 		delete(m.calls, n)
 		switch {
 		case response.Err != nil:
 			call.done(Answer{}, response.Err)
 		case response.Status >= 200 && response.Status < 300 || response.Status == 304:
-			call.done(Answer{response.Status, response.ETag, response.Body}, nil)
+			call.done(Answer{response.Status, response.ETag, response.Body, call.token, call.sentAt}, nil)
 		default:
 			call.done(Answer{}, problem(response))
 		}
 	})
+}
+
+// willRepeat is U6.
+func (h *http) willRepeat(call *call, response Response) bool {
+	at := h.m.now.Add(response.RetryAfter)
+	switch {
+	case call.Method != "GET", response.Status != 429 && response.Status != 503, !response.HasRetryAfter:
+		return false
+	case call.repeats >= repeatsMax, at.After(call.begunAt.Add(repeatUntil)):
+		return false
+	}
+	call.repeats++
+	call.repeatAt = at
+	h.awaitRepeat()
+	return true
+}
+
+func (h *http) awaitRepeat() {
+	var first time.Time
+	for _, call := range h.calls {
+		if at := call.repeatAt; !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		h.m.timers.clear(timerRepeat)
+		return
+	}
+	h.m.timers.set(timerRepeat, first, h.repeat)
+}
+
+func (h *http) repeat() {
+	for _, n := range slices.Sorted(maps.Keys(h.calls)) {
+		if call, ok := h.calls[n]; ok && !call.repeatAt.IsZero() && !call.repeatAt.After(h.m.now) {
+			call.repeatAt = time.Time{}
+			h.m.sendCall(n)
+		}
+	}
+	h.awaitRepeat()
 }
 
 func problem(response Response) *Error {
@@ -216,14 +306,6 @@ func notJSON(cause error) *Error {
 	return &Error{Code: "network", Message: "the answer is not JSON: " + cause.Error(), Cause: cause}
 }
 
-func (h *http) reportPresence(state string) {
-	h.m.request(Call{Method: "PUT", Path: "/v1/me/presence", Body: encode(map[string]string{"state": state})}, func(_ Answer, err *Error) {
-		if err != nil {
-			h.m.fail(err)
-		}
-	})
-}
-
 // ReportOpened reports that the user opened messages (O2).
 func (m *Machine) ReportOpened(now time.Time, ids []string) {
 	m.input(now, func() { m.opened.add(ids) })
@@ -239,23 +321,32 @@ func (m *Machine) Me(now time.Time, done func(json.RawMessage, *Error)) (n int) 
 }
 
 func (m *Machine) readMe(done func(json.RawMessage, *Error)) int {
-	return m.request(Call{Method: "GET", Path: "/v1/me", IfNoneMatch: m.etag}, func(answer Answer, err *Error) {
-		switch {
-		case err != nil:
+	known := m.etag
+	return m.request(Call{Method: "GET", Path: "/v1/me", IfNoneMatch: known}, func(answer Answer, err *Error) {
+		if err != nil {
 			done(nil, err)
 			return
+		}
+		me, etag := m.me, m.etag
+		switch {
 		case answer.Status != 304:
 			if !json.Valid(answer.Body) {
 				done(nil, notJSON(fmt.Errorf("%.40q", answer.Body)))
 				return
 			}
-			m.me, m.etag = answer.Body, answer.ETag
+			me, etag = answer.Body, answer.ETag
+		case etag != known: // the answer to another request has replaced the state that is meant
+			done(me, nil)
+			return
 		}
-		done(m.me, nil)
+		if !answer.sentAt.Before(m.meAt) {
+			m.me, m.etag, m.meAt, m.meToken = me, etag, answer.sentAt, answer.token
+		}
+		done(me, nil)
 	})
 }
 
-// Variant is the variant of an experiment; nil if the device does not participate. expose reports it once (U4).
+// Variant is the variant of an experiment (U5); nil if the device does not participate. expose reports it once (U4).
 func (m *Machine) Variant(now time.Time, experiment string, expose bool, done func(json.RawMessage, *Error)) (n int) {
 	found := func(me json.RawMessage, err *Error) {
 		if err != nil {
@@ -263,6 +354,8 @@ func (m *Machine) Variant(now time.Time, experiment string, expose bool, done fu
 			return
 		}
 		var body struct {
+			Device      string                     `json:"device"`
+			User        string                     `json:"user"`
 			Experiments map[string]json.RawMessage `json:"experiments"`
 		}
 		if cause := json.Unmarshal(me, &body); cause != nil {
@@ -277,7 +370,7 @@ func (m *Machine) Variant(now time.Time, experiment string, expose bool, done fu
 			done(nil, nil)
 			return
 		}
-		key := experiment + " " + variant.Variant
+		key := exposure{body.Device, body.User, experiment, variant.Variant}
 		if _, isExposed := m.exposed[key]; expose && !isExposed {
 			m.exposed[key] = struct{}{}
 			m.exposures.add([]string{experiment})
@@ -285,7 +378,7 @@ func (m *Machine) Variant(now time.Time, experiment string, expose bool, done fu
 		done(raw, nil)
 	}
 	m.input(now, func() {
-		if m.me != nil {
+		if m.me != nil && m.meToken == m.tokens.current && m.now.Sub(m.meAt) < variantMax {
 			found(m.me, nil)
 			return
 		}
@@ -305,11 +398,17 @@ func (m *Machine) WantUnread(now time.Time, wants bool) {
 }
 
 func (h *http) refresh() {
-	h.readCounts(func(_ Counts, err *Error) {
+	n := h.readCounts(func(_ Counts, err *Error) {
 		if err != nil {
 			h.m.fail(err)
 		}
 	})
+	h.calls[n].isRefresh = true
+}
+
+// stopped ends the requests of the session.
+func (h *http) stopped() {
+	maps.DeleteFunc(h.calls, func(_ int, call *call) bool { return call.isRefresh })
 }
 
 // ReadCounts reads the numbers of unread items.

@@ -17,6 +17,8 @@ const (
 	timerOpened
 	timerExposures
 	timerAcks
+	timerPresence
+	timerRepeat
 	timerCount
 )
 

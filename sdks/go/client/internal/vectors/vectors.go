@@ -116,19 +116,27 @@ func Folder() (string, error) {
 	return "", err
 }
 
-// Load reads all vectors.
+// Load reads all vectors: of the folder, and of next, which has those that the libraries of other languages may not pass yet.
 func Load() ([]Vector, error) {
 	folder, err := Folder()
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil {
-		return nil, err
+	return load(folder)
+}
+
+func load(folder string) ([]Vector, error) {
+	var files []string
+	for _, pattern := range []string{"*.json", filepath.Join("next", "*.json")} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
 	}
 	var all []Vector
 	for _, file := range files {
-		name := filepath.Base(file)
+		name := strings.TrimPrefix(filepath.ToSlash(file), filepath.ToSlash(folder)+"/")
 		if name == "schema.json" {
 			continue
 		}
