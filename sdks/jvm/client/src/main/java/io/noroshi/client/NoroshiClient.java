@@ -33,6 +33,7 @@ import okhttp3.Call;
 import okhttp3.Callback;
 import okhttp3.Dispatcher;
 import okhttp3.HttpUrl;
+import okhttp3.Interceptor;
 import okhttp3.MediaType;
 import okhttp3.OkHttpClient;
 import okhttp3.Request;
@@ -124,7 +125,10 @@ public final class NoroshiClient implements AutoCloseable {
         storageSerial = new Serial(executor, EVENTS_MAX);
         storage = builder.storage;
         OkHttpClient base = builder.httpClient == null ? defaultHttpClient() : builder.httpClient;
-        http = base.newBuilder().callTimeout(REQUEST_TIMEOUT).build();
+        http = base.newBuilder()
+                .callTimeout(REQUEST_TIMEOUT)
+                .addNetworkInterceptor(NoroshiClient::leaveRepetitions)
+                .build();
         // The machine has the timeouts of connections.
         streams = base.newBuilder()
                 .callTimeout(Duration.ZERO)
@@ -162,8 +166,10 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Reports of opened
-     * messages stay in the storage. {@link #connect} may be called again.
+     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Messages that no
+     * listener has yet are dropped; stored ones arrive again. A listener that runs finishes its message, which is
+     * acknowledged after the next log-in. Reports of opened messages stay in the storage. {@link #connect} may be
+     * called again.
      */
     @Override
     public void close() {
@@ -358,14 +364,15 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * The device's variant of an experiment; empty if it does not participate. Reports the exposure once per variant.
+     * The device's variant of an experiment, at most a minute old; empty if it does not participate. Reports the
+     * exposure once per variant and user.
      */
     public CompletableFuture<Optional<Variant>> variant(String experiment) {
         return variant(experiment, true);
     }
 
     /**
-     * The device's variant of an experiment; empty if it does not participate.
+     * The device's variant of an experiment, at most a minute old; empty if it does not participate.
      *
      * @param experiment its name
      * @param exposes whether to report the exposure
@@ -691,6 +698,21 @@ public final class NoroshiClient implements AutoCloseable {
                 answered(number, read(name, response));
             }
         });
+    }
+
+    /**
+     * OkHttp repeats any request at once after 408, and after 503 with {@code Retry-After: 0}. A date keeps it from
+     * that: the machine decides what is repeated (O3, U6).
+     */
+    private static Response leaveRepetitions(Interceptor.Chain chain) throws IOException {
+        Response response = chain.proceed(chain.request());
+        String wait = response.header("Retry-After", response.code() == 408 ? "0" : "");
+        return (response.code() == 408 || response.code() == 503)
+                        && Objects.requireNonNull(wait).matches("0+")
+                ? response.newBuilder()
+                        .header("Retry-After", "Thu, 01 Jan 1970 00:00:00 GMT")
+                        .build()
+                : response;
     }
 
     private void answered(int number, Effect.Response response) {
