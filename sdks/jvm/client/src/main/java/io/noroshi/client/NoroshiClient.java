@@ -2,6 +2,7 @@ package io.noroshi.client;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -40,6 +41,7 @@ import okhttp3.Request;
 import okhttp3.RequestBody;
 import okhttp3.Response;
 import okhttp3.ResponseBody;
+import okio.BufferedSink;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -680,7 +682,7 @@ public final class NoroshiClient implements AutoCloseable {
         String body = wanted.body();
         Request.Builder request = new Request.Builder()
                 .url(address(wanted.path(), wanted.query()))
-                .method(wanted.method(), body == null ? null : RequestBody.create(body, JSON))
+                .method(wanted.method(), body == null ? null : sentOnce(body))
                 .header("Authorization", "Bearer " + effect.token());
         if (wanted.ifNoneMatch() != null) request.header("If-None-Match", wanted.ifNoneMatch());
         Call call = http.newCall(request.build());
@@ -701,8 +703,37 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * OkHttp repeats any request at once after 408, and after 503 with {@code Retry-After: 0}. A date keeps it from
-     * that: the machine decides what is repeated (O3, U6).
+     * OkHttp repeats other bodies by itself after a broken connection; here the machine decides what is repeated (O3,
+     * U6).
+     */
+    private static RequestBody sentOnce(String body) {
+        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
+        return new RequestBody() {
+            @Override
+            public MediaType contentType() {
+                return JSON;
+            }
+
+            @Override
+            public long contentLength() {
+                return bytes.length;
+            }
+
+            @Override
+            public boolean isOneShot() {
+                return true;
+            }
+
+            @Override
+            public void writeTo(BufferedSink sink) throws IOException {
+                sink.write(bytes);
+            }
+        };
+    }
+
+    /**
+     * Nor does OkHttp repeat a read at once after 408 and after 503 with {@code Retry-After: 0}: a date keeps it from
+     * that.
      */
     private static Response leaveRepetitions(Interceptor.Chain chain) throws IOException {
         Response response = chain.proceed(chain.request());

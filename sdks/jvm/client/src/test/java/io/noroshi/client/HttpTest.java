@@ -6,8 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.sun.net.httpserver.HttpServer;
 import io.noroshi.testing.Node;
+import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -83,5 +85,28 @@ class HttpTest {
             assertThrows(CompletionException.class, () -> client.me().join());
         }
         assertEquals(3, count.get());
+    }
+
+    /** U6: on a connection that worked before. */
+    @Test
+    void aChangeIsNotRepeatedAfterABrokenConnection() {
+        AtomicInteger count = new AtomicInteger();
+        server.createContext("/v1/me", exchange -> {
+            exchange.getRequestBody().readAllBytes();
+            exchange.sendResponseHeaders(200, 2);
+            exchange.getResponseBody().write("{}".getBytes(StandardCharsets.UTF_8));
+            exchange.close();
+        });
+        server.createContext("/v1/me/items", exchange -> {
+            count.incrementAndGet();
+            throw new IOException("the server breaks the connection");
+        });
+        try (NoroshiClient client = client().build()) {
+            client.me().join();
+            assertThrows(
+                    CompletionException.class,
+                    () -> client.inbox().markRead(Which.ids("i1")).join());
+        }
+        assertEquals(1, count.get());
     }
 }
