@@ -682,7 +682,7 @@ public final class NoroshiClient implements AutoCloseable {
         String body = wanted.body();
         Request.Builder request = new Request.Builder()
                 .url(address(wanted.path(), wanted.query()))
-                .method(wanted.method(), body == null ? null : sentOnce(body))
+                .method(wanted.method(), wanted.method().equals("GET") ? null : sentOnce(body))
                 .header("Authorization", "Bearer " + effect.token());
         if (wanted.ifNoneMatch() != null) request.header("If-None-Match", wanted.ifNoneMatch());
         Call call = http.newCall(request.build());
@@ -706,12 +706,12 @@ public final class NoroshiClient implements AutoCloseable {
      * OkHttp repeats other bodies by itself after a broken connection; here the machine decides what is repeated (O3,
      * U6).
      */
-    private static RequestBody sentOnce(String body) {
-        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
+    private static RequestBody sentOnce(@Nullable String body) {
+        byte[] bytes = body == null ? new byte[0] : body.getBytes(StandardCharsets.UTF_8);
         return new RequestBody() {
             @Override
-            public MediaType contentType() {
-                return JSON;
+            public @Nullable MediaType contentType() {
+                return body == null ? null : JSON;
             }
 
             @Override
