@@ -11,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BiConsumer;
@@ -44,6 +45,13 @@ final class Machine {
     private static final int ACKS_MAX = 10_000;
     private static final int REMEMBERED_MAX = 4_096;
     private static final int REJECTIONS_MAX = 5;
+    /** U5: how long an answer counts. */
+    private static final long VARIANTS_MS = 60_000;
+    /** U6: from the call to the last repetition of a read. */
+    private static final long REPEAT_MS = 30_000;
+
+    private static final int REPEATS_MAX = 2;
+
     private static final int FRAME_ENTRIES_MAX = 1_000;
     /** Of JSON, in the worst case: below the 64 KiB of {@code limits.client_message} (L1). */
     private static final int FRAME_BYTES_MAX = 60_000;
@@ -84,20 +92,32 @@ final class Machine {
         boolean hasListener;
     }
 
+    /** An answer with status 200 to 299 or 304, and the token of its request. */
+    record Answer(Effect.Response response, String token) {}
+
     private static final class PendingCall {
         final Effect.Call call;
-        final BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done;
+        final long beganAtMs;
+        final BiConsumer<@Nullable Answer, @Nullable NoroshiException> done;
 
-        @Nullable
-        String token;
+        String token = "";
         /** 401 rejects the token once (T6). */
-        boolean isRepeated;
+        boolean isRejected;
+        /** U6 */
+        int repeats;
 
-        PendingCall(Effect.Call call, BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done) {
+        PendingCall(Effect.Call call, long beganAtMs, BiConsumer<@Nullable Answer, @Nullable NoroshiException> done) {
             this.call = call;
+            this.beganAtMs = beganAtMs;
             this.done = done;
         }
     }
+
+    /** What the service says about the device: an answer to {@code GET /v1/me}, and its request (U3, U5). */
+    private record Known(Me me, @Nullable String etag, String token, long askedAtMs) {}
+
+    /** U4 */
+    private record Exposure(String device, @Nullable String user, String experiment, String variant) {}
 
     private final Config config;
     private long nowMs;
@@ -164,11 +184,14 @@ final class Machine {
     private final Outbox opened;
     private final Outbox exposures;
     private final Outbox streamAcks;
-    private @Nullable String etag;
-    private @Nullable Me me;
-    private final Set<String> exposed = new HashSet<>();
+    private final Outbox streamPresence;
+    private final List<Outbox> outboxes;
+    private @Nullable Known known;
+    private final Set<Exposure> exposed = new HashSet<>();
     private boolean wantsUnread;
     private @Nullable ItemCounts counts;
+    /** The client's own request for counts. */
+    private int countsCall;
     /** Increases with each report of counts, so that older answers are recognized (U2). */
     private int countsVersion;
 
@@ -179,6 +202,8 @@ final class Machine {
         exposures = new Outbox(
                 this, Timers.Id.EXPOSURES, "/v1/me/exposures", "experiments", EXPOSURES_MAX, EXPOSURES_MAX, false);
         streamAcks = new Outbox(this, Timers.Id.ACKS, "/v1/me/inbox/ack", "ids", 1_000, ACKS_MAX, false);
+        streamPresence = Outbox.ofState(this, Timers.Id.PRESENCE, "/v1/me/presence", "state");
+        outboxes = List.of(opened, exposures, streamAcks, streamPresence);
         opened.waiting.addAll(config.keptReports);
     }
 
@@ -201,7 +226,7 @@ final class Machine {
     /** Handles every timer that is due. */
     void advance(long now) {
         for (Timers.Timer next; (next = timers.next()) != null && next.atMs() <= now; ) {
-            timers.clear(next.id());
+            timers.clear(next.key());
             input(now, next.fire());
         }
     }
@@ -231,8 +256,8 @@ final class Machine {
         effect(new Effect.Failed(error));
     }
 
-    void timer(Timers.Id id, long afterMs, Runnable fire) {
-        timers.set(id, nowMs + afterMs, fire);
+    void timer(Timers.Key key, long afterMs, Runnable fire) {
+        timers.set(key, nowMs + afterMs, fire);
     }
 
     /** Runs a task at the end of the present input. */
@@ -276,9 +301,7 @@ final class Machine {
     /** S5 */
     void connect(long now) {
         input(now, () -> {
-            opened.open();
-            exposures.open();
-            streamAcks.open();
+            outboxes.forEach(Outbox::open);
             if (!isStopped()) return;
             failures = rejections = unopened = 0;
             open();
@@ -289,13 +312,11 @@ final class Machine {
     void close(long now) {
         input(now, () -> {
             if (!isStopped()) {
+                closing = new Closing(CloseReasons.CLOSED, false, null);
                 flush();
                 stop(CloseReasons.CLOSED);
             }
-            inflow.drop();
-            opened.close();
-            exposures.close();
-            streamAcks.close();
+            outboxes.forEach(Outbox::close);
         });
     }
 
@@ -409,8 +430,7 @@ final class Machine {
         isDialed = true;
         effect(
                 isOneWay()
-                        ? new Effect.Dial(
-                                attempt, transport, config.app, taken, List.copyOf(topics.keySet()), inflow.lastId)
+                        ? new Effect.Dial(attempt, transport, config.app, taken, streamTopics(), inflow.lastId)
                         : new Effect.Dial(attempt, transport, config.app, null, List.of(), null));
     }
 
@@ -514,6 +534,7 @@ final class Machine {
         willFlush = false;
         renewals = 0;
         readyAtMs = null;
+        streamPresence.clear(); // X7
         if (!isDialed) return;
         isDialed = false;
         effect(new Effect.Hangup(ended));
@@ -523,10 +544,14 @@ final class Machine {
         detach();
         timers.clear(Timers.Id.IDLE);
         isTooSlow = false;
+        inflow.drop(); // S4
+        cancel(countsCall);
         become(new State(State.Status.CLOSED, reason, null, null, null));
     }
 
+    /** The next connection has the new token and topics in any case; a hint of the service decides when it begins. */
     private void reopen() {
+        if (closing != null) return; // S4, X4
         detach();
         open();
     }
@@ -623,7 +648,8 @@ final class Machine {
         inflow.after(() -> {
             Topic known = topics.get(topic);
             if (known == null || !known.recovers) return;
-            if (epoch != null && offset != null && session == inflow.session) inflow.reach(topic, epoch, offset); // R7
+            if (epoch != null && offset != null && inSession() && session == inflow.session) // R7
+            inflow.reach(topic, epoch, offset);
             if (isAnswer) return;
             boolean isComplete = Boolean.TRUE.equals(frame.flag("complete"));
             effect(new Effect.RecoveryEnded(
@@ -819,17 +845,22 @@ final class Machine {
         if (presence != sentPresence) { // P3
             sentPresence = presence;
             flushedAtMs = nowMs;
-            Map<String, Object> report = new LinkedHashMap<>();
-            if (!isOneWay()) report.put("t", "presence");
-            report.put("state", presence.toString());
-            if (isOneWay()) reportPresence(report);
-            else send(report);
+            if (isOneWay()) streamPresence.add(List.of(presence.toString())); // X7
+            else {
+                Map<String, Object> frame = new LinkedHashMap<>();
+                frame.put("t", "presence");
+                frame.put("state", presence.toString());
+                send(frame);
+            }
         }
         List<String> unsub = take(toUnsub);
         List<String> sub = take(toSub);
         List<String> ids = take(acks);
         joined.addAll(sub);
         if (isOneWay()) {
+            for (String topic : sub)
+                if (hasComma(topic)) // X4
+                fail(new NoroshiException("bad_topic", "a stream has no topics with a comma", null, topic, null));
             if (!ids.isEmpty()) {
                 flushedAtMs = nowMs;
                 streamAcks.add(ids); // X7
@@ -881,9 +912,18 @@ final class Machine {
         return all;
     }
 
+    /** X4: a comma separates topics of a stream. */
+    private static boolean hasComma(String topic) {
+        return topic.indexOf(',') >= 0;
+    }
+
+    private List<String> streamTopics() {
+        return topics.keySet().stream().filter(topic -> !hasComma(topic)).toList();
+    }
+
     /** Compares sets of topics. */
     private String topicNames() {
-        return String.join(",", new TreeSet<>(topics.keySet()));
+        return String.join(",", new TreeSet<>(streamTopics()));
     }
 
     /** L1: at most 1,000 texts and 64 KiB in a frame. */
@@ -907,16 +947,8 @@ final class Machine {
 
     // The HTTP API.
 
-    private void reportPresence(Map<String, Object> report) {
-        request(Effect.Call.send("PUT", "/v1/me/presence", report), (answer, error) -> {
-            if (error != null) fail(error);
-        });
-    }
-
     private void wakeOutboxes() {
-        opened.wake();
-        exposures.wake();
-        streamAcks.wake();
+        outboxes.forEach(Outbox::wake);
     }
 
     /** O2 */
@@ -927,15 +959,15 @@ final class Machine {
     /**
      * Begins a request and returns its number. {@code done} gets an answer with status 200 to 299 or 304, or an error.
      */
-    int request(long now, Effect.Call call, BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done) {
+    int request(long now, Effect.Call call, BiConsumer<@Nullable Answer, @Nullable NoroshiException> done) {
         int[] number = new int[1];
         input(now, () -> number[0] = request(call, done));
         return number[0];
     }
 
-    int request(Effect.Call call, BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> done) {
+    int request(Effect.Call call, BiConsumer<@Nullable Answer, @Nullable NoroshiException> done) {
         int number = ++callNumber;
-        calls.put(number, new PendingCall(call, done));
+        calls.put(number, new PendingCall(call, nowMs, done));
         sendCall(number);
         return number;
     }
@@ -957,6 +989,7 @@ final class Machine {
     /** Forgets a request. */
     void cancel(int number) {
         calls.remove(number);
+        timers.clear(new Timers.RepeatOf(number));
     }
 
     /** The answer to {@link Effect.Request}. */
@@ -965,17 +998,36 @@ final class Machine {
             PendingCall pending = calls.get(number);
             if (pending == null) return;
             int status = response.status();
-            if (response.error() == null && status == 401 && !pending.isRepeated) { // T6
-                pending.isRepeated = true;
+            if (response.error() == null && status == 401 && !pending.isRejected) { // T6
+                pending.isRejected = true;
                 tokens.reject(pending.token);
                 sendCall(number);
                 return;
             }
+            if (isRepeatable(pending, response)) { // U6
+                pending.repeats++;
+                timer(
+                        new Timers.RepeatOf(number),
+                        Objects.requireNonNull(response.retryAfterMs()),
+                        () -> sendCall(number));
+                return;
+            }
             calls.remove(number);
             if (response.error() != null) pending.done.accept(null, response.error());
-            else if (status >= 200 && status < 300 || status == 304) pending.done.accept(response, null);
+            else if (status >= 200 && status < 300 || status == 304)
+                pending.done.accept(new Answer(response, pending.token), null);
             else pending.done.accept(null, problem(response));
         });
+    }
+
+    private boolean isRepeatable(PendingCall pending, Effect.Response response) {
+        Long wait = response.retryAfterMs();
+        return response.error() == null
+                && pending.call.method().equals("GET")
+                && (response.status() == 429 || response.status() == 503)
+                && wait != null
+                && pending.repeats < REPEATS_MAX
+                && nowMs + wait <= pending.beganAtMs + REPEAT_MS;
     }
 
     private static ProblemException problem(Effect.Response response) {
@@ -1004,7 +1056,7 @@ final class Machine {
         return request(now, call, parsed(convert, done));
     }
 
-    private static <T> BiConsumer<Effect.@Nullable Response, @Nullable NoroshiException> parsed(
+    private static <T> BiConsumer<@Nullable Answer, @Nullable NoroshiException> parsed(
             Function<Fields, T> convert, BiConsumer<@Nullable T, @Nullable NoroshiException> done) {
         return (answer, error) -> {
             if (answer == null) {
@@ -1013,7 +1065,7 @@ final class Machine {
             }
             T value;
             try {
-                value = convert.apply(Fields.parse(answer.body()));
+                value = convert.apply(Fields.parse(answer.response().body()));
             } catch (Json.SyntaxError cause) {
                 done.accept(
                         null, new NoroshiException("network", "the answer is not JSON: " + cause.getMessage(), cause));
@@ -1031,41 +1083,56 @@ final class Machine {
     }
 
     private int readMe(BiConsumer<@Nullable Me, @Nullable NoroshiException> done) {
-        return request(new Effect.Call("GET", "/v1/me", Map.of(), etag, null), (answer, error) -> {
-            if (answer != null && answer.status() == 304) done.accept(me, null);
-            else
-                parsed(
-                                fields -> {
-                                    me = Me.of(fields);
-                                    etag = answer == null ? null : answer.etag();
-                                    return me;
-                                },
-                                done)
-                        .accept(answer, error);
-        });
+        Known before = known;
+        long askedAtMs = nowMs;
+        return request(
+                new Effect.Call("GET", "/v1/me", Map.of(), before == null ? null : before.etag, null),
+                (answer, error) -> {
+                    if (answer != null && before != null && answer.response().status() == 304) {
+                        know(new Known(before.me, before.etag, answer.token, askedAtMs));
+                        done.accept(before.me, null);
+                        return;
+                    }
+                    parsed(
+                                    fields -> {
+                                        Me me = Me.of(fields);
+                                        if (answer != null)
+                                            know(new Known(me, answer.response().etag(), answer.token, askedAtMs));
+                                        return me;
+                                    },
+                                    done)
+                            .accept(answer, error);
+                });
     }
 
-    /**
-     * The variant of an experiment; {@code null} if the device does not participate. Reports the exposure once (U4).
-     */
+    /** An answer to an earlier request does not replace that to a later one. */
+    private void know(Known next) {
+        if (known == null || known.askedAtMs <= next.askedAtMs) known = next;
+    }
+
+    /** The variant of an experiment; {@code null} if the device does not participate. */
     int variant(
             long now,
             String experiment,
             boolean exposes,
             BiConsumer<@Nullable Variant, @Nullable NoroshiException> done) {
-        BiConsumer<@Nullable Me, @Nullable NoroshiException> found = (known, error) -> {
-            if (known == null) {
+        BiConsumer<@Nullable Me, @Nullable NoroshiException> found = (me, error) -> {
+            if (me == null) {
                 done.accept(null, error);
                 return;
             }
-            Variant variant = known.experiments().get(experiment);
-            if (variant != null && exposes && exposed.add(experiment + " " + variant.variant()))
-                exposures.add(List.of(experiment));
+            Variant variant = me.experiments().get(experiment);
+            if (variant != null
+                    && exposes
+                    && exposed.add(new Exposure(me.device(), me.user(), experiment, variant.variant()))) // U4
+            exposures.add(List.of(experiment));
             done.accept(variant, null);
         };
         int[] number = new int[1];
         input(now, () -> {
-            if (me != null) found.accept(me, null);
+            Known newest = known;
+            if (newest != null && tokens.isCurrent(newest.token) && nowMs - newest.askedAtMs < VARIANTS_MS) // U5
+            found.accept(newest.me, null);
             else number[0] = readMe(found);
         });
         return number[0];
@@ -1080,7 +1147,8 @@ final class Machine {
     }
 
     private void refreshCounts() {
-        readCounts((answer, error) -> {
+        cancel(countsCall);
+        countsCall = readCounts((answer, error) -> {
             if (error != null) fail(error);
         });
     }

@@ -2,6 +2,7 @@ package io.noroshi.client;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -33,12 +34,14 @@ import okhttp3.Call;
 import okhttp3.Callback;
 import okhttp3.Dispatcher;
 import okhttp3.HttpUrl;
+import okhttp3.Interceptor;
 import okhttp3.MediaType;
 import okhttp3.OkHttpClient;
 import okhttp3.Request;
 import okhttp3.RequestBody;
 import okhttp3.Response;
 import okhttp3.ResponseBody;
+import okio.BufferedSink;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -124,7 +127,10 @@ public final class NoroshiClient implements AutoCloseable {
         storageSerial = new Serial(executor, EVENTS_MAX);
         storage = builder.storage;
         OkHttpClient base = builder.httpClient == null ? defaultHttpClient() : builder.httpClient;
-        http = base.newBuilder().callTimeout(REQUEST_TIMEOUT).build();
+        http = base.newBuilder()
+                .callTimeout(REQUEST_TIMEOUT)
+                .addNetworkInterceptor(NoroshiClient::leaveRepetitions)
+                .build();
         // The machine has the timeouts of connections.
         streams = base.newBuilder()
                 .callTimeout(Duration.ZERO)
@@ -162,8 +168,10 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Reports of opened
-     * messages stay in the storage. {@link #connect} may be called again.
+     * Sends pending acknowledgements and ends the connection. Waits for the end, at most two seconds. Messages that no
+     * listener has yet are dropped; stored ones arrive again. A listener that runs finishes its message, which is
+     * acknowledged after the next log-in. Reports of opened messages stay in the storage. {@link #connect} may be
+     * called again.
      */
     @Override
     public void close() {
@@ -358,14 +366,15 @@ public final class NoroshiClient implements AutoCloseable {
     }
 
     /**
-     * The device's variant of an experiment; empty if it does not participate. Reports the exposure once per variant.
+     * The device's variant of an experiment, at most a minute old; empty if it does not participate. Reports the
+     * exposure once per variant and user.
      */
     public CompletableFuture<Optional<Variant>> variant(String experiment) {
         return variant(experiment, true);
     }
 
     /**
-     * The device's variant of an experiment; empty if it does not participate.
+     * The device's variant of an experiment, at most a minute old; empty if it does not participate.
      *
      * @param experiment its name
      * @param exposes whether to report the exposure
@@ -673,7 +682,7 @@ public final class NoroshiClient implements AutoCloseable {
         String body = wanted.body();
         Request.Builder request = new Request.Builder()
                 .url(address(wanted.path(), wanted.query()))
-                .method(wanted.method(), body == null ? null : RequestBody.create(body, JSON))
+                .method(wanted.method(), wanted.method().equals("GET") ? null : sentOnce(body))
                 .header("Authorization", "Bearer " + effect.token());
         if (wanted.ifNoneMatch() != null) request.header("If-None-Match", wanted.ifNoneMatch());
         Call call = http.newCall(request.build());
@@ -691,6 +700,50 @@ public final class NoroshiClient implements AutoCloseable {
                 answered(number, read(name, response));
             }
         });
+    }
+
+    /**
+     * OkHttp repeats other bodies by itself after a broken connection; here the machine decides what is repeated (O3,
+     * U6).
+     */
+    private static RequestBody sentOnce(@Nullable String body) {
+        byte[] bytes = body == null ? new byte[0] : body.getBytes(StandardCharsets.UTF_8);
+        return new RequestBody() {
+            @Override
+            public @Nullable MediaType contentType() {
+                return body == null ? null : JSON;
+            }
+
+            @Override
+            public long contentLength() {
+                return bytes.length;
+            }
+
+            @Override
+            public boolean isOneShot() {
+                return true;
+            }
+
+            @Override
+            public void writeTo(BufferedSink sink) throws IOException {
+                sink.write(bytes);
+            }
+        };
+    }
+
+    /**
+     * Nor does OkHttp repeat a read at once after 408 and after 503 with {@code Retry-After: 0}: a date keeps it from
+     * that.
+     */
+    private static Response leaveRepetitions(Interceptor.Chain chain) throws IOException {
+        Response response = chain.proceed(chain.request());
+        String wait = response.header("Retry-After", response.code() == 408 ? "0" : "");
+        return (response.code() == 408 || response.code() == 503)
+                        && Objects.requireNonNull(wait).matches("0+")
+                ? response.newBuilder()
+                        .header("Retry-After", "Thu, 01 Jan 1970 00:00:00 GMT")
+                        .build()
+                : response;
     }
 
     private void answered(int number, Effect.Response response) {

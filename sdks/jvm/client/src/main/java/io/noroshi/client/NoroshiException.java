@@ -9,8 +9,9 @@ import org.jspecify.annotations.Nullable;
  * (the service rejected several tokens in a row), {@code network} (a request found no server, or broke),
  * {@code timeout} (a request took longer than 30 seconds), {@code bad_frame} (the service sent something that is not a
  * frame of the protocol), {@code listener_failed} (a listener for messages failed; the cause is its exception),
- * {@code queue_full} (a bounded queue dropped its oldest entry), {@code signed_out} (the token source reported that
- * nobody is signed in). Other codes are the service's.
+ * {@code queue_full} (a bounded queue dropped its oldest entry), {@code bad_topic} (server-sent events cannot carry
+ * this topic, whose name has a comma; a WebSocket will), {@code signed_out} (the token source reported that nobody is
+ * signed in). Other codes are the service's.
  */
 public class NoroshiException extends RuntimeException {
     private static final long serialVersionUID = 1;

@@ -5,9 +5,13 @@ import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /** Reports that wait for the network: bounded, sent in batches, repeated. CONTRACT.md O1 to O6. */
 final class Outbox {
+    /** The service rejects all entries of a request for a bad one, or for their number (O4). */
+    private static final Set<Integer> SPLITS = Set.of(400, 413, 422);
+
     private final Machine machine;
     private final Timers.Id timer;
     private final String path;
@@ -19,13 +23,31 @@ final class Outbox {
     private final int max;
 
     private final boolean keeps;
+    /** The newest entry replaces earlier ones. */
+    private final boolean isState;
+
     final LinkedHashSet<String> waiting = new LinkedHashSet<>();
+    /** Entries of the next request: fewer than {@link #batch} while a bad one is sought (O4). */
+    private int size;
+
     private int failures;
     private boolean isBusy;
     private boolean isClosed;
     private boolean willSend;
 
     Outbox(Machine machine, Timers.Id timer, String path, String field, int batch, int max, boolean keeps) {
+        this(machine, timer, path, field, batch, max, keeps, false);
+    }
+
+    private Outbox(
+            Machine machine,
+            Timers.Id timer,
+            String path,
+            String field,
+            int batch,
+            int max,
+            boolean keeps,
+            boolean isState) {
         this.machine = machine;
         this.timer = timer;
         this.path = path;
@@ -33,6 +55,13 @@ final class Outbox {
         this.batch = batch;
         this.max = max;
         this.keeps = keeps;
+        this.isState = isState;
+        size = batch;
+    }
+
+    /** Reports a state, of which only the newest counts. */
+    static Outbox ofState(Machine machine, Timers.Id timer, String path, String field) {
+        return new Outbox(machine, timer, path, field, 1, 1, false, true);
     }
 
     void add(Iterable<String> entries) {
@@ -42,7 +71,8 @@ final class Outbox {
                 Iterator<String> oldest = waiting.iterator();
                 oldest.next();
                 oldest.remove();
-                machine.fail(new NoroshiException("queue_full", "more than " + max + " reports wait for " + path));
+                if (!isState)
+                    machine.fail(new NoroshiException("queue_full", "more than " + max + " reports wait for " + path));
             }
         }
         keep();
@@ -61,6 +91,12 @@ final class Outbox {
             willSend = false;
             send();
         });
+    }
+
+    /** Forgets what was not sent. */
+    void clear() {
+        waiting.clear();
+        machine.timers.clear(timer);
     }
 
     /** The network has returned. */
@@ -84,27 +120,42 @@ final class Outbox {
         if (isBusy || isClosed || waiting.isEmpty()) return;
         machine.timers.clear(timer);
         isBusy = true;
-        List<String> entries = new ArrayList<>(Math.min(batch, waiting.size()));
+        List<String> entries = new ArrayList<>(Math.min(size, waiting.size()));
         for (String entry : waiting) {
-            if (entries.size() == batch) break;
+            if (entries.size() == size) break;
             entries.add(entry);
         }
-        machine.request(Effect.Call.send("POST", path, Map.of(field, entries)), (answer, error) -> {
+        machine.request(call(entries), (answer, error) -> {
             isBusy = false;
             if (error != null && canRepeat(error)) {
-                if (isClosed) return;
+                if (isClosed || waiting.isEmpty()) return;
                 long wait = Backoff.ms(failures++, machine.random()); // O3
                 if (error instanceof ProblemException problem && problem.retryAfter() != null)
                     wait = Math.max(wait, problem.retryAfter().toMillis());
                 machine.timer(timer, wait, this::send);
                 return;
             }
-            if (error != null) machine.fail(error); // O4
-            else failures = 0;
+            if (error instanceof ProblemException problem
+                    && SPLITS.contains(problem.status())
+                    && entries.size() > 1) { // O4
+                size = entries.size() / 2;
+                sendLater();
+                return;
+            }
+            if (error != null) {
+                size = batch;
+                machine.fail(error);
+            } else failures = 0;
             entries.forEach(waiting::remove);
             keep();
             sendLater();
         });
+    }
+
+    private Effect.Call call(List<String> entries) {
+        return isState
+                ? Effect.Call.send("PUT", path, Map.of(field, entries.get(0)))
+                : Effect.Call.send("POST", path, Map.of(field, entries));
     }
 
     /** Whether another attempt can help. */

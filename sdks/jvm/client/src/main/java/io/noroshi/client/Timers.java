@@ -1,12 +1,15 @@
 package io.noroshi.client;
 
-import java.util.EnumMap;
+import java.util.HashMap;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /** What a {@link Machine} does later. It reads no clock: the caller says when a timer is due. */
 final class Timers {
-    enum Id {
+    /** At most one timer for each. */
+    sealed interface Key {}
+
+    enum Id implements Key {
         RETRY,
         CONNECT,
         PONG,
@@ -18,24 +21,28 @@ final class Timers {
         TOKEN,
         OPENED,
         EXPOSURES,
-        ACKS
+        ACKS,
+        PRESENCE
     }
 
-    record Timer(Id id, long atMs, long order, Runnable fire) {}
+    /** The repetition of a request. */
+    record RepeatOf(int number) implements Key {}
 
-    private final Map<Id, Timer> all = new EnumMap<>(Id.class);
+    record Timer(Key key, long atMs, long order, Runnable fire) {}
+
+    private final Map<Key, Timer> all = new HashMap<>();
     private long order;
 
-    void set(Id id, long atMs, Runnable fire) {
-        all.put(id, new Timer(id, atMs, order++, fire));
+    void set(Key key, long atMs, Runnable fire) {
+        all.put(key, new Timer(key, atMs, order++, fire));
     }
 
-    void clear(Id... ids) {
-        for (Id id : ids) all.remove(id);
+    void clear(Key... keys) {
+        for (Key key : keys) all.remove(key);
     }
 
-    boolean isSet(Id id) {
-        return all.containsKey(id);
+    boolean isSet(Key key) {
+        return all.containsKey(key);
     }
 
     /** The timer that is due first. */

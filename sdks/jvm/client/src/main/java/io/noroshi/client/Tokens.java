@@ -35,6 +35,11 @@ final class Tokens {
         else ask(done);
     }
 
+    /** Whether the client would use this token now. */
+    boolean isCurrent(@Nullable String token) {
+        return current != null && current.equals(token);
+    }
+
     /** A new token. The current one stays in use until it arrives. */
     void renew(BiConsumer<@Nullable String, @Nullable NoroshiException> done) {
         if (current != null) {

@@ -13,7 +13,7 @@ import java.util.Objects;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
-/** The test vectors of sdks/vectors, and what their players share. */
+/** The test vectors of sdks/vectors and sdks/vectors/next, and what their players share. */
 final class Vectors {
     /** 2026-01-01T00:00:00Z */
     static final long START_MS = 1_767_225_600_000L;
@@ -65,16 +65,23 @@ final class Vectors {
 
     static List<Vector> all() throws IOException, Json.SyntaxError {
         List<Vector> all = new ArrayList<>();
-        List<Path> files;
-        try (Stream<Path> list = Files.list(sdks().resolve("vectors"))) {
-            files = list.filter(file -> file.toString().endsWith(".json") && !file.endsWith("schema.json"))
+        Path folder = sdks().resolve("vectors");
+        List<Path> files = new ArrayList<>(files(folder));
+        files.addAll(files(folder.resolve("next")));
+        for (Path file : files)
+            for (Fields vector : Fields.parse(Files.readString(file)).objects("vectors", fields -> fields))
+                all.add(read(folder.relativize(file).toString(), vector));
+        return all;
+    }
+
+    /** Empty if there is no such folder. */
+    private static List<Path> files(Path folder) throws IOException {
+        if (!Files.isDirectory(folder)) return List.of();
+        try (Stream<Path> list = Files.list(folder)) {
+            return list.filter(file -> file.toString().endsWith(".json") && !file.endsWith("schema.json"))
                     .sorted()
                     .toList();
         }
-        for (Path file : files)
-            for (Fields vector : Fields.parse(Files.readString(file)).objects("vectors", fields -> fields))
-                all.add(read(file.getFileName().toString(), vector));
-        return all;
     }
 
     private static Vector read(String file, Fields vector) {
