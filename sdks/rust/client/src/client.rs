@@ -206,7 +206,8 @@ impl Client {
         self.shared().input(Machine::connect);
     }
 
-    /// Ends the connection. Sends pending acknowledgements and reports first, and waits up to 5 seconds for that.
+    /// Ends the connection. Sends pending acknowledgements and reports first, and waits up to 5 seconds for that. Messages that the
+    /// application has not received are dropped; stored ones arrive again in the next session.
     pub async fn close(&self) {
         self.shared().close().await;
     }
@@ -216,7 +217,8 @@ impl Client {
         self.shared().lock().machine.state().clone()
     }
 
-    /// Subscribes to a topic, for as long as the client is used, across connections. A second call changes the options.
+    /// Subscribes to a topic, for as long as the client is used, across connections. A second call changes the options. A topic whose
+    /// name has a comma needs a WebSocket; meanwhile it is reported as [`Code::BadTopic`](crate::Code::BadTopic).
     pub fn subscribe(&self, topic: &str, options: Subscribe) {
         self.shared().input(|machine, now| machine.subscribe(now, topic, options.recover));
     }
@@ -277,7 +279,8 @@ impl fmt::Debug for Client {
 ///
 /// Messages arrive one at a time: the next one follows when the last [`Delivery`](crate::Delivery) has been handled. At most 1,000
 /// messages wait; then the client disconnects until the application has caught up. At most 1,000 other events wait; then the oldest
-/// are dropped and reported as [`Code::QueueFull`](crate::Code::QueueFull). After `Events` has been dropped, the client acknowledges
+/// are dropped and reported as [`Code::QueueFull`](crate::Code::QueueFull). The stream continues after
+/// [`State::Closed`], because the client may connect again. After `Events` has been dropped, the client acknowledges
 /// no message.
 pub struct Events {
     shared: Arc<Shared>,

@@ -39,8 +39,8 @@ impl Client {
         self.act(Call::new(Method::DELETE, "/v1/me")).await
     }
 
-    /// The device's variant of an experiment, or None if it does not participate. Reports the exposure, once per variant. Reads the
-    /// state of the device once.
+    /// The device's variant of an experiment, or None if it does not participate. Reports the exposure, once per
+    /// user and variant. Reads the state of the device unless the last answer is less than a minute old and of the present token.
     pub async fn variant(&self, experiment: &str) -> Result<Option<Variant>, Error> {
         self.variant_of(experiment, true).await
     }

@@ -120,6 +120,12 @@ impl Queue {
         self.waiting.push_back(one);
     }
 
+    /// Returns false if there was none.
+    fn drop_message(&mut self) -> bool {
+        let message = self.waiting.iter().position(|one| matches!(one, Waiting::Message(_)));
+        message.and_then(|place| self.waiting.remove(place)).is_some()
+    }
+
     fn take_waker(&mut self) -> Option<Waker> {
         let has_news = !self.waiting.is_empty() || self.dropped > 0 || self.is_ended;
         if has_news { self.waker.take() } else { None }
@@ -265,7 +271,15 @@ impl Shared {
                 inner.machine.settled(self.clock.now(), Err(cause.into()));
             }
             Effect::Pass(message) => inner.events.push(Waiting::Message(message)),
-            Effect::Tell(event) => inner.events.push(Waiting::Event(event)),
+            Effect::Tell(event) => {
+                let is_closed = matches!(&event, Event::State(state) if state.is_closed());
+                if is_closed && inner.events.drop_message() {
+                    #[cfg(test)]
+                    self.observer.returned();
+                    inner.machine.returned(self.clock.now()); // S4
+                }
+                inner.events.push(Waiting::Event(event));
+            }
         }
     }
 

@@ -149,7 +149,7 @@ impl Machine {
     fn dial(&mut self, token: &str) {
         let is_fallback = self.connection.unopened >= 2 && self.config.transports.len() > 1; // X1
         let transport = self.config.transports[usize::from(is_fallback)];
-        let topics = self.topics.to_vec();
+        let topics = self.stream_topics();
         let connection = &mut self.connection;
         connection.transport = transport;
         token.clone_into(&mut connection.token);
@@ -383,12 +383,14 @@ impl Machine {
         if std::mem::take(&mut connection.is_dialed) {
             self.emit(Effect::Hangup { attempt });
         }
+        self.forget_presence();
     }
 
     pub(super) fn stop(&mut self, reason: Reason) {
         self.detach();
         self.timers.clear(Timer::Idle);
         self.connection.is_too_slow = false;
+        self.inflow.drop_waiting(); // S4
         self.become_state(State::Closed { reason });
     }
 

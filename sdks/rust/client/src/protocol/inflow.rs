@@ -145,7 +145,8 @@ impl Machine {
         if !self.subscriptions.get(&topic).is_some_and(|known| known.recovers) {
             return;
         }
-        if let Some(position) = position.filter(|_| session == self.inflow.session) {
+        let is_current = self.connection.in_session() && session == self.inflow.session;
+        if let Some(position) = position.filter(|_| is_current) {
             self.inflow.reach(&topic, &position); // R7
         }
         if !is_asked {
@@ -167,6 +168,16 @@ impl Machine {
             }
             m.settle(is_handled);
             m.pump();
+        });
+    }
+
+    /// The application has not taken the message of `Pass`, and will not. It arrives again.
+    pub(crate) fn returned(&mut self, now: Moment) {
+        self.input(now, |m| {
+            if std::mem::take(&mut m.inflow.is_passed) {
+                m.settle(false);
+                m.pump();
+            }
         });
     }
 

@@ -178,6 +178,8 @@ impl Machine {
             Timer::Opened => self.send_reports(Kind::Opened),
             Timer::Exposures => self.send_reports(Kind::Exposures),
             Timer::Acks => self.send_reports(Kind::Acks),
+            Timer::Presence => self.send_reports(Kind::Presence),
+            Timer::Repeat => self.repeat_reads(),
         }
     }
 
@@ -233,7 +235,7 @@ impl Machine {
         matches!(self.state, State::Connected { .. })
     }
 
-    fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self) -> bool {
         matches!(self.state, State::Idle | State::Closed { .. })
     }
 
@@ -252,10 +254,9 @@ impl Machine {
     pub(crate) fn close(&mut self, now: Moment) {
         self.input(now, |m| {
             if !m.is_at_rest() {
-                m.flush();
+                m.send_waiting();
                 m.stop(Reason::Closed);
             }
-            m.inflow.drop_waiting();
             m.close_outboxes();
         });
     }

@@ -1,5 +1,6 @@
 //! Reports that wait for the network: bounded, sent in batches, repeated (O1 to O6).
 
+use http::Method;
 use serde_json::json;
 
 use super::backoff::backoff;
@@ -19,9 +20,13 @@ pub(super) enum Kind {
     Opened,
     Exposures,
     Acks,
+    /// Of a stream; the newest replaces earlier ones (X7).
+    Presence,
 }
 
-pub(super) const KINDS: [Kind; 3] = [Kind::Opened, Kind::Exposures, Kind::Acks];
+const COUNT: usize = Kind::Presence as usize + 1;
+
+pub(super) const KINDS: [Kind; COUNT] = [Kind::Opened, Kind::Exposures, Kind::Acks, Kind::Presence];
 
 impl Kind {
     fn timer(self) -> Timer {
@@ -29,6 +34,7 @@ impl Kind {
             Kind::Opened => Timer::Opened,
             Kind::Exposures => Timer::Exposures,
             Kind::Acks => Timer::Acks,
+            Kind::Presence => Timer::Presence,
         }
     }
 
@@ -37,21 +43,24 @@ impl Kind {
             Kind::Opened => "/v1/me/opened",
             Kind::Exposures => "/v1/me/exposures",
             Kind::Acks => "/v1/me/inbox/ack",
+            Kind::Presence => "/v1/me/presence",
         }
     }
 
-    /// The field of the body that has the entries.
-    fn field(self) -> &'static str {
-        match self {
-            Kind::Opened | Kind::Acks => "ids",
-            Kind::Exposures => "experiments",
-        }
+    fn call(self, entries: &[String]) -> Call {
+        let (method, body) = match self {
+            Kind::Opened | Kind::Acks => (Method::POST, json!({"ids": entries})),
+            Kind::Exposures => (Method::POST, json!({"experiments": entries})),
+            Kind::Presence => (Method::PUT, json!({"state": entries.first()})),
+        };
+        Call { body: Some(body.to_string()), ..Call::new(method, self.path()) }
     }
 
     fn batch(self) -> usize {
         match self {
             Kind::Opened | Kind::Acks => BATCH_MAX,
             Kind::Exposures => EXPOSURES_MAX,
+            Kind::Presence => 1,
         }
     }
 
@@ -60,6 +69,7 @@ impl Kind {
             Kind::Opened => BATCH_MAX,
             Kind::Exposures => EXPOSURES_MAX,
             Kind::Acks => ACKS_MAX,
+            Kind::Presence => 1,
         }
     }
 }
@@ -69,13 +79,17 @@ pub(super) struct Outbox {
     pub(super) waiting: OrderedSet,
     pub(super) keeps: bool,
     failures: u32,
+    /// Entries of a request, while a bad one is sought (O4).
+    limit: Option<usize>,
     is_busy: bool,
+    /// The answer to the present request says nothing about what waits now.
+    is_outdated: bool,
     is_closed: bool,
     will_send: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Outboxes([Outbox; 3]);
+pub(super) struct Outboxes([Outbox; COUNT]);
 
 impl Outboxes {
     pub(super) fn of(&self, kind: Kind) -> &Outbox {
@@ -94,6 +108,9 @@ impl Machine {
             outbox.waiting.insert(entry);
             if outbox.waiting.len() > kind.max() {
                 outbox.waiting.remove_oldest();
+                if kind == Kind::Presence {
+                    continue;
+                }
                 self.fail(Error::new(Code::QueueFull, format!("too many reports wait for {}", kind.path()))); // O2
             }
         }
@@ -147,6 +164,14 @@ impl Machine {
         }
     }
 
+    /// The stream has ended: the next one is active (P2).
+    pub(super) fn forget_presence(&mut self) {
+        self.timers.clear(Timer::Presence);
+        let outbox = self.outboxes.of_mut(Kind::Presence);
+        outbox.waiting.clear();
+        outbox.is_outdated = outbox.is_busy;
+    }
+
     pub(super) fn send_reports(&mut self, kind: Kind) {
         let outbox = self.outboxes.of_mut(kind);
         outbox.will_send = false;
@@ -154,15 +179,19 @@ impl Machine {
             return;
         }
         outbox.is_busy = true;
-        let entries: Vec<String> = outbox.waiting.iter().take(kind.batch()).map(str::to_owned).collect();
+        let count = outbox.limit.unwrap_or(kind.batch());
+        let entries: Vec<String> = outbox.waiting.iter().take(count).map(str::to_owned).collect();
         self.timers.clear(kind.timer());
-        let body = json!({ kind.field(): entries });
-        self.request(Call::post(kind.path(), &body), Purpose::Report { kind, entries });
+        self.request(kind.call(&entries), Purpose::Report { kind, entries });
     }
 
     pub(super) fn reported(&mut self, kind: Kind, entries: &[String], result: Result<(), Error>) {
         let outbox = self.outboxes.of_mut(kind);
         outbox.is_busy = false;
+        if std::mem::take(&mut outbox.is_outdated) {
+            self.send_reports_later(kind);
+            return;
+        }
         match result {
             Err(error) if can_repeat(&error) => {
                 if outbox.is_closed {
@@ -174,7 +203,16 @@ impl Machine {
                 self.timers.set(kind.timer(), self.now.at + wait);
                 return;
             }
-            Err(error) => self.fail(error), // O4
+            // O4: the service rejects all entries for a bad one.
+            Err(error) if entries.len() > 1 && matches!(error.status(), Some(400 | 413 | 422)) => {
+                outbox.limit = Some(entries.len() / 2);
+                self.send_reports_later(kind);
+                return;
+            }
+            Err(error) => {
+                outbox.limit = None;
+                self.fail(error);
+            }
             Ok(()) => outbox.failures = 0,
         }
         let outbox = self.outboxes.of_mut(kind);

@@ -10,6 +10,7 @@ use super::effect::Effect;
 use super::machine::{Machine, Task};
 use super::outbox::Kind;
 use super::timer::Timer;
+use crate::error::{Code, Error};
 use crate::message::Position;
 
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,8 +38,25 @@ impl Machine {
         }
     }
 
-    /// Sends what waits, in the order of F3.
+    /// Sends what waits. A stream with other topics begins, unless the service is about to end this one (X4).
     pub(super) fn flush(&mut self) {
+        self.send_waiting();
+        if self.connection.in_session()
+            && self.connection.is_one_way()
+            && self.connection.closing.is_none()
+            && self.connection.dialed_topics != sorted(&self.stream_topics())
+        {
+            self.reopen();
+        }
+    }
+
+    /// Topics that the request of a stream can name: it separates them by commas.
+    pub(super) fn stream_topics(&self) -> Vec<String> {
+        self.topics.iter().filter(|topic| !topic.contains(',')).map(str::to_owned).collect()
+    }
+
+    /// In the order of F3.
+    pub(super) fn send_waiting(&mut self) {
         if !self.connection.in_session() {
             return;
         }
@@ -62,8 +80,10 @@ impl Machine {
                 self.connection.flushed_at = Some(self.now.at);
                 self.report(Kind::Acks, &acks);
             }
-            if self.connection.dialed_topics != sorted(&self.topics.to_vec()) {
-                self.reopen(); // X4
+            for topic in sub.into_iter().filter(|topic| topic.contains(',')) {
+                let error =
+                    Error::new(Code::BadTopic, "a stream has no topics with a comma; a WebSocket has");
+                self.fail(error.about_topic(topic, String::new())); // X4
             }
             return;
         }
@@ -114,8 +134,9 @@ fn parts(texts: &[String]) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (n, text) in texts.iter().enumerate() {
-        // A control character becomes six bytes; a topic has none, but appears once more in `since`, with its position.
-        let cost = 6 * text.len() + 64;
+        // Each unit of UTF-16 takes at most three bytes, or six of a control character, which only ids have. A topic appears once
+        // more in `since`, with its position.
+        let cost = 6 * text.encode_utf16().count() + 64;
         if n > start && (n - start >= FRAME_ENTRIES_MAX || bytes + cost > FRAME_BYTES_MAX) {
             parts.push(&texts[start..n]);
             (start, bytes) = (n, 0);

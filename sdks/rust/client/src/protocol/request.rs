@@ -2,22 +2,29 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::effect::{Effect, Outcome, Request, Response};
 use super::machine::{Machine, Moment};
 use super::outbox::Kind;
+use super::timer::Timer;
 use super::token::Waiter;
 use crate::error::{Code, Error};
 use crate::event::Event;
 use crate::types::{ItemCounts, ItemsChanged};
 
 const EXPOSED_MAX: usize = 4_096;
+/// U5.
+const VARIANT_TIME: Duration = Duration::from_secs(60);
+/// U6: how often a read is repeated, and how long after the call.
+const REPEATS_MAX: u32 = 2;
+const REPEAT_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
@@ -34,10 +41,6 @@ impl Call {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), query: Vec::new(), if_none_match: None, body: None }
     }
-
-    pub(super) fn post(path: &str, body: &Value) -> Self {
-        Self { body: Some(body.to_string()), ..Self::new(Method::POST, path) }
-    }
 }
 
 /// What the answer is for.
@@ -49,7 +52,6 @@ pub(super) enum Purpose {
         kind: Kind,
         entries: Vec<String>,
     },
-    Presence,
     Me,
     Variant {
         experiment: String,
@@ -74,6 +76,47 @@ struct Pending {
     token: String,
     /// 401 rejects the token once (T6).
     is_repeated: bool,
+    called_at: Duration,
+    /// Of the newest request.
+    sent_at: Duration,
+    /// U6.
+    repeats: u32,
+    repeat_at: Option<Duration>,
+}
+
+impl Pending {
+    /// No call waits for it.
+    fn is_own(&self) -> bool {
+        matches!(self.purpose, Purpose::Refresh { .. })
+    }
+
+    /// When to repeat a read after an answer (U6).
+    fn repetition(&self, response: &Response, now: Duration) -> Option<Duration> {
+        let at = now + response.retry_after?;
+        let can_repeat = self.call.method == Method::GET
+            && matches!(response.status, 429 | 503)
+            && self.repeats < REPEATS_MAX
+            && at <= self.called_at + REPEAT_TIME;
+        can_repeat.then_some(at)
+    }
+}
+
+/// The last answer to `GET /v1/me`.
+#[derive(Debug)]
+struct KnownMe {
+    json: Arc<RawValue>,
+    /// When its request began, and with which token (U5).
+    sent_at: Duration,
+    token: String,
+}
+
+/// An experiment and its variant, with the device and the user that saw it (U4).
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Exposure {
+    device: Option<String>,
+    user: Option<String>,
+    experiment: String,
+    variant: String,
 }
 
 #[derive(Debug, Default)]
@@ -81,8 +124,8 @@ pub(super) struct Requests {
     n: u64,
     pending: HashMap<u64, Pending>,
     etag: Option<String>,
-    me: Option<Arc<RawValue>>,
-    exposed: HashSet<(String, String)>,
+    me: Option<KnownMe>,
+    exposed: HashSet<Exposure>,
     wants_unread: bool,
     counts: Option<ItemCounts>,
     /// Counts reports, so that older answers are recognized (U2).
@@ -94,6 +137,8 @@ struct Answer {
     status: u16,
     etag: Option<String>,
     body: Vec<u8>,
+    token: String,
+    sent_at: Duration,
 }
 
 impl Machine {
@@ -105,7 +150,17 @@ impl Machine {
     pub(super) fn request(&mut self, call: Call, purpose: Purpose) -> u64 {
         self.requests.n += 1;
         let n = self.requests.n;
-        let pending = Pending { call, purpose, token: String::new(), is_repeated: false };
+        let now = self.now.at;
+        let pending = Pending {
+            call,
+            purpose,
+            token: String::new(),
+            is_repeated: false,
+            called_at: now,
+            sent_at: now,
+            repeats: 0,
+            repeat_at: None,
+        };
         self.requests.pending.insert(n, pending);
         self.take_token(Waiter::Call { n });
         n
@@ -116,6 +171,7 @@ impl Machine {
         match result {
             Ok(token) => {
                 token.clone_into(&mut pending.token);
+                pending.sent_at = self.now.at;
                 let Call { method, path, query, if_none_match, body } = pending.call.clone();
                 let token = token.to_owned();
                 self.emit(Effect::Request(Request { n, method, path, query, if_none_match, token, body }));
@@ -145,29 +201,56 @@ impl Machine {
                 m.take_token(Waiter::Call { n });
                 return;
             }
-            m.finish(
-                n,
-                match response.status {
-                    200..=299 | 304 => {
-                        let Response { status, etag, body, .. } = response;
-                        Ok(Answer { status, etag, body })
-                    }
-                    _ => Err(Error::problem(response)),
-                },
-            );
+            if let Some(at) = pending.repetition(&response, m.now.at) {
+                pending.repeats += 1;
+                pending.repeat_at = Some(at);
+                m.arm_repetition();
+                return;
+            }
+            if !matches!(response.status, 200..=299 | 304) {
+                return m.finish(n, Err(Error::problem(response)));
+            }
+            let is_outdated = m.tokens.current.as_ref() != Some(&pending.token);
+            if is_outdated && matches!(pending.purpose, Purpose::Variant { .. }) {
+                m.take_token(Waiter::Call { n }); // U5
+                return;
+            }
+            let Response { status, etag, body, .. } = response;
+            let (token, sent_at) = (pending.token.clone(), pending.sent_at);
+            m.finish(n, Ok(Answer { status, etag, body, token, sent_at }));
         });
+    }
+
+    fn arm_repetition(&mut self) {
+        match self.requests.pending.values().filter_map(|pending| pending.repeat_at).min() {
+            Some(at) => self.timers.set(Timer::Repeat, at),
+            None => self.timers.clear(Timer::Repeat),
+        }
+    }
+
+    /// Sends reads again that are due (U6).
+    pub(super) fn repeat_reads(&mut self) {
+        let now = self.now.at;
+        let mut due: Vec<(Duration, u64)> = Vec::new();
+        for (n, pending) in &mut self.requests.pending {
+            due.extend(pending.repeat_at.take_if(|at| *at <= now).map(|at| (at, *n)));
+        }
+        due.sort_unstable();
+        for (_, n) in due {
+            let is_own = self.requests.pending.get(&n).is_some_and(Pending::is_own);
+            if is_own && self.is_at_rest() {
+                self.requests.pending.remove(&n); // S4
+            } else {
+                self.take_token(Waiter::Call { n });
+            }
+        }
+        self.arm_repetition();
     }
 
     fn finish(&mut self, n: u64, result: Result<Answer, Error>) {
         let Some(Pending { purpose, .. }) = self.requests.pending.remove(&n) else { return };
         let result = match purpose {
             Purpose::Report { kind, entries } => return self.reported(kind, &entries, result.map(drop)),
-            Purpose::Presence => {
-                if let Err(error) = result {
-                    self.fail(error);
-                }
-                return;
-            }
             Purpose::Refresh { version } => {
                 if let Err(error) = result.and_then(|answer| self.counts_read(version, &answer.body)) {
                     self.fail(error);
@@ -199,9 +282,7 @@ impl Machine {
 
     pub(super) fn report_presence(&mut self) {
         self.connection.flushed_at = Some(self.now.at);
-        let body = json!({"state": self.presence()}).to_string();
-        let call = Call { body: Some(body), ..Call::new(Method::PUT, "/v1/me/presence") };
-        self.request(call, Purpose::Presence);
+        self.report(Kind::Presence, &[self.presence().to_owned()]);
     }
 
     /// Reports that the user opened messages (O2).
@@ -220,23 +301,33 @@ impl Machine {
     }
 
     fn me_read(&mut self, answer: Answer) -> Result<Arc<RawValue>, Error> {
-        match (&self.requests.me, answer.status) {
-            (Some(me), 304) => return Ok(Arc::clone(me)),
+        let Answer { status, etag, body, token, sent_at } = answer;
+        let json: Arc<RawValue> = match (&self.requests.me, status) {
+            (Some(known), 304) => Arc::clone(&known.json),
             (None, 304) => return Err(Error::new(Code::Network, "304 without an earlier answer")),
-            _ => {}
-        }
-        let me: Box<RawValue> = read(&answer.body)?;
-        let me: Arc<RawValue> = me.into();
-        self.requests.me = Some(Arc::clone(&me));
-        self.requests.etag = answer.etag;
-        Ok(me)
+            _ => {
+                let json: Box<RawValue> = read(&body)?;
+                self.requests.etag = etag;
+                json.into()
+            }
+        };
+        self.requests.me = Some(KnownMe { json: Arc::clone(&json), sent_at, token });
+        Ok(json)
+    }
+
+    /// The state of the device, if it is new enough to say the variant, and of the present token (U5).
+    fn fresh_me(&self) -> Option<Arc<RawValue>> {
+        let known = self.requests.me.as_ref()?;
+        let is_fresh = self.now.at.saturating_sub(known.sent_at) < VARIANT_TIME;
+        let is_fresh = is_fresh && self.tokens.current.as_ref() == Some(&known.token);
+        is_fresh.then(|| Arc::clone(&known.json))
     }
 
     /// The variant of an experiment. `expose` reports it once (U4).
     pub(crate) fn variant(&mut self, now: Moment, experiment: &str, expose: bool) -> u64 {
         self.input(now, |m| {
             let experiment = experiment.to_owned();
-            let Some(me) = m.requests.me.clone() else {
+            let Some(me) = m.fresh_me() else {
                 return m.read_me(Purpose::Variant { experiment, expose });
             };
             m.requests.n += 1;
@@ -255,6 +346,8 @@ impl Machine {
     ) -> Result<Option<Box<RawValue>>, Error> {
         #[derive(Deserialize)]
         struct Me {
+            device: Option<String>,
+            user: Option<String>,
             #[serde(default)]
             experiments: HashMap<String, Box<RawValue>>,
         }
@@ -265,8 +358,10 @@ impl Machine {
         let mut me: Me = read(me.get().as_bytes())?;
         let Some(found) = me.experiments.remove(&experiment) else { return Ok(None) };
         let Name { variant } = read(found.get().as_bytes())?;
+        let Me { device, user, .. } = me;
+        let exposure = Exposure { device, user, experiment: experiment.clone(), variant };
         let exposed = &mut self.requests.exposed;
-        if expose && exposed.len() < EXPOSED_MAX && exposed.insert((experiment.clone(), variant)) {
+        if expose && exposed.len() < EXPOSED_MAX && exposed.insert(exposure) {
             self.report(Kind::Exposures, &[experiment]);
         }
         Ok(Some(found))

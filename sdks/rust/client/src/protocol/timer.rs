@@ -16,9 +16,11 @@ pub(super) enum Timer {
     Opened,
     Exposures,
     Acks,
+    Presence,
+    Repeat,
 }
 
-const COUNT: usize = Timer::Acks as usize + 1;
+const COUNT: usize = Timer::Repeat as usize + 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -40,6 +42,8 @@ const ALL: [Timer; COUNT] = [
     Timer::Opened,
     Timer::Exposures,
     Timer::Acks,
+    Timer::Presence,
+    Timer::Repeat,
 ];
 
 impl Timers {

@@ -44,6 +44,11 @@ impl Observer {
         }
     }
 
+    /// The application does not get a message that was passed on.
+    pub(crate) fn returned(&self) {
+        self.lock().passed -= 1;
+    }
+
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Observed> {
         self.0.lock().expect("no test panics under the lock")
     }

@@ -12,11 +12,15 @@ use crate::state::{State, Transport};
 use crate::tests::vectors::START;
 use crate::token::TokenError;
 
-fn machine(acknowledge: Acknowledge) -> Machine {
+pub(super) fn machine(acknowledge: Acknowledge) -> Machine {
+    with_transports(acknowledge, &[Transport::WebSocket, Transport::Sse])
+}
+
+pub(super) fn with_transports(acknowledge: Acknowledge, transports: &[Transport]) -> Machine {
     Machine::new(Config {
         acknowledge,
         ping_interval: Duration::from_secs(60),
-        transports: vec![Transport::WebSocket, Transport::Sse],
+        transports: transports.to_vec(),
         kept: Vec::new(),
         keeps: true,
         listens: true,
@@ -24,18 +28,18 @@ fn machine(acknowledge: Acknowledge) -> Machine {
     })
 }
 
-fn at(ms: u64) -> Moment {
+pub(super) fn at(ms: u64) -> Moment {
     let at = Duration::from_millis(ms);
     Moment { at, unix: START + at }
 }
 
-fn stored(id: &str, topic: Option<&str>, offset: u64) -> String {
+pub(super) fn stored(id: &str, topic: Option<&str>, offset: u64) -> String {
     json!({"t": "msg", "id": id, "topic": topic, "epoch": "e", "offset": offset, "ack": true, "data": 1})
         .to_string()
 }
 
 /// Connects, and returns the number of the attempt.
-fn connect(machine: &mut Machine) -> u64 {
+pub(super) fn connect(machine: &mut Machine) -> u64 {
     machine.connect(at(0));
     let n = machine.effects().into_iter().find_map(|effect| match effect {
         Effect::AskToken { n, .. } => Some(n),
@@ -165,7 +169,7 @@ impl World {
         let now = at(self.now);
         let Some((attempt, is_open)) = self.link else { return };
         let n = random.below(400);
-        let topic = pick(random.below(3), ["a", "b", "c"]);
+        let topic = pick(random.below(3), ["a", "b", "c,d"]);
         let frame = match random.below(12) {
             0 if !is_open => {
                 self.link = Some((attempt, true));
@@ -194,7 +198,7 @@ impl World {
     fn application(&mut self, machine: &mut Machine, random: &mut Random) {
         let now = at(self.now);
         let n = random.below(400);
-        let topic = pick(random.below(3), ["a", "b", "c"]);
+        let topic = pick(random.below(3), ["a", "b", "c,d"]);
         match random.below(14) {
             0 | 1 => machine.connect(now),
             2 if n % 10 == 0 => machine.close(now),
@@ -236,12 +240,13 @@ impl World {
             }
             4 if !self.requests.is_empty() => {
                 let n = self.requests.remove(0);
-                let result = match random.below(6) {
+                let result = match random.below(7) {
                     0 => Err(Error::new(Code::Network, "lost")),
                     status => Ok(Response {
-                        status: pick(status, [200, 304, 401, 429, 500]),
+                        status: pick(status, [200, 304, 400, 401, 429, 503]),
                         body: br#"{"experiments": {"x": {"variant": "v"}}, "unread": 1, "changed": 1}"#
                             .to_vec(),
+                        retry_after: pick(random.below(4), [None, Some(Duration::from_secs(2))]),
                         ..Response::default()
                     }),
                 };
@@ -257,7 +262,8 @@ fn any_order_of_inputs_keeps_the_rules() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let modes = [Acknowledge::Handled, Acknowledge::Received, Acknowledge::Manual];
-        let mut machine = machine(pick(seed, modes));
+        let transports = pick(seed / 3, [&[Transport::WebSocket, Transport::Sse][..], &[Transport::Sse]]);
+        let mut machine = with_transports(pick(seed, modes), transports);
         let mut world = World::default();
         for _ in 0..1_500 {
             world.step(&mut machine, &mut random);

@@ -2,6 +2,7 @@
 
 mod limits;
 mod player;
+mod rules;
 
 use player::Player;
 pub(crate) use player::presence;
