@@ -55,17 +55,17 @@ console: ## Check the page of the web console: types, unit tests, size, and that
 	scripts/console
 
 pictures: ## Create docs/pictures/console-*.png again: screenshots of the pages of a node with traffic (3 minutes)
-	@scripts/setup build node pictures
+	@scripts/setup build node browser pictures
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) scripts/pictures
 
-sdks: ## Check the client and server libraries: types, vectors, packaging, a real node, Chromium (about three minutes)
-	@scripts/setup build node python go jvm
+sdks: ## Check the client and server libraries: types, vectors, packaging, a real node, Chromium
+	@scripts/setup build node browser python go jvm
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) scripts/sdks
 
 sdks-chaos: ## Run the client library of each language for MINUTES (default 10) under kill -9, drain, lost networks, revoked tokens
-	@scripts/setup build node python go jvm
+	@scripts/setup build node browser python go jvm
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) scripts/sdks chaos $(or $(MINUTES),10)
 

@@ -77,7 +77,7 @@ impl Error {
         error
     }
 
-    /// What went wrong. Stable.
+    /// The kind of error. Stable.
     pub fn code(&self) -> &Code {
         &self.0.code
     }

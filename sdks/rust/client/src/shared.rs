@@ -366,7 +366,7 @@ impl Shared {
                 ended.await;
             }
         };
-        // What was not sent arrives again, or is sent after the next `connect`.
+        // Messages that were not acknowledged arrive again; other frames are sent after the next `connect`.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, rest).await;
     }
 

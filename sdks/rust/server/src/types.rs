@@ -7320,7 +7320,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// What went wrong. Codes are stable; texts are not.
+    /// The kind of an error. Codes are stable; texts are not.
     pub enum Code {
         InvalidJson = "invalid_json",
         CorruptEncoding = "corrupt_encoding",

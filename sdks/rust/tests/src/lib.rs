@@ -4,5 +4,5 @@ pub mod node;
 pub mod proxy;
 pub mod recorder;
 
-/// What goes wrong in a test.
+/// The error of a test.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;

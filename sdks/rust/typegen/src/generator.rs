@@ -531,7 +531,7 @@ impl<'a> Generator<'a> {
                 values.push(code);
             }
         }
-        self.write_enum("Code", "What went wrong. Codes are stable; texts are not.", &values);
+        self.write_enum("Code", "The kind of an error. Codes are stable; texts are not.", &values);
         Ok(())
     }
 

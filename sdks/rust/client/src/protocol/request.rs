@@ -60,7 +60,7 @@ pub(super) enum Purpose {
     Counts {
         version: u64,
     },
-    /// Counts that the client reads by itself (U1).
+    /// Counts that the client reads without a call (U1).
     Refresh {
         version: u64,
     },

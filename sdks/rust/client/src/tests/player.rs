@@ -32,7 +32,7 @@ const KINDS: [&str; 7] = ["message", "state", "recovered", "denied", "items", "u
 
 type Outcome = Result<(), String>;
 
-/// A clock that moves only when a vector says so.
+/// A clock that only vectors move.
 #[derive(Default)]
 struct TestClock(Mutex<TestTime>);
 
