@@ -72,11 +72,13 @@ class Inflow:
         """False if the queue is full: the message was dropped and has to arrive again."""
         if message.id in self._waiting:
             return True  # D3
-        if message.id in self._memory(message):
-            self._done(message, self.session)  # D2
-            return True
         if len(self._queue) >= QUEUE_MAX:
             return False
+        if message.id in self._handled or message.id in self._shown:
+            session = self.session
+            # D2, but A3: its acknowledgement would be that of earlier ones too.
+            self.after(lambda: self._done(message, session) if session == self.session else None)
+            return True
         self._waiting.add(message.id)
         self._queue.append(_Entry(self.session, message, None))
         self._pump()
@@ -114,7 +116,7 @@ class Inflow:
         assert message is not None
         self._waiting.discard(message.id)
         if handled:
-            self._memory(message).add(message.id)
+            (self._handled if message.ack else self._shown).add(message.id)
             if not entry.is_behind_failure:  # A3
                 self._done(message, entry.session)
         else:
@@ -124,9 +126,6 @@ class Inflow:
         self._pump()
         if not self._queue:
             self._drained()
-
-    def _memory(self, message: Message) -> Recent:
-        return self._handled if message.ack else self._shown
 
     def _pump(self) -> None:
         while self._queue and not self._is_busy:
