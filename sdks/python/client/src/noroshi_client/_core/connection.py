@@ -705,9 +705,9 @@ class Connection:
         for ids in frames.parts(self._acks):
             self._send({"t": "ack", "ids": ids})
         self._acks.clear()
-        if self._is_stream and self._closing is None and not is_last:
-            if set(self._dialed) != set(self._stream_topics):
-                self._reopen()  # X4
+        can_reopen = self._is_stream and self._closing is None and not is_last
+        if can_reopen and set(self._dialed) != set(self._stream_topics):
+            self._reopen()  # X4
 
     def _sub(self, topics: list[str]) -> Frame:
         since: dict[str, Frame | None] = {}  # R2
