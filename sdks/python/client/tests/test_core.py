@@ -75,7 +75,7 @@ def test_an_outbox_is_bounded() -> None:
     assert outbox.take() == ["b", "c"]
     outbox.succeeded(["b", "c"])
     assert outbox.take() == ["d"]
-    outbox.dropped(["d"])
+    assert outbox.rejected(["d"], 400)
     assert outbox.take() is None
     assert [is_retried(status) for status in (None, 401, 408, 429, 500, 400, 404)] == [True] * 5 + [False] * 2
 
@@ -143,6 +143,7 @@ class Machine:
                 case RenewToken(attempt, _):
                     self.core.not_renewed(self.now, attempt, NoroshiError("token_failed", "x"))
                 case Open():
+                    assert not any("," in topic for topic in effect.topics), "X4"
                     self.open = effect
                     self.is_opened = False
                     self.is_logged_in = False
@@ -155,6 +156,7 @@ class Machine:
                 case Deliver(message):
                     assert self.delivered is None, "one at a time"
                     assert message.id not in self.handled, "D1"
+                    assert self.core.state.state != "closed", "S4"
                     self.delivered = message.id
                 case Report(State() as state):
                     assert state != self.last or state.state in ("connecting", "waiting"), "S1"
@@ -188,9 +190,9 @@ class Machine:
             case 1 if self.random.random() < 0.2:
                 core.close(now)
             case 2:
-                core.subscribe(now, self.random.choice("ab"), recover=self.random.random() < 0.7)
+                core.subscribe(now, self.random.choice(["a", "b", "b,c"]), recover=self.random.random() < 0.7)
             case 3:
-                core.unsubscribe(now, self.random.choice("ab"))
+                core.unsubscribe(now, self.random.choice(["a", "b", "b,c"]))
             case 4:
                 core.set_presence(now, self.random.choice(["auto", "active", "idle"]))
             case 5:

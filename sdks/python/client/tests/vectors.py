@@ -15,10 +15,11 @@ from scripted import ScriptedServer
 FOLDER = Path(__file__).resolve().parents[3] / "vectors"
 Vector = dict[str, Any]
 
+# Rules that libraries of other languages do not follow yet are in `next`, which may be empty.
+FILES = [path for path in sorted(FOLDER.glob("*.json")) if path.stem != "schema"] + sorted(FOLDER.glob("next/*.json"))
 VECTORS: dict[str, Vector] = {
-    f"{path.stem}: {vector['name']}": vector
-    for path in sorted(FOLDER.glob("*.json"))
-    if path.name != "schema.json"
+    f"{path.relative_to(FOLDER).with_suffix('').as_posix()}: {vector['name']}": vector
+    for path in FILES
     for vector in json.loads(path.read_text("utf-8"))["vectors"]
 }
 

@@ -46,6 +46,15 @@ class SystemClock:
         return asyncio.get_running_loop().call_later((ms + 1) / 1_000, callback)
 
 
+async def sleep(clock: Clock, ms: int) -> None:
+    elapsed = asyncio.Event()
+    timer = clock.call_later(ms, elapsed.set)
+    try:
+        await elapsed.wait()
+    finally:
+        timer.cancel()
+
+
 async def within(clock: Clock, ms: int, work: Coroutine[Any, Any, T]) -> T:
     """Cancels `work` and raises `TimeoutError` after `ms`."""
     task = asyncio.ensure_future(work)

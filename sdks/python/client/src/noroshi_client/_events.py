@@ -32,7 +32,11 @@ Handler = Callable[[Any], object]
 
 
 class Unhandled(Exception):
-    """A handler did not handle its message."""
+    """A handler did not handle its message. Another one may have."""
+
+
+class Left(Exception):
+    """A loop ended before it asked for the message after this one (A8): it has failed to handle it."""
 
 
 class Emitter:
@@ -103,7 +107,8 @@ class Messages:
     """Messages, one after the other. A stored message is acknowledged when the loop asks for the next one.
 
     Messages that arrive meanwhile wait in a bounded queue. The loop ends when the application closes the client or ends
-    the subscription. If the client is closed for another reason, such as `replaced`, it raises `NoroshiError`.
+    the subscription, and when `get_token` returned `None`. If the client is closed for another reason, such as
+    `replaced`, it raises `NoroshiError`. Messages that the loop has not begun with by then arrive again.
 
     A loop that ends by `break` or by an exception leaves its last message without an acknowledgement, so it arrives
     again in the next session. In a block `async with`, the message is acknowledged if the block ends without an
@@ -153,10 +158,12 @@ class Messages:
         for _, done in self._waiting:
             if done.done():
                 continue
-            if handled and done is self._current:
+            if done is not self._current:
+                done.set_exception(Unhandled())
+            elif handled:
                 done.set_result(None)
             else:
-                done.set_exception(Unhandled())
+                done.set_exception(Left())
         self._waiting.clear()
         self._wake.set()
 

@@ -1,4 +1,4 @@
-"""Requests of the device's API, with one retry after a rejected token."""
+"""Requests of the device's API: one retry after a rejected token, and of reads if the service asks for it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any, cast
 
 import httpx
 
-from ._clock import Clock, within
+from ._clock import Clock, sleep, within
 from ._core.backoff import retry_after
 from ._tokens import Tokens
 from ._version import USER_AGENT
 from .errors import NoroshiError, ProblemError
 
 _TIMEOUT_MS = 30_000
+# U6: from the call to the last repetition of a read.
+_REPEAT_MS = 30_000
+_REPEATS_MAX = 2
+_REPEATED = frozenset((429, 503))
 
 
 class Http:
@@ -66,17 +70,38 @@ class Http:
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """The answer with status 200 to 299 or 304; every other one is a `ProblemError`."""
+        response, _ = await self.exchange(method, path, query=query, body=body, headers=headers)
+        return response
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | None] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[httpx.Response, str]:
+        """As `request`, with the token that the service accepted."""
+        end = self._clock.now() + _REPEAT_MS
+        repeats = 0
         is_retry = False
         while True:
             token = await self._tokens.take()
             sent = {"authorization": f"Bearer {token}", **(headers or {})}
             response = await self._send(method, path, self.address(path, query), sent, body)
             if response.is_success or response.status_code == 304:
-                return response
-            if response.status_code != 401 or is_retry:
+                return response, token
+            if response.status_code == 401 and not is_retry:
+                self._tokens.book.reject(token)  # T6
+                is_retry = True
+                continue
+            wait = self.retry_after_ms(response)
+            is_repeated = method == "GET" and response.status_code in _REPEATED and repeats < _REPEATS_MAX
+            if not is_repeated or wait is None or self._clock.now() + wait > end:
                 raise self._problem(response)
-            self._tokens.book.reject(token)  # T6
-            is_retry = True
+            repeats += 1
+            await sleep(self._clock, wait)  # U6
 
     async def json(
         self, method: str, path: str, *, query: Mapping[str, str | None] | None = None, body: object = None

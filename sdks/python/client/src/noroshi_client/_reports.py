@@ -54,13 +54,16 @@ class Reports:
         batch: int,
         limit: int,
         storage: ReportStorage | None = None,
+        is_state: bool = False,
     ) -> None:
+        """With `is_state` an entry replaces the earlier ones, and the body has it alone."""
         self._http = http
         self._clock = clock
         self._failed = failed
         self._path = path
         self._field = field
         self._storage = storage
+        self._is_state = is_state
         self._outbox = Outbox(batch=batch, limit=limit)
         self._timer: Timer | None = None
         self._will_send = False
@@ -73,7 +76,8 @@ class Reports:
         return self._task
 
     def add(self, entries: Iterable[str]) -> None:
-        for _ in range(self._outbox.add(entries)):
+        dropped = self._outbox.add(entries)
+        for _ in range(0 if self._is_state else dropped):
             self._failed(NoroshiError("queue_full", f"more than {self._outbox.limit} reports wait for {self._path}"))
         self._keep()
         if self._timer is None and not self._outbox.is_busy and not self._will_send:
@@ -84,6 +88,10 @@ class Reports:
         """The network has returned."""
         if self._timer is not None:
             self._send()
+
+    def clear(self) -> None:
+        """Drops what waits. A request in progress is the last one."""
+        self._outbox.clear()
 
     def open(self) -> None:
         """After `close`."""
@@ -111,15 +119,16 @@ class Reports:
 
     async def _request(self, entries: list[str]) -> None:
         try:
-            await self._http.request("POST", self._path, body={self._field: entries})
+            method, value = ("PUT", entries[0]) if self._is_state else ("POST", entries)
+            await self._http.request(method, self._path, body={self._field: value})
         except NoroshiError as error:
             status = error.status if isinstance(error, ProblemError) else None
             if is_retried(status):
                 wait = (error.retry_after or 0) if isinstance(error, ProblemError) else 0
                 self._again(round(wait * 1_000))
                 return
-            self._outbox.dropped(entries)
-            self._failed(error)
+            if self._outbox.rejected(entries, status):
+                self._failed(error)
         except BaseException:
             self._outbox.is_busy = False
             raise

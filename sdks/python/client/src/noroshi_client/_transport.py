@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 from ._clock import Clock
 from ._core.backoff import retry_after
 from ._core.connection import End
-from ._core.frames import Frame
+from ._core.frames import Frame, encode
 from ._core.sse import EventParser
 from ._version import USER_AGENT
 
@@ -126,7 +126,7 @@ class WebSocketLink:
     async def _write(self, socket: ClientConnection) -> None:
         try:
             while (frame := await self._frames.get()) is not None:
-                await socket.send(json.dumps(frame, separators=(",", ":")))
+                await socket.send(encode(frame))
             await socket.close(1000)
         except ConnectionClosed:
             pass

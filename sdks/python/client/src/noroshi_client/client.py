@@ -26,7 +26,7 @@ from ._core.connection import (
 )
 from ._core.frames import Frame
 from ._core.tokens import TokenBook
-from ._events import Emitter, Handler, Messages, Unhandled, ask, logger
+from ._events import Emitter, Handler, Left, Messages, Unhandled, ask, logger
 from ._http import Http
 from ._reports import Reports, ReportStorage
 from ._tokens import GetToken, Tokens
@@ -38,6 +38,8 @@ from .preferences import Preferences
 from .types import Me
 
 _CLOSE_TIMEOUT_S = 5
+# U5: how long variants count without another request.
+_VARIANTS_MS = 60_000
 
 Remove = Callable[[], None]
 """Removes a handler."""
@@ -141,6 +143,7 @@ class Noroshi:
         self._opened = self._reports("/v1/me/opened", "ids", 1_000, 1_000, storage)
         self._exposures = self._reports("/v1/me/exposures", "experiments", 100, 100)
         self._stream_acks = self._reports("/v1/me/inbox/ack", "ids", 1_000, 10_000)
+        self._stream_presence = self._reports("/v1/me/presence", "state", 1, 1, is_state=True)
         self._link: Link | None = None
         self._timer: Timer | None = None
         self._is_running = False
@@ -148,8 +151,13 @@ class Noroshi:
         # What handlers of the delivered message wait for.
         self._delivery: tuple[asyncio.Task[None], Sequence[asyncio.Future[Any]]] | None = None
         self._links: set[asyncio.Task[None]] = set()
-        self._exposed: set[tuple[str, str]] = set()
+        # Of `unread`, which the application does not wait for.
+        self._refreshing: set[asyncio.Task[None]] = set()
+        self._exposed: set[tuple[str | None, ...]] = set()
         self._me: Me | None = None
+        # When the service was asked for it, and with which token.
+        self._asked_at = 0
+        self._asked_with: str | None = None
         self._etag: str | None = None
         self._changed: asyncio.Event = asyncio.Event()
         self._unread = Unread(lambda counts: self._emitter.emit("unread", counts))
@@ -244,6 +252,7 @@ class Noroshi:
 
     def ack(self, *ids: str) -> None:
         """Acknowledges messages (`acknowledge="manual"`)."""
+        _check(*ids)
         self._core.ack(self._clock.now(), ids)
         self._run()
 
@@ -254,6 +263,7 @@ class Noroshi:
 
         With `recover` the service sends what was missed after a reconnection, and the event `recovered` follows.
         """
+        _check(name)
         known = self._topics.get(name)
         if known is not None and recover is None:
             return known[0]
@@ -300,41 +310,69 @@ class Noroshi:
 
     def opened(self, *ids: str) -> None:
         """Reports that the user opened messages. Waits for the network if there is none."""
+        _check(*ids)
         self._opened.add(ids)
 
     async def me(self) -> Me:
         """The device's state. Unchanged answers cost no body."""
         headers = {} if self._etag is None else {"if-none-match": self._etag}
-        response = await self._http.request("GET", "/v1/me", headers=headers)
+        asked_at = self._clock.now()
+        response, token = await self._http.exchange("GET", "/v1/me", headers=headers)
         if response.status_code != 304 or self._me is None:
             self._me = cast("Me", self._http.parse(response))
             self._etag = response.headers.get("etag")
+        self._asked_at = asked_at
+        self._asked_with = token
         return self._me
 
     async def variant(self, experiment: str, *, expose: bool = True) -> Variant | None:
-        """The device's variant of an experiment, or `None` if it does not participate.
+        """The device's variant of an experiment, or `None` if it does not participate. It is at most a minute old.
 
-        With `expose` the client reports, once per variant, that the user has seen it.
+        With `expose` the client reports, once per variant and user, that the user has seen it.
         """
-        me = self._me or await self.me()
+        me = self._fresh_me() or await self.me()
+        if self._asked_with != self._book.current:
+            me = await self.me()  # The token changed meanwhile.
         found = cast("dict[str, Variant]", me.get("experiments") or {}).get(experiment)
         if found is None:
             return None
-        key = (experiment, found["variant"])
+        key = (me["device"], me.get("user"), experiment, found["variant"])  # U4
         if expose and key not in self._exposed:
             self._exposed.add(key)
             self._exposures.add([experiment])
         return {"variant": found["variant"], "data": found.get("data")}
 
+    def _fresh_me(self) -> Me | None:
+        """U5: the experiment may have ended since, and another token may be that of another user."""
+        is_fresh = self._clock.now() - self._asked_at < _VARIANTS_MS and self._asked_with == self._book.current
+        return self._me if is_fresh else None
+
     # The driver of the core.
 
     @property
-    def _outboxes(self) -> tuple[Reports, Reports, Reports]:
-        return self._opened, self._exposures, self._stream_acks
+    def _outboxes(self) -> tuple[Reports, ...]:
+        return self._opened, self._exposures, self._stream_acks, self._stream_presence
 
-    def _reports(self, path: str, field: str, batch: int, limit: int, storage: ReportStorage | None = None) -> Reports:
+    def _reports(
+        self,
+        path: str,
+        field: str,
+        batch: int,
+        limit: int,
+        storage: ReportStorage | None = None,
+        *,
+        is_state: bool = False,
+    ) -> Reports:
         return Reports(
-            self._http, self._clock, self._failed, path=path, field=field, batch=batch, limit=limit, storage=storage
+            self._http,
+            self._clock,
+            self._failed,
+            path=path,
+            field=field,
+            batch=batch,
+            limit=limit,
+            storage=storage,
+            is_state=is_state,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -385,6 +423,7 @@ class Noroshi:
                 if self._link is not None:
                     self._link.close()
                     self._link = None
+                    self._stream_presence.clear()  # P2: the next connection begins as active.
             case FlushSoon(attempt):
                 asyncio.get_running_loop().call_soon(self._flush, attempt)
             case Deliver(message):
@@ -432,7 +471,7 @@ class Noroshi:
         if frame["t"] == "ack":
             self._stream_acks.add(frame["ids"])
         elif frame["t"] == "presence":
-            self._spawn(self._attempt(self._http.request("PUT", "/v1/me/presence", body={"state": frame["state"]})))
+            self._stream_presence.add([frame["state"]])
 
     async def _attempt(self, work: Awaitable[object]) -> None:
         try:
@@ -453,8 +492,10 @@ class Noroshi:
         results = await asyncio.gather(*futures, return_exceptions=True)
         self._delivery = None
         failed = [one for one in results if isinstance(one, BaseException)]
-        errors += [one for one in failed if not isinstance(one, Unhandled)]
-        self._settle(errors, handled + len(results) - len(failed))
+        errors += [one for one in failed if not isinstance(one, Left | Unhandled)]
+        # The caller of a loop knows its error.
+        is_left = any(isinstance(one, Left) for one in failed)
+        self._settle(errors, 0 if is_left else handled + len(results) - len(failed))
         self._run()
 
     def _settle(self, errors: list[BaseException], handled: int) -> None:
@@ -474,6 +515,8 @@ class Noroshi:
                     self._refresh()
                 self._emitter.emit("state", event)
                 if event.state == "closed":
+                    for refreshing in self._refreshing:
+                        refreshing.cancel()
                     self._end_loops(event.reason)
             case Recovered():
                 self._emitter_of(event.topic).emit("recovered", event)
@@ -496,7 +539,8 @@ class Noroshi:
 
     def _end_loops(self, reason: str | None) -> None:
         for emitter in self._emitters:
-            error = None if reason == "closed" else NoroshiError(reason or "closed", f"the client is closed: {reason}")
+            is_wanted = reason in ("closed", "signed_out")  # A8
+            error = None if is_wanted else NoroshiError(reason or "closed", f"the client is closed: {reason}")
             emitter.close(error)
 
     def _failed(self, error: NoroshiError) -> None:
@@ -508,7 +552,15 @@ class Noroshi:
     def _refresh(self) -> None:
         """U1: reports may have been lost meanwhile."""
         if self.state.state == "connected" and self._emitter.has("unread"):
-            self._spawn(self._attempt(self.inbox.refresh()))
+            task = self._spawn(self._attempt(self.inbox.refresh()))
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+
+
+def _check(*texts: str) -> None:
+    """Raises `UnicodeEncodeError`, a `ValueError`, for half of a surrogate pair: no frame can contain it."""
+    for text in texts:
+        text.encode()
 
 
 class _Listener:

@@ -16,6 +16,7 @@ class NoroshiError(Exception):
     - `network`: a request found no server, or broke.
     - `timeout`: a request took longer than 30 seconds.
     - `bad_frame`: the service sent something that is not a frame of the protocol.
+    - `bad_topic`: server-sent events have no topics with a comma. The client subscribes when it has a WebSocket.
     - `listener_failed`: a handler of messages raised an exception, which is the error's `__cause__`.
     - `queue_full`: a bounded queue is full.
     - `closed`: the client was closed while the application waited for it.

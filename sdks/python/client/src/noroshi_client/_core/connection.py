@@ -17,6 +17,7 @@ from . import frames
 from .backoff import backoff
 from .frames import Frame
 from .inflow import QUEUE_MAX, Inflow
+from .recent import Recent
 from .tokens import TokenBook
 
 _CONNECT_TIMEOUT_MS = 15_000
@@ -26,12 +27,14 @@ _FLUSH_MS = 100
 _IDLE_MS = 10_000
 _WEBSOCKET_AGAIN_MS = 300_000
 _ACKS_MAX = 10_000
-_REMEMBERED_MAX = 4_096
+_REMEMBERED_MIN = 2_048
 # Four minutes between comments of a stream, which has no `ping_s`, and half a minute for them to arrive.
 _STREAM_SILENCE_MS = 270_000
 _PING_S_DEFAULT = 240
 _PING_MIN_MS = 100
 _REJECTIONS_MAX = 5
+# Of topics in the query of a stream.
+_SEPARATOR = ","
 _TOKEN_REJECTED = ("expired", "revoked", "unauthorized")
 
 
@@ -71,6 +74,7 @@ class Open:
     transport: TransportName
     token: str
     topics: tuple[str, ...]
+    """Of a stream."""
     last_id: str | None
 
 
@@ -165,7 +169,7 @@ class Connection:
         # The token of the session; requests may have got a newer one.
         self._token: str | None = None
         # The topics in the request of a stream.
-        self._dialed: frozenset[str] = frozenset()
+        self._dialed: list[str] = []
         # The value is whether to recover.
         self._topics: dict[str, bool] = {}
         # Topics that a session had: without a position a gap cannot be excluded.
@@ -176,7 +180,7 @@ class Connection:
         self._to_unsub: dict[str, None] = {}
         self._acks: dict[str, None] = {}
         # What the application acknowledged itself, for the case that it arrives again (D2).
-        self._acked: dict[str, None] = {}
+        self._acked = Recent(_REMEMBERED_MIN)
         self._presence: Presence = "active"
         self._sent_presence: Presence = "active"
         self._preference: Literal["auto", "active", "idle"] = "auto"
@@ -392,6 +396,10 @@ class Connection:
     def _is_stream(self) -> bool:
         return self._transport == "sse"
 
+    @property
+    def _stream_topics(self) -> list[str]:
+        return [topic for topic in self._topics if _SEPARATOR not in topic]  # X4
+
     def _set(self, name: _Timer, ms: int) -> None:
         # Of two timers that are due at the same time the older one comes first.
         self._timers.pop(name, None)
@@ -422,10 +430,11 @@ class Connection:
         self._transport = self._transports[1 if self._unopened >= 2 and len(self._transports) > 1 else 0]
         self._is_open = False
         self._set("connect", _CONNECT_TIMEOUT_MS)  # S3
-        self._dialed = frozenset(self._topics)
+        self._dialed = self._stream_topics
         self._token = token
         self._linked = self.attempt
-        self.effects.append(Open(self.attempt, self._transport, token, tuple(self._topics), self._inflow.last_id))
+        topics = tuple(self._dialed) if self._is_stream else ()
+        self.effects.append(Open(self.attempt, self._transport, token, topics, self._inflow.last_id))
 
     def _end(self, end: End) -> None:
         if not self._is_open:
@@ -494,9 +503,7 @@ class Connection:
         for one in ids:
             self._acks[one] = None
             if self._acknowledge == "manual":
-                self._acked[one] = None
-                if len(self._acked) > _REMEMBERED_MAX:
-                    del self._acked[next(iter(self._acked))]
+                self._acked.add(one)
             # O1: a message whose acknowledgement was dropped arrives again, and is acknowledged then.
             if len(self._acks) > _ACKS_MAX:
                 del self._acks[next(iter(self._acks))]
@@ -611,6 +618,7 @@ class Connection:
         self._detach()
         self._timers.pop("idle", None)
         self._is_too_slow = False
+        self._inflow.clear()  # S4
         self._become(State("closed", reason=reason))
 
     def _lost(self, end: End) -> None:
@@ -686,14 +694,19 @@ class Connection:
         self._to_unsub.clear()
         self._to_sub.clear()
         self._joined.update(topics)
+        if self._is_stream:
+            for topic in topics:
+                if _SEPARATOR in topic:  # X4
+                    text = "a stream has no topics with a comma; the client subscribes when it has a WebSocket"
+                    self._report(NoroshiError("bad_topic", text, topic=topic))
         if not self._is_stream:
             for part in frames.parts(topics):
                 self._send(self._sub(part))
         for ids in frames.parts(self._acks):
             self._send({"t": "ack", "ids": ids})
         self._acks.clear()
-        is_current = self._dialed == self._topics.keys()
-        if self._is_stream and not is_current and self._closing is None and not is_last:
+        can_reopen = self._is_stream and self._closing is None and not is_last
+        if can_reopen and set(self._dialed) != set(self._stream_topics):
             self._reopen()  # X4
 
     def _sub(self, topics: list[str]) -> Frame:

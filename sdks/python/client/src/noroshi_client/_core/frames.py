@@ -60,6 +60,11 @@ def parse(data: str | bytes) -> Frame:
     return frame
 
 
+def encode(frame: Frame) -> str:
+    # An escape would take six bytes of a code unit, twice as many as `parts` allows for.
+    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
+
+
 def text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -108,7 +113,7 @@ def parts(texts: Iterable[str]) -> Iterator[list[str]]:
     size = 0
     for one in texts:
         # Three bytes of UTF-8 for a code unit, once more in `since` with its position.
-        cost = 6 * len(one.encode("utf-16-le")) // 2 + 64
+        cost = 6 * (len(one.encode("utf-16-le", "surrogatepass")) // 2) + 64
         if part and (len(part) >= _ENTRIES_MAX or size + cost > _FRAME_BYTES_MAX):
             yield part
             part = []

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..models import Message, Position
+from .recent import Recent
 
 QUEUE_MAX = 1_000
-_SEEN_MAX = 4_096
+# D4
+_HANDLED_MIN = 2_048
+_RETAINED_MIN = 128
 
 
 @dataclass(slots=True)
@@ -17,6 +20,8 @@ class _Entry:
     session: int
     message: Message | None
     then: Callable[[], None] | None
+    is_behind_failure: bool = False
+    """An earlier message of its topic failed in its session, which has ended."""
 
 
 class Inflow:
@@ -36,8 +41,11 @@ class Inflow:
         self._drained = drained
         self._queue: deque[_Entry] = deque()
         self._is_busy = False
-        # Oldest first; the value is whether the message was handled.
-        self._seen: dict[str, bool] = {}
+        # Ids of the queue.
+        self._waiting: set[str] = set()
+        self._handled = Recent(_HANDLED_MIN)
+        # Messages that are not stored repeat only if they are retained, at the next log-in.
+        self._shown = Recent(_RETAINED_MIN)
         # Topics with a message that was not handled: acknowledging a later one would acknowledge it too (A3).
         self._blocked: set[str] = set()
         self.positions: dict[str, Position] = {}
@@ -54,26 +62,36 @@ class Inflow:
         self._is_stream = is_stream
         if not is_stream:
             self.last_id = None
+        for entry in self._queue:
+            if entry.message is not None and entry.message.topic in self._blocked:
+                entry.is_behind_failure = True
         self._blocked.clear()
         self._has_failed = False
 
     def receive(self, message: Message) -> bool:
         """False if the queue is full: the message was dropped and has to arrive again."""
-        handled = self._seen.get(message.id)
-        if handled is not None:
-            if handled:
-                self._done(message, self.session)  # D2
-            return True
+        if message.id in self._waiting:
+            return True  # D3
         if len(self._queue) >= QUEUE_MAX:
             return False
-        self._seen[message.id] = False
-        if len(self._seen) > _SEEN_MAX:
-            oldest = next((one for one, was_handled in self._seen.items() if was_handled), None)
-            if oldest is not None:
-                del self._seen[oldest]
+        if message.id in self._handled or message.id in self._shown:
+            session = self.session
+            # D2, but A3: its acknowledgement would be that of earlier ones too.
+            self.after(lambda: self._done(message, session) if session == self.session else None)
+            return True
+        self._waiting.add(message.id)
         self._queue.append(_Entry(self.session, message, None))
         self._pump()
         return True
+
+    def clear(self) -> None:
+        """Drops everything behind the message that the application is handling (S4)."""
+        handling = self._queue.popleft() if self._is_busy else None
+        self._queue.clear()
+        self._waiting.clear()
+        if handling is not None and handling.message is not None:
+            self._queue.append(handling)
+            self._waiting.add(handling.message.id)
 
     def reach(self, topic: str, position: Position) -> None:
         """Everything up to here was handled, unless a message of the topic was not (R7)."""
@@ -96,11 +114,12 @@ class Inflow:
         self._is_busy = False
         message = entry.message
         assert message is not None
+        self._waiting.discard(message.id)
         if handled:
-            self._seen[message.id] = True
-            self._done(message, entry.session)
+            (self._handled if message.ack else self._shown).add(message.id)
+            if not entry.is_behind_failure:  # A3
+                self._done(message, entry.session)
         else:
-            self._seen.pop(message.id, None)
             self._has_failed = True
             if message.topic is not None:
                 self._blocked.add(message.topic)

@@ -1,4 +1,4 @@
-"""Reports that wait for the network: bounded, sent in batches, retried. O1 to O5."""
+"""Reports that wait for the network: bounded, sent in batches, retried, split. O1 to O5."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from itertools import islice
 from .backoff import backoff
 
 _RETRIED = frozenset((401, 408, 429))
+# The service rejects all entries for a bad one, or the body for its size.
+_SPLIT = frozenset((400, 413, 422))
 
 
 class Outbox:
     def __init__(self, *, batch: int, limit: int) -> None:
         self._batch = batch
+        # O4: fewer while a bad entry is sought.
+        self._size = batch
         self.limit = limit
         self.waiting: dict[str, None] = {}
         self.failures = 0
@@ -30,11 +34,11 @@ class Outbox:
         return dropped
 
     def take(self) -> list[str] | None:
-        """The entries of the next request, which `succeeded`, `failed` or `dropped` ends."""
+        """The entries of the next request, which `succeeded`, `failed` or `rejected` ends."""
         if self.is_busy or self.is_closed or not self.waiting:
             return None
         self.is_busy = True
-        return list(islice(self.waiting, self._batch))
+        return list(islice(self.waiting, self._size))
 
     def succeeded(self, entries: list[str]) -> None:
         self.is_busy = False
@@ -48,10 +52,18 @@ class Outbox:
         self.failures += 1
         return wait
 
-    def dropped(self, entries: list[str]) -> None:
-        """O4: another attempt cannot succeed."""
+    def rejected(self, entries: list[str], status: int | None) -> bool:
+        """O4: the same request cannot succeed. True if its entries were dropped, false if fewer are sent next."""
         self.is_busy = False
+        if status in _SPLIT and len(entries) > 1:
+            self._size = len(entries) // 2
+            return False
+        self._size = self._batch
         self._remove(entries)
+        return True
+
+    def clear(self) -> None:
+        self.waiting.clear()
 
     def _remove(self, entries: list[str]) -> None:
         for entry in entries:
