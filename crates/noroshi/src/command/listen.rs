@@ -91,7 +91,7 @@ impl Arguments {
     async fn listen(&self, progress: &mut Progress) -> Result<(), Failure> {
         let mut registered = self.register().await?;
         loop {
-            let (client, mut events) = self.connect(&registered)?;
+            let (client, mut events) = self.open(&registered)?;
             let Some(moved) = self.follow(&registered, &client, &mut events, progress).await? else {
                 // Sends the last acknowledgements.
                 client.close().await;
@@ -122,7 +122,7 @@ impl Arguments {
         Ok(Registered { base, token: token.to_owned(), id: Some(id) })
     }
 
-    fn connect(&self, registered: &Registered) -> Result<(device::Client, Events), Failure> {
+    fn open(&self, registered: &Registered) -> Result<(device::Client, Events), Failure> {
         let (this, token) = (self.clone(), registered.token.clone());
         let tokens = move |request: TokenRequest| {
             let (this, token) = (this.clone(), token.clone());
